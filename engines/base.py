@@ -36,12 +36,14 @@ def _silent(line: str) -> None:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options of the GPU backends; the CPU backend ignores them.
+    """Options of the GPU backends, and `throughput`, which is for the CPU backend.
 
     max_batch: largest number of images in one submission, for which buffers are allocated. build: whether a TensorRT
     plan may be built. pad: compute every batch at the largest size, with unused images that are cut off the scores: one
     shape for all, so that nothing is chosen or planned anew for the last batch. tf32: let float32 products round their
-    inputs to TF32. device: number of the GPU. say: receives messages about slow steps and fallbacks.
+    inputs to TF32. device: number of the GPU. throughput: each thread computes images of its own, so that large batches
+    take less time, small ones more, and scores do not depend on the number of threads. say: receives messages about
+    slow steps and fallbacks.
     """
 
     max_batch: int = 64
@@ -49,6 +51,7 @@ class EngineOptions:
     pad: bool = False
     tf32: bool = False
     device: int = 0
+    throughput: bool = False
     say: Callable[[str], None] = _silent
 
 

@@ -39,9 +39,9 @@ def opset_for(precision: str) -> int:
 class ImageGraph(nn.Module):
     """pixels uint8 [B, 1, S, S] and text float32 [Q, D...] -> logits [B, Q] and saliency [B, Q, h, w], float32.
 
-    The grey channel is scaled to 0..1, repeated three times and normalised, in the arithmetic and order of the
-    official pipelines (x / 255, then minus mean, then divided by the standard deviation), so resized 8-bit pixels
-    lose nothing here.
+    The grey channel is scaled to 0..1 and normalised with the mean and deviation of three channels, in the arithmetic
+    and order of the official pipelines (x / 255, then minus mean, then divided by the standard deviation), so resized
+    8-bit pixels lose nothing here.
     """
 
     mean: Tensor
@@ -56,7 +56,7 @@ class ImageGraph(nn.Module):
 
     def forward(self, pixels: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         grey = pixels.to(torch.float32) / 255.0
-        image = (grey.expand(-1, 3, -1, -1) - self.mean) / self.std
+        image = (grey - self.mean) / self.std
         logits, saliency = self.adapter.forward(image, text)
         return logits, saliency
 

@@ -38,7 +38,8 @@ class CpuEngine(Engine):
     product between threads and into blocks follows from the shapes, and a single row has code of its own. A batch is
     therefore computed in pairs, the last image twice where the number is odd, and a few pairs at the same time. So an
     image's scores have the same bits in a batch of any size. They still depend on the processor, the version of the
-    library and the number of threads.
+    library and the number of threads; the last no more where `options.throughput` gives each pair one thread. Threads
+    then never wait for one another between the operations of a graph, but a pair alone has one core.
 
     fp16 graphs run as that provider runs them: in float32, with less rounding than on a GPU. It has no bfloat16; a bf16
     graph runs with float32 operations whose results are rounded, which needs the package onnx.
@@ -48,10 +49,12 @@ class CpuEngine(Engine):
     device = "cpu"
 
     def _open(self) -> EngineInfo:
-        precision = self.bundle.manifest.precision
-        self._session = open_session(graph_for_cpu(self.bundle.file("image"), precision), [CPU_PROVIDER], self.threads)
+        precision, apart = self.bundle.manifest.precision, self.options.throughput
+        graph = graph_for_cpu(self.bundle.file("image"), precision)
+        self._session = open_session(graph, [CPU_PROVIDER], 1 if apart else self.threads)
         check_interface(self._session, self.bundle.graph("image"), self.bundle)
-        at_once = min(_AT_ONCE, self.threads or os.cpu_count() or 1)
+        threads = self.threads or os.cpu_count() or 1
+        at_once = threads if apart else min(_AT_ONCE, threads)
         self._submitters = ThreadPoolExecutor(at_once, thread_name_prefix="onnxruntime-cpu")
         return EngineInfo(self.backend, self.device, precision, f"onnxruntime {load_onnxruntime().__version__}")
 

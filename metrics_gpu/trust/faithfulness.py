@@ -81,14 +81,12 @@ def steps_of(grid: tuple[int, int]) -> int:
     return min(grid[0], _MOST_STEPS)
 
 
-def inner_stages(
-    start: Grey, end: Grey, order: NDArray[np.intp], grid: tuple[int, int], steps: int, out: Grey | None = None
-) -> Grey:
+def inner_stages(start: Grey, end: Grey, order: NDArray[np.intp], grid: tuple[int, int], steps: int) -> Grey:
     """uint8 [steps - 1, S, S]: the images between `start` and `end`, uint8 [S, S] each, which are no part of it.
 
     In stage k of 1..steps-1 the first round(k * cells / steps) cells of `order` (intp [h * w]) are those of `end`. The
     cell of a pixel is the one that holds it when the grid covers the image. Deletion goes from the image to the fill,
-    insertion from the fill to the image. out: where they are written.
+    insertion from the fill to the image.
     """
     size = start.shape[0]
     done = np.rint(np.arange(1, steps) * len(order) / steps)
@@ -96,7 +94,7 @@ def inner_stages(
     first[order] = np.searchsorted(done, np.arange(len(order)), side="right")
     rows, columns = (np.arange(size) * cells // size for cells in grid)
     places = first.reshape(grid)[np.ix_(rows, columns)]
-    stages = np.empty((steps - 1, size, size), np.uint8) if out is None else out
+    stages = np.empty((steps - 1, size, size), np.uint8)
     # Bits that differ, where a pixel is one of `end`: several times as fast as a choice pixel by pixel.
     np.less_equal(places, np.arange(steps - 1, dtype=np.uint8)[:, None, None], out=stages.view(np.bool_))
     stages *= np.uint8(255)

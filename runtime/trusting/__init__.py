@@ -14,8 +14,9 @@ A new probe
                  set with that many findings; the command prints the cost before it begins
        rows      one prepared image and the open model -> rows, one for each finding with a region, or several.
                  Put all variants of the image into one array uint8 [V, 1, S, S] and call `model.ask` once: it divides
-                 them into batches of the engine. Random numbers: keyed by `image.case_id` and the seed of
-                 `ProbeOptions`, so that a row does not depend on the order of the images
+                 them into batches of the engine. Hundreds of variants of which maps are not needed go to
+                 `model.ask_logits`, which takes them from a generator. Random numbers: keyed by `image.case_id` and
+                 the seed of `ProbeOptions`, so that a row does not depend on the order of the images
        judge     the rows of all images, read back from the file -> `Judgement`: questions with one value for each pair
                  (NaN: none) and a criterion, lines for the reader, and facts for trust.json. It must not run a model
 

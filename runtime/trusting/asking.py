@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from ..evaluation.queries import Queries, prompt_mean
 if TYPE_CHECKING:
     from .images import PreparedImage
 
-__all__ = ["AskedModel", "VariantScores", "ask_pairs"]
+__all__ = ["AskedModel", "VariantLogits", "VariantScores", "ask_pairs"]
 
 
 def _uncounted(passes: int) -> None:
@@ -27,15 +28,21 @@ def _uncounted(passes: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class VariantScores:
+class VariantLogits:
     """What a model says of V images and P findings.
 
     logits: float32 [V, P]. probabilities: float64 [V, P], the sigmoid of the logit, or of its difference to that of the
-    negative prompts where a finding has some. maps: float32 [V, P, h, w], on the model's grid, not normalised.
+    negative prompts where a finding has some.
     """
 
     logits: NDArray[np.float32]
     probabilities: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class VariantScores(VariantLogits):
+    """The same with maps: float32 [V, P, h, w], on the model's grid, not normalised."""
+
     maps: NDArray[np.float32]
 
 
@@ -91,21 +98,62 @@ class AskedModel:
     def ask(self, pixels: NDArray[np.uint8], findings: Sequence[str]) -> VariantScores:
         """The answers about the model inputs `pixels`, uint8 [V, 1, S, S]. Raises EngineError."""
         places = [self.findings.index(name) for name in findings]
-        logits = np.empty((len(pixels), len(places)), np.float32)
-        chance = np.empty((len(pixels), len(places)), np.float64)
         maps = np.empty((len(pixels), len(places), *self.grid), np.float32)
+        found = []
         for start in range(0, len(pixels), self._batch):
             here = slice(start, start + self._batch)
-            scores = self.engine.run(pixels[here], self.prompts.features)
-            said = self._queries.logits(scores.logits)
-            logits[here] = said.positive[:, places]
-            against = np.where(said.without, np.float32(0), said.negative)[:, places]
-            chance[here] = probability(logits[here].astype(np.float64) - against)
+            scores = self._run(pixels[here])
+            found.append(scores.logits)
             for to, place in enumerate(places):
                 chosen = scores.saliency[:, self._queries.positive[place]]
                 maps[here, to] = prompt_mean(np.moveaxis(chosen, 1, 0))
-            self._count(len(scores.logits))
-        return VariantScores(logits, chance, maps)
+        said = self._said(found, places)
+        return VariantScores(said.logits, said.probabilities, maps)
+
+    def ask_logits(self, variants: Iterable[NDArray[np.uint8]], findings: Sequence[str]) -> VariantLogits:
+        """The answers about variants of an image without maps; `variants`: in blocks uint8 [n, S, S] of any length.
+
+        A batch is taken from `variants`, in a thread, while the model computes the one before: no more than these two
+        and a block are in memory. Raises EngineError, and what `variants` raises.
+        """
+        batches, found = _batches(variants, self._batch), list[NDArray[np.float32]]()
+        with ThreadPoolExecutor(1, thread_name_prefix="variants") as maker:
+            made = maker.submit(next, batches, None)
+            while (pixels := made.result()) is not None:
+                made = maker.submit(next, batches, None)
+                found.append(self._run(pixels).logits)
+        return self._said(found, [self.findings.index(name) for name in findings])
+
+    def _run(self, pixels: NDArray[np.uint8]) -> Scores:
+        """The scores of a batch, which is counted."""
+        scores = self.engine.run(pixels, self.prompts.features)
+        self._count(len(scores.logits))
+        return scores
+
+    def _said(self, batches: Sequence[NDArray[np.float32]], places: Sequence[int]) -> VariantLogits:
+        """The answers for findings by their places. batches: logits [B, Q] of all queries."""
+        said = self._queries.logits(np.concatenate(batches))
+        logits = said.positive[:, places]
+        against = np.where(said.without, np.float32(0), said.negative)[:, places]
+        return VariantLogits(logits, probability(logits.astype(np.float64) - against))
+
+
+def _batches(blocks: Iterable[NDArray[np.uint8]], size: int) -> Iterator[NDArray[np.uint8]]:
+    """The images of blocks [n, S, S], in their order, in arrays [size, 1, S, S] of which the last can be shorter."""
+    batch, count = np.empty((0, 0, 0), np.uint8), 0
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            if not count:
+                batch = np.empty((size, *block.shape[1:]), np.uint8)
+            taken = block[start : start + size - count]
+            batch[count : count + len(taken)] = taken
+            start, count = start + len(taken), count + len(taken)
+            if count == size:
+                yield batch[:, None]
+                count = 0
+    if count:
+        yield batch[:count, None]
 
 
 def ask_pairs(

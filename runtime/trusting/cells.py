@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...engines.prompts.prompt_set import PromptSet
+from ...engines.select import backend_status
 from ..evaluation.reading import CaseReader
 from ..results.read_images import other_image
 from ..results.storage import CellFiles, read_columns
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from ...engines.bundle import Bundle
     from ..datasets.base import Case
 
-__all__ = ["ProbeCell", "compute_probe", "drop_other_images", "passes_of"]
+__all__ = ["ProbeCell", "compute_probe", "drop_other_images", "engine_for", "passes_of"]
 
 AnyProbe = ImageProbe | StepProbe
+
+_FOR_A_THREAD: Final = 4
+"""Images of a batch for each thread, from which on each thread computes images of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,24 @@ class ProbeCell:
         """An open model that counts its passes."""
         with self.open_engine(bundle) as engine:
             yield AskedModel(engine, prompts, self.findings, self.batch, advance)
+
+
+def engine_for(
+    probe: AnyProbe, engine: str, grid: tuple[int, int], pairs: int, batch: int, threads: int
+) -> tuple[str, bool]:
+    """The name of the engine for a probe, and whether its threads compute images of their own (`EngineOptions`).
+
+    Changed weights run on ONNX Runtime: a TensorRT plan for each of them would take minutes. grid: of the model's maps.
+    pairs: that are asked about. batch: images that the engine gets at once, at most.
+    """
+    if isinstance(probe, StepProbe):
+        together = pairs
+        if engine.startswith("tensorrt"):
+            usable = {status.name for status in backend_status() if status.usable}
+            engine = "onnxruntime-cuda" if "onnxruntime-cuda" in usable else "onnxruntime-cpu"
+    else:
+        together = probe.passes(1, grid, 1)
+    return engine, engine == "onnxruntime-cpu" and min(together, batch) >= _FOR_A_THREAD * threads
 
 
 def passes_of(cell: ProbeCell) -> list[int]:

@@ -118,6 +118,11 @@ class _Curve:
     mode: str
     cells: NDArray[np.intp]
 
+    def stages(self, filled: FilledImage, grid: tuple[int, int]) -> Grey:
+        """The images between both ends, uint8 [n, S, S]."""
+        start, end = (filled.image.pixels[0], filled.fills[self.fill])[:: 1 if self.mode == "deletion" else -1]
+        return inner_stages(start, end, self.cells, grid, steps_of(grid))
+
 
 class DeletionProbe:
     """Deletion and insertion in the order of the map, of the prior map and in random orders, with each fill.
@@ -184,12 +189,7 @@ class DeletionProbe:
         rows, curves = filled.rows(), list(self._curves(filled, model.grid))
         if not curves:
             return list(rows.values())
-        plain, steps = image.pixels[0], steps_of(model.grid)
-        variants = np.empty((len(curves), steps - 1, *plain.shape), np.uint8)
-        for curve, out in zip(curves, variants, strict=True):
-            start, end = (plain, filled.fills[curve.fill])[:: 1 if curve.mode == "deletion" else -1]
-            inner_stages(start, end, curve.cells, model.grid, steps, out)
-        said = model.ask(variants.reshape(-1, 1, *plain.shape), image.findings)
+        said = model.ask_logits((curve.stages(filled, model.grid) for curve in curves), image.findings)
         units: list[tuple[str, NDArray[Any], NDArray[Any]]] = [
             ("", filled.said.probabilities, said.probabilities),
             ("_logit", filled.said.logits, said.logits),

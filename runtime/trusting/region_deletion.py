@@ -79,8 +79,8 @@ class RegionProbe:
             where.append((place, len(elsewhere), mirror is not None))
         if not where:
             return list(rows.values())
-        variants = np.concatenate([np.where(np.stack(holes), fill, pixels) for fill in filled.fills])
-        said = model.ask(variants[:, None], image.findings).probabilities.reshape(len(FILLS), len(holes), -1)
+        variants = (np.where(hole, fill, pixels)[None] for fill in filled.fills for hole in holes)
+        said = model.ask_logits(variants, image.findings).probabilities.reshape(len(FILLS), len(holes), -1)
         for fill, scores in enumerate(said):
             start = 0
             for place, count, has_mirror in where:

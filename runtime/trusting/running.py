@@ -13,7 +13,7 @@ from ...engines.base import EngineOptions
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, DataError, RunError, XBenchError
 from ...engines.registry import did_you_mean
-from ...engines.select import backend_status, open_engine
+from ...engines.select import open_engine
 from ..evaluation.pairing import asked_prompts
 from ..evaluation.reading import CaseReader
 from ..evaluation.row_code import NEVER
@@ -24,10 +24,10 @@ from ..results.cell_key import cell_ingredients, changed_ingredients, digest_of,
 from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.run_directory import cell_stem
 from ..results.storage import read_columns
-from .cells import AnyProbe, ProbeCell, compute_probe, drop_other_images, passes_of
+from .cells import AnyProbe, ProbeCell, compute_probe, drop_other_images, engine_for, passes_of
 from .images import choose_cases, pairs_of
 from .judging import judged
-from .probe import ProbeOptions, StepProbe
+from .probe import ProbeOptions
 
 if TYPE_CHECKING:
     from ...engines.base import Engine
@@ -101,12 +101,13 @@ class ProbeRunner:
         self._decoder = decoder
         self._threads = config.eval.threads or usable_cores()
         self.outcome = TrustOutcome()
+        self._at_once = request.pairs, config.eval.batch
 
     def bundle(self, path: Path, datasets: Sequence[DatasetConfig], probes: Sequence[AnyProbe], engine: str) -> None:
         """Runs all probes of one bundle; `engine` is what runs it, but for probes that change the model, which run on
         ONNX Runtime. Raises RunError when results can no longer be written."""
         with ExitStack() as stack:
-            engines: dict[str, Engine] = {}
+            engines: dict[tuple[str, bool], Engine] = {}
             for config in datasets:
                 names = path.name, config.name
                 with self._guarded(*names), ExitStack() as own:
@@ -114,11 +115,11 @@ class ProbeRunner:
                     pair = own.enter_context(self._pair(bundle, config))
                     judgements: list[tuple[dict[str, Any], Judgement]] = []
                     for probe in probes:
-                        chosen = _on_onnxruntime(engine) if isinstance(probe, StepProbe) else engine
                         with self._guarded(*names, probe.name):
-                            if chosen not in engines:
-                                engines[chosen] = stack.enter_context(self._open(bundle, chosen))
-                            judgements.append(self._probe(pair, probe, engines[chosen]))
+                            how = engine_for(probe, engine, bundle.manifest.grid, *self._at_once, self._threads)
+                            if how not in engines:
+                                engines[how] = stack.enter_context(self._open(bundle, *how))
+                            judgements.append(self._probe(pair, probe, engines[how]))
                     self._judge(judgements)
 
     @contextmanager
@@ -167,11 +168,12 @@ class ProbeRunner:
             reader = CaseReader(pixels, geometry, tuple(findings), loaded.contents, draw)
             yield _Pair(bundle, loaded, prompts, findings, reader)
 
-    def _open(self, bundle: Bundle, engine: str) -> Engine:
+    def _open(self, bundle: Bundle, engine: str, throughput: bool) -> Engine:
         settings = self._config.eval
         how = EngineOptions(
-            max_batch=settings.batch, build=settings.build, pad=True, tf32=settings.tf32, say=self._progress.say
-        )
+            max_batch=settings.batch, build=settings.build, pad=True, tf32=settings.tf32, throughput=throughput,
+            say=self._progress.say,
+        )  # fmt: skip
         return open_engine(bundle, engine, threads=self._threads, options=how)
 
     def _probe(self, pair: _Pair, probe: AnyProbe, engine: Engine) -> tuple[dict[str, Any], Judgement]:
@@ -189,7 +191,7 @@ class ProbeRunner:
             if bundle is pair.bundle:
                 yield engine
                 return
-            with self._open(bundle, engine.info.backend) as other:
+            with self._open(bundle, engine.info.backend, engine.options.throughput) as other:
                 yield other
 
         cell = ProbeCell(
@@ -290,11 +292,3 @@ class ProbeRunner:
             entry |= {"questions": mine, "notes": list(judgement.notes), "facts": dict(judgement.facts)}
             self._folder.record({**entry, "state": "done"})
             self.outcome.entries.append(entry)
-
-
-def _on_onnxruntime(engine: str) -> str:
-    """The engine for changed weights: a TensorRT plan for each of them would take minutes."""
-    if not engine.startswith("tensorrt"):
-        return engine
-    usable = {status.name for status in backend_status() if status.usable}
-    return "onnxruntime-cuda" if "onnxruntime-cuda" in usable else "onnxruntime-cpu"

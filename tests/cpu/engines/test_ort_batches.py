@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from xbench_fast.engines.base import Engine, Scores
+from xbench_fast.engines.base import Engine, EngineOptions, Scores
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
@@ -100,6 +100,23 @@ def test_a_product_with_the_texts_has_the_same_bits_in_every_batch(tmp_path: Pat
     with open_engine(products(tmp_path), "onnxruntime-cpu", threads=threads) as engine:
         for queries in range(1, 65):
             expect_equal_bits(engine, pixels, texts[:queries], range(1, 10))
+
+
+def test_with_a_thread_for_each_pair_the_bits_are_the_same_with_any_number_of_threads(tmp_path: Path) -> None:
+    """A single thread divides no product, and neither does one of five."""
+    rng = np.random.default_rng(1)
+    pixels = rng.integers(0, 256, (9, 1, SIDE, SIDE), np.uint8)
+    texts = rng.standard_normal((64, WIDTH)).astype(np.float32)
+    bundle, apart = products(tmp_path), EngineOptions(throughput=True)
+    with (
+        open_engine(bundle, "onnxruntime-cpu", threads=1) as one,
+        open_engine(bundle, "onnxruntime-cpu", threads=5, options=apart) as five,
+    ):
+        for queries in range(1, 65, 3):
+            expect_equal_bits(five, pixels, texts[:queries], range(1, 10))
+            expected, found = (engine.run(pixels, texts[:queries]) for engine in (one, five))
+            assert found.logits.tobytes() == expected.logits.tobytes()
+            assert found.saliency.tobytes() == expected.saliency.tobytes()
 
 
 def test_every_image_of_a_batch_keeps_its_place(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.metrics_gpu.trust.faithfulness import cell_order, fill_of, placements, random_orders
-from xbench_fast.runtime.trusting.asking import AskedModel, VariantScores
+from xbench_fast.runtime.trusting.asking import AskedModel, VariantLogits, VariantScores
 from xbench_fast.runtime.trusting.directory import rows_as_table
 from xbench_fast.runtime.trusting.faithful import DeletionProbe
 from xbench_fast.runtime.trusting.images import PreparedImage
@@ -42,6 +42,9 @@ class Formula:
         ).astype(np.float32)
         maps = np.stack([np.repeat(self.shows[name][None], len(pixels), 0) for name in findings], axis=1)
         return VariantScores(logits, 1 / (1 + np.exp(-logits.astype(np.float64))), maps.astype(np.float32))
+
+    def ask_logits(self, variants: Any, findings: Any) -> VariantLogits:
+        return self.ask(np.concatenate(list(variants))[:, None], findings)
 
 
 def square(top: int, left: int, side: int = 5) -> Any:
@@ -101,7 +104,7 @@ def test_curves_are_those_of_a_loop(fill: str) -> None:
     assert row["filled_score"] == pytest.approx(GOOD.ask(filled[None, None], ("Mass",)).probabilities[0, 0])
 
 
-def test_all_variants_of_an_image_are_one_batch_and_random_orders_serve_every_finding() -> None:
+def test_all_variants_of_an_image_are_asked_together_and_random_orders_serve_every_finding() -> None:
     both = Formula(GOOD.rests_on, GOOD.shows)
     two = image("a", ("Mass", "Nodule"), [TRUE, OTHER])
     two.pixels[0, 32:52, 32:52] += 180
@@ -142,7 +145,7 @@ def test_the_order_of_the_prior_map_is_that_of_the_other_patients() -> None:
         plain, filled = one.pixels[0], fill_of(one.pixels[0], "mean")
         GOOD.asked.clear()
         found = [row for row in probe.rows(one, asked(GOOD)) if row["fill"] == "mean" and row["finding"] == "Mass"]
-        assert GOOD.asked == [3, 2 * 2 * 13 * (1 + 1 + 3)], "all orders are one batch"
+        assert GOOD.asked == [3, 2 * 2 * 13 * (1 + 1 + 3)], "all orders are asked together"
         scores = []
         for step in range(15):
             picture = plain.copy()

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from xbench_fast.engines.select import BackendStatus
 from xbench_fast.metrics_gpu.trust.verdicts import Criterion
-from xbench_fast.runtime.trusting import running
+from xbench_fast.runtime.trusting import cells
 from xbench_fast.runtime.trusting.directory import rows_as_table
+from xbench_fast.runtime.trusting.faithful import DeletionProbe
 from xbench_fast.runtime.trusting.judging import as_text, judged, verdict_table
 from xbench_fast.runtime.trusting.layers import GraphLayer
-from xbench_fast.runtime.trusting.probe import Judgement, Question
-from xbench_fast.runtime.trusting.randomisation import RANDOM_PAIRS, pairs_of_patients
+from xbench_fast.runtime.trusting.probe import Judgement, ProbeOptions, Question
+from xbench_fast.runtime.trusting.randomisation import RANDOM_PAIRS, RandomisationProbe, pairs_of_patients
 from xbench_fast.runtime.trusting.randomised_verdicts import COLUMNS, judge_randomised
+from xbench_fast.runtime.trusting.repeat import RepeatProbe
+from xbench_fast.runtime.trusting.stable import StabilityProbe
 
 LAYERS = [GraphLayer(("a", "b"), True, True), GraphLayer(("c",), False, True), GraphLayer(("d",), True, False)]
 PATIENTS = 12
@@ -153,5 +156,27 @@ def test_changed_weights_run_on_onnx_runtime(
     monkeypatch: pytest.MonkeyPatch, cuda: bool, engine: str, wanted: str
 ) -> None:
     known = [BackendStatus("tensorrt", True, ""), BackendStatus("onnxruntime-cuda", cuda, "")]
-    monkeypatch.setattr(running, "backend_status", lambda: known)
-    assert running._on_onnxruntime(engine) == wanted
+    monkeypatch.setattr(cells, "backend_status", lambda: known)
+    assert cells.engine_for(RandomisationProbe.of(ProbeOptions()), engine, (14, 14), 1, 64, 1) == (wanted, False)
+
+
+@pytest.mark.parametrize(
+    ("probe", "threads", "batch", "engine", "apart"),
+    [
+        (DeletionProbe, 2, 64, "onnxruntime-cpu", True),
+        (DeletionProbe, 16, 64, "onnxruntime-cpu", True),
+        (DeletionProbe, 17, 64, "onnxruntime-cpu", False),
+        (DeletionProbe, 2, 7, "onnxruntime-cpu", False),
+        (DeletionProbe, 2, 64, "onnxruntime-cuda", False),
+        (RandomisationProbe, 5, 64, "onnxruntime-cpu", True),
+        (RandomisationProbe, 6, 64, "onnxruntime-cpu", False),
+        (StabilityProbe, 2, 64, "onnxruntime-cpu", True),
+        (StabilityProbe, 4, 64, "onnxruntime-cpu", False),
+        (RepeatProbe, 1, 64, "onnxruntime-cpu", False),
+    ],
+)
+def test_threads_compute_images_of_their_own_where_a_probe_asks_about_enough(
+    probe: Any, threads: int, batch: int, engine: str, apart: bool
+) -> None:
+    made = probe.of(ProbeOptions())
+    assert cells.engine_for(made, engine, (14, 14), 20, batch, threads) == (engine, apart)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 from synthetic import BlockEngine, make_bundle, make_dataset, make_ms_cxr, model
 from trust_command import ENGINE, asked, entry, rows
+from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.errors import EngineError
+from xbench_fast.engines.select import open_engine
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.trusting import running
@@ -244,6 +249,62 @@ def test_variants_are_answered_as_the_engine_does(tmp_path: Path, several: bool)
     assert np.array_equal(found.maps[:, 1], maps[:, :2].astype(np.float64).mean(axis=1).astype(np.float32))
     pair = found.logits[:, 0].astype(np.float64) - logits[:, 4]
     assert np.allclose(found.probabilities[:, 0], 1 / (1 + np.exp(-pair)))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_logits_are_those_of_the_scores_and_variants_are_taken_batch_by_batch(tmp_path: Path, several: bool) -> None:
+    bundle = make_bundle(tmp_path / "asked", several=several)
+    prompts = Bundle.load(bundle.path).prompt_set("coco")
+    pixels = np.random.default_rng(0).integers(0, 255, (11, 1, 32, 32), dtype=np.uint8)
+    passes, taken = list[int](), list[int]()
+    with BlockEngine(bundle) as engine:
+        asked = AskedModel(engine, prompts, {"Mass": "Mass", "Effusion": "Effusion"}, 3, passes.append)
+
+        def blocks() -> Iterator[NDArray[np.uint8]]:
+            start = 0
+            for length in (1, 0, 7, 2, 1):
+                taken.append(sum(passes))
+                yield pixels[start : start + length, 0]
+                start += length
+
+        found = asked.ask_logits(blocks(), ["Effusion", "Mass"])
+        assert engine.calls == passes == [3, 3, 3, 2], "batches are full but for the last"
+        assert taken[:3] == [0, 0, 0] and min(taken[3:]) >= 3, "what is not needed yet is not made"
+        expected = asked.ask(pixels, ["Effusion", "Mass"])
+    assert np.array_equal(found.logits, expected.logits)
+    assert np.array_equal(found.probabilities, expected.probabilities)
+
+
+def test_what_fails_while_variants_are_made_or_computed_is_raised(tmp_path: Path) -> None:
+    prompts = Bundle.load(make_bundle(tmp_path / "asked").path).prompt_set("coco")
+    with BlockEngine(Bundle.load(tmp_path / "asked")) as engine:
+        asked = AskedModel(engine, prompts, {"Mass": "Mass"}, 3)
+
+        def broken() -> Iterator[NDArray[np.uint8]]:
+            yield np.zeros((4, 32, 32), np.uint8)
+            raise ValueError("no more variants")
+
+        with pytest.raises(ValueError, match="no more variants"):
+            asked.ask_logits(broken(), ["Mass"])
+        with pytest.raises(EngineError, match="takes pixels"):
+            asked.ask_logits([np.zeros((9, 16, 16), np.uint8)], ["Mass"])
+
+
+def test_an_engine_is_opened_for_each_way_that_probes_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[bool]()
+
+    def recorded(*inputs: Any, options: EngineOptions, **more: Any) -> Any:
+        opened.append(options.throughput)
+        return open_engine(*inputs, options=options, **more)
+
+    def chosen(probe: Any, engine: str, grid: Any, pairs: int, batch: int, threads: int) -> tuple[str, bool]:
+        assert (grid, pairs, batch, threads) == ((4, 4), 3, 5, 1)
+        return engine, probe.name != "repeat"
+
+    monkeypatch.setattr(running, "open_engine", recorded)
+    monkeypatch.setattr(running, "engine_for", chosen)
+    trust("--probe", "deletion", "--probe", "region", "--pairs", 3, "--batch", 5)
+    assert opened == [False, True]
 
 
 def test_a_package_that_is_missing_stops_one_probe_alone(
