@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta
 
@@ -29,8 +29,10 @@ __all__ = [
     "Manifest",
     "PromptRecord",
     "Quantisation",
+    "SaliencyFacts",
     "TensorSpec",
     "Weights",
+    "known_smoothing",
 ]
 
 SCHEMA = 1
@@ -41,6 +43,8 @@ PAPER_MODELS = ("clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devi
 """The models of the paper, in its order."""
 MODEL_ORDER = (*PAPER_MODELS, "biovil", "biovil_t", "chexzero", "afloc", "xrv")
 """All known models in the order of tables and lists: the paper's, the later ones, the supervised one."""
+_SMOOTHED: Final = {"biovil": 1.5, "biovil_t": 1.5, "afloc": 1.5}
+"""Models whose official map is smoothed in the graph -> the standard deviation, in cells."""
 
 Weights = Literal["published", "own", "stand-in", "demo", "randomised"]
 Text = Annotated[str, Meta(min_length=1)]
@@ -115,6 +119,21 @@ class Quantisation:
     kept_float: tuple[str, ...] = ()
 
 
+class SaliencyFacts(TypedDict, total=False):
+    """What the map is: `kind` and `description` of it, `choice`, its name, and `smoothing`, the standard deviation in
+    cells of the Gaussian by which the graph smooths it, 0 for none."""
+
+    kind: str
+    description: str
+    choice: str
+    smoothing: Annotated[float, Meta(ge=0, le=1024)]
+
+
+def known_smoothing(model: str, saliency_map: str) -> float:
+    """The smoothing of a bundle, or of the result of one, that does not state it, as older versions wrote them."""
+    return _SMOOTHED.get(model, 0.0) if saliency_map == OFFICIAL_MAP else 0.0
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The content of bundle.json.
@@ -135,7 +154,7 @@ class Manifest:
     checkpoint: Mapping[str, str] | None
     geometry: Geometry
     grid: tuple[Side, Side]
-    saliency: Mapping[str, str]
+    saliency: SaliencyFacts
     logit_scale: Annotated[float, Meta(gt=0, le=sys.float_info.max)]
     text: Mapping[str, Any]
     graphs: Mapping[str, GraphSpec]
@@ -159,6 +178,11 @@ class Manifest:
     def saliency_map(self) -> str:
         """The name of the exported map, `OFFICIAL_MAP` for that of the model's authors."""
         return self.saliency.get("choice", OFFICIAL_MAP)
+
+    @property
+    def smoothing(self) -> float:
+        """The standard deviation, in cells, of the Gaussian by which the graph smooths its map; 0 for none."""
+        return self.saliency.get("smoothing", known_smoothing(self.model, self.saliency_map))
 
     def dump(self) -> bytes:
         """The bytes of bundle.json: the fields by name, the schema's number and a checksum; tuples become lists.

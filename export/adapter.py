@@ -54,10 +54,12 @@ class CheckpointRecord:
 class Saliency:
     """The source of the map: `attention` to the image, shares of 1 (raw variants: the scores before the softmax),
     `similarity` of patches and prompt: cosines, their softmax, or dot products, or `activation`, what each cell adds to
-    the logit; `description` says which."""
+    the logit; `description` says which. `smoothing`: the standard deviation, in cells, of the Gaussian by which
+    `forward` smooths the map; 0 for a map that is not smoothed."""
 
     kind: Literal["attention", "similarity", "activation"]
     description: str
+    smoothing: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ class Adapter(ABC):
         return tuple(dict.fromkeys(record.note for record in records if record is not None and record.note))
 
     def choose_map(self, name: str) -> None:
-        """Selects the saliency map `name` of `maps`; a map other than the official one is added to the variant's name.
+        """Selects the saliency map `name` of `maps`; a map other than the official one is added to the variant's name,
+        and is not smoothed.
 
         Raises ConfigError for a name the model does not have.
         """

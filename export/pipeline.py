@@ -265,6 +265,7 @@ def _manifest(
             "kind": adapter.saliency.kind,
             "description": adapter.saliency.description,
             "choice": adapter.map_name or OFFICIAL_MAP,
+            "smoothing": float(adapter.saliency.smoothing),
         },
         logit_scale=float(adapter.logit_scale),
         text=text,

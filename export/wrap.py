@@ -40,6 +40,7 @@ class Facts:
     kind: str
     description: str
     logit_scale: float
+    smoothing: float = 0.0
 
 
 def read_geometry(text: str) -> Geometry:
@@ -115,7 +116,7 @@ def wrap(
         checkpoint={"name": graph.name, "sha256": sha256_of(graph)},
         geometry=facts.geometry,
         grid=(rows, columns),
-        saliency={"kind": facts.kind, "description": facts.description},
+        saliency={"kind": facts.kind, "description": facts.description, "smoothing": facts.smoothing},
         logit_scale=facts.logit_scale,
         text={},
         graphs={"image": spec},

@@ -114,10 +114,11 @@ def make_bundle(
     findings: tuple[str, ...] = CLASSES,
     text: bool = False,
     supervised: tuple[str, ...] = (),
+    smoothing: float = 0.0,
 ) -> Bundle:
     """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run. `text`:
     with the text graph of `save_text_graph` and a tokenizer without a vocabulary. `supervised`: all that its model
-    knows; it then has the set of these findings alone."""
+    knows; it then has the set of these findings alone. `smoothing`: what it says of its maps."""
     source = path.parent / f".source-{path.name}"
     source.mkdir(parents=True)
     (source / "image.onnx").write_bytes(graph.read_bytes() if graph else b"run by NumPy in this test")
@@ -146,7 +147,7 @@ def make_bundle(
         checkpoint=None,
         geometry=geometry or Geometry("squash", SIZE, SIZE, "bilinear"),
         grid=(GRID, GRID),
-        saliency={"kind": "attention", "description": "sums of pixel blocks"},
+        saliency={"kind": "attention", "description": "sums of pixel blocks", "smoothing": smoothing},
         logit_scale=1.0,
         text={} if supervised else {"context": 8, **({"tokenizer": TOKENIZER.record} if text else {})},
         graphs={"image": image, **({"text": TEXT} if text else {})},

@@ -37,6 +37,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--description", default="as the wrapped graph computes it", help="What the map is, in words.")
 @click.option("--logit-scale", type=float, default=1.0, help="What a cosine was multiplied by.")
+@click.option(
+    "--smoothing",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    metavar="CELLS",
+    help="Standard deviation of the Gaussian by which the graph smooths its map; 0: it does not.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 def wrap_command(
     graph: Path,
@@ -48,6 +56,7 @@ def wrap_command(
     kind: str,
     description: str,
     logit_scale: float,
+    smoothing: float,
     force: bool,
 ) -> int:
     """Make a bundle from a ready ONNX file.
@@ -71,7 +80,7 @@ def wrap_command(
 
     require_packages()
     chosen: Any = kind
-    facts = Facts(model, variant, "own", read_geometry(geometry), chosen, description, logit_scale)
+    facts = Facts(model, variant, "own", read_geometry(geometry), chosen, description, logit_scale, smoothing)
     sets = read_features(features, read_prompt_file(prompts))
     bundle = wrap(graph, sets, facts, out, force=force, progress=lambda line: click.echo(line, err=True))
     click.echo(str(bundle.path))

@@ -23,7 +23,7 @@ from .carzero_checkpoint import WORD_TABLE, check_settings
 from .layers.bert import Bert, BertConfig
 from .layers.resampling import Resampled, corner_matrix
 from .layers.resnet import ResNetBackbone, ResNetConfig
-from .layers.smoothing import SmoothedCells
+from .layers.smoothing import SIGMA, SmoothedCells
 from .saliency_maps import MAPS, SMOOTHED
 from .vocabularies import BERT_CASED
 
@@ -135,7 +135,7 @@ class AflocAdapter(Adapter):
             mean=(0.5,) * 3,
             std=(0.5,) * 3,
             grid=(module.cells,) * 2,
-            saliency=Saliency("similarity", cls.maps[SMOOTHED]),
+            saliency=Saliency("similarity", cls.maps[SMOOTHED], SIGMA),
             text_shape=(width,),
             text_inputs=("input_ids", "attention_mask"),
             context=WORDS,

@@ -31,7 +31,7 @@ from .biovil_checkpoint import (
 from .layers.bert import EPS, Bert, BertConfig
 from .layers.contrastive import contrast
 from .layers.resnet import ResNetBackbone, ResNetConfig
-from .layers.smoothing import SmoothedCells
+from .layers.smoothing import SIGMA, SmoothedCells
 from .saliency_maps import MAPS, PATCH_TEXT, SMOOTHED
 from .two_towers import TwoTowers
 
@@ -155,7 +155,7 @@ class BioVilAdapter(TwoTowers):
             mean=(0.0, 0.0, 0.0),
             std=(1.0, 1.0, 1.0),
             grid=(module.cells, module.cells),
-            saliency=Saliency("similarity", cls.maps[SMOOTHED]),
+            saliency=Saliency("similarity", cls.maps[SMOOTHED], SIGMA),
             text_shape=(WIDTH,),
             text_inputs=("input_ids", "attention_mask"),
             context=embeddings.position_embeddings.num_embeddings,

@@ -93,10 +93,15 @@ def phrase_scores(values: NDArray[Any], region: NDArray[Any]) -> PhraseScores:
     return PhraseScores(_contrast(scaled[covered == 1], scaled[covered == 0]), iou)
 
 
-def scores_on_grid(saliency: NDArray[np.float32], region: NDArray[np.bool_], frame: Frame = WHOLE) -> PhraseScores:
+def scores_on_grid(
+    saliency: NDArray[np.float32], region: NDArray[np.bool_], frame: Frame = WHOLE, *, sigma: float = SIGMA
+) -> PhraseScores:
     """The scores of a map [h, w] that covers the part `frame` (y0, x0, y1, x1) of the image, and a region of the image
-    on a grid [H, W]: smoothed, upsampled bilinearly, NaN outside the frame. A map that is not finite is constant."""
-    drawn = upsampled(smoothed(saliency), (region.shape[0], region.shape[1]), frame)
+    on a grid [H, W]: smoothed, upsampled bilinearly, NaN outside the frame. A map that is not finite is constant.
+
+    sigma: of the Gaussian, in cells; 0 for a map that its model has smoothed."""
+    cells = smoothed(saliency, sigma) if sigma else saliency
+    drawn = upsampled(cells, (region.shape[0], region.shape[1]), frame)
     if not np.isfinite(drawn.values).all():
         drawn = replace(drawn, values=np.zeros_like(drawn.values))
     return phrase_scores(drawn.whole(np.nan), region)

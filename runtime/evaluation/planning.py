@@ -57,6 +57,7 @@ class Planning:
             "weights": bundle.manifest.weights,
             "weights_source": bundle.manifest.weights_source,
             "saliency_map": bundle.manifest.saliency_map,
+            "smoothing": bundle.manifest.smoothing,
             "parity": parity_summary(bundle.manifest.parity),
             "model_family": bundle.manifest.model,
             "logit_scale": bundle.manifest.logit_scale,

@@ -10,8 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.manifest import known_smoothing
+from ...engines.parity import OFFICIAL_MAP
 from ...metrics_gpu.grounding.phrases import (
     IOU_THRESHOLDS,
+    SIGMA,
     PhraseMeans,
     PhraseScores,
     phrase_means,
@@ -44,7 +47,8 @@ _NUMBERS: Final = ("cnr", "cnr_absolute", "miou", *_IOU, "miou_with_unseen")
 class PhraseRow:
     """The numbers of a model on a dataset, for a finding, or (empty) in the mean over findings.
 
-    means: None where the run has no maps. intervals: by number; None where too few patients stand behind it.
+    means: None where the run has no maps. intervals: by number; None where too few patients stand behind it. smoothing:
+    sigma, in cells, of the Gaussian by which the model itself smooths its maps, 0 for none.
     """
 
     model: str
@@ -52,6 +56,7 @@ class PhraseRow:
     finding: str
     means: PhraseMeans | None
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
+    smoothing: float = 0.0
 
     @property
     def numbers(self) -> dict[str, float | None]:
@@ -87,6 +92,7 @@ def phrase_tables(results: Results, found: Sequence[PhraseRow]) -> Iterator[Tabl
         stem = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
         notes = (
             *_NOTES,
+            *_smoothing_notes(mine),
             *interval_notes(results, cells),
             *([f"without stored maps, left out: {left_out}"] * bool(left_out)),
         )
@@ -102,6 +108,7 @@ def phrase_json(found: Sequence[PhraseRow]) -> list[dict[str, Any]]:
             "model": row.model,
             "dataset": row.dataset,
             "finding": row.finding,
+            "smoothing": row.smoothing,
             **{name: getattr(row.means, name) for name in ("pairs", "unseen", "constant")},
             **row.numbers,
             "intervals": {name: [at.low, at.high] for name, at in row.intervals.items() if at is not None},
@@ -112,14 +119,23 @@ def phrase_json(found: Sequence[PhraseRow]) -> list[dict[str, Any]]:
 
 
 _NOTES = (
-    "maps smoothed by a Gaussian of 1.5 cells, upsampled bilinearly on the 224 grid, min-max to -1..1 over the pixels "
-    "that the model saw; the other pixels leave map and region",
+    f"maps smoothed by a Gaussian of {SIGMA} cells, upsampled bilinearly on the 224 grid, min-max to -1..1 over the "
+    "pixels that the model saw; the other pixels leave map and region",
     "CNR: (mean inside - mean outside) / sqrt(sum of both variances); signed as in the code, absolute as in the "
     "formula",
     "IoU in percent of the pixels above 0.1, ..., 0.5 with the region; mIoU: their mean; Mean: over findings",
     "unseen: regions wholly outside what the model saw, left out as in the source, 0 in mIoU with unseen; constant: "
     "maps without a range, 0 in all columns",
 )
+
+
+def _smoothing_notes(rows: Sequence[PhraseRow]) -> Iterator[str]:
+    """Which models smooth their maps themselves, and which of them not as the protocol does."""
+    found = {row.model: row.smoothing for row in rows if row.means is not None and row.smoothing}
+    if found:
+        yield f"smoothed by the model itself, so not smoothed again: {', '.join(found)}"
+    if other := ", ".join(f"{model} ({sigma:g} cells)" for model, sigma in found.items() if sigma != SIGMA):
+        yield f"smoothed by the model with another Gaussian than the protocol's {SIGMA} cells: {other}"
 
 
 def _columns() -> tuple[Column, ...]:
@@ -148,7 +164,8 @@ def _plain(value: float | None, digits: int = _CNR) -> str:
 
 def _rows(maps: MapRows, of_pair: NDArray[np.intp], patients: Patients) -> Iterator[PhraseRow]:
     """Those of a cell; of_pair: the patient of each pair."""
-    scores, places = _scores(maps)
+    smoothing = _smoothing(maps.entry)
+    scores, places = _scores(maps, 0.0 if smoothing else SIGMA)
     names = maps.finding
     findings = list(dict.fromkeys(names))
     class_of = np.array([findings.index(names[place]) for place in places], np.intp)
@@ -156,12 +173,11 @@ def _rows(maps: MapRows, of_pair: NDArray[np.intp], patients: Patients) -> Itera
     for place, finding in enumerate(findings):
         mine = [score for score, own in zip(scores, class_of, strict=True) if own == place]
         if mine:
-            yield PhraseRow(
-                maps.model, maps.dataset, finding, phrase_means(mine, [finding] * len(mine)), intervals[place]
-            )
+            means = phrase_means(mine, [finding] * len(mine))
+            yield PhraseRow(maps.model, maps.dataset, finding, means, intervals[place], smoothing)
     if scores:
         means = phrase_means(scores, [findings[own] for own in class_of])
-        yield PhraseRow(maps.model, maps.dataset, "", means, intervals[-1])
+        yield PhraseRow(maps.model, maps.dataset, "", means, intervals[-1], smoothing)
 
 
 def _intervals(
@@ -195,8 +211,14 @@ def _value(score: PhraseScores, name: str) -> float:
     return {"cnr": score.cnr, "cnr_absolute": abs(score.cnr), "miou": score.miou}[name]
 
 
-def _scores(maps: MapRows) -> tuple[list[PhraseScores], list[int]]:
-    """The scores and places of the pairs whose region is not empty."""
+def _smoothing(entry: Mapping[str, Any]) -> float:
+    """Sigma of the Gaussian by which the model of a cell smooths its maps; older versions did not store it."""
+    known = known_smoothing(str(entry.get("model_family", "")), str(entry.get("saliency_map", OFFICIAL_MAP)))
+    return float(entry.get("smoothing", known))
+
+
+def _scores(maps: MapRows, sigma: float) -> tuple[list[PhraseScores], list[int]]:
+    """The scores and places of the pairs whose region is not empty; sigma: of the protocol's Gaussian, 0 for none."""
     assert maps.saliency is not None
     scores, places = [], []
     for start in range(0, len(maps), _BLOCK):
@@ -204,6 +226,7 @@ def _scores(maps: MapRows) -> tuple[list[PhraseScores], list[int]]:
         for place, region in enumerate(regions, start):
             if np.any(region):
                 top, left, bottom, right = maps.frames[place].tolist()
-                scores.append(scores_on_grid(maps.saliency[place], region, (top, left, bottom, right)))
+                frame = (top, left, bottom, right)
+                scores.append(scores_on_grid(maps.saliency[place], region, frame, sigma=sigma))
                 places.append(place)
     return scores, places

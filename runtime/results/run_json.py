@@ -100,6 +100,7 @@ class _Result(msgspec.Struct):
     ingredients: _Ingredients
     grid: tuple[_Side, _Side] | None = None
     map_size: tuple[_Side, _Side] | None = None
+    smoothing: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     shard: _Shard | msgspec.UnsetType = msgspec.UNSET
     prompts: _Prompts | msgspec.UnsetType = msgspec.UNSET
 

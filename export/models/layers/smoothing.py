@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["SmoothedCells", "gaussian_matrix"]
+__all__ = ["SIGMA", "SmoothedCells", "gaussian_matrix"]
+
+SIGMA: Final = 1.5
+"""Of the Gaussian of BioViL and AFLoc, in cells."""
 
 
-def gaussian_matrix(cells: int, sigma: float = 1.5, radius: int = 6) -> NDArray[np.float64]:
+def gaussian_matrix(cells: int, sigma: float = SIGMA, radius: int = 6) -> NDArray[np.float64]:
     """float64 [cells, cells]: row i holds the weight of each cell in the smoothed cell i; each row sums to 1.
 
     The kernel is cut at `radius` cells. Beyond an edge the map is mirrored, with the edge cell repeated. The matrix is
@@ -32,7 +37,7 @@ class SmoothedCells(nn.Module):
 
     matrix: Tensor
 
-    def __init__(self, cells: int, sigma: float = 1.5, radius: int = 6) -> None:
+    def __init__(self, cells: int, sigma: float = SIGMA, radius: int = 6) -> None:
         super().__init__()
         values = torch.as_tensor(gaussian_matrix(cells, sigma, radius), dtype=torch.float32, device="cpu")
         self.register_buffer("matrix", values, persistent=False)

@@ -62,7 +62,7 @@ def test_facts(golden: Golden) -> None:
     assert adapter.mean == adapter.std == (0.5,) * 3 and adapter.logit_scale == 1.0
     assert adapter.grid == (19, 19) and adapter.text_shape == (768,)
     assert adapter.context == 97 and adapter.vocabulary_size == 28996
-    assert list(adapter.maps) == ["patch-text-smoothed", "patch-text"]
+    assert list(adapter.maps) == ["patch-text-smoothed", "patch-text"] and adapter.saliency.smoothing == 1.5
 
 
 @pytest.mark.parametrize("name", ["image_global", "text_global", "score", "similarity_raw", "similarity_map"])

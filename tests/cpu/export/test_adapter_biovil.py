@@ -261,6 +261,7 @@ def test_what_the_bundle_says(bundle: Bundle) -> None:
     assert bundle.path.name == "biovil_t-448" and manifest.averages_prompts
     assert manifest.geometry == Geometry("crop", 448, 512, "bilinear", "stretched")
     assert manifest.not_learnt == ("network.smooth.matrix",) and manifest.saliency["choice"] == "official"
+    assert manifest.saliency["smoothing"] == manifest.smoothing == 1.5
     assert manifest.parity["passed"] is True and manifest.parity["compared"] > 200
     assert manifest.text["tokenizer"]["cleaning"] == "biovil"
 

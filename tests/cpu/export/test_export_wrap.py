@@ -37,11 +37,12 @@ def wrap(folder: Path, **changes: Any) -> int:
 
 
 def test_the_bundle_runs_and_says_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert wrap(folder, geometry=f"crop:{SIZE}:40:bicubic") == 0
+    assert wrap(folder, geometry=f"crop:{SIZE}:40:bicubic", smoothing=2) == 0
     assert capsys.readouterr().out.strip() == str(folder / "out" / "blocks-32")
     bundle = Bundle.load(folder / "out" / "blocks-32")
     manifest = bundle.manifest
     assert (manifest.model, manifest.variant, manifest.grid) == ("blocks", "32", (GRID, GRID))
+    assert manifest.smoothing == 2
     assert manifest.geometry.key == f"crop-{SIZE}-40-bicubic" and manifest.exporter["wrapped"] == "blocks.onnx"
     assert manifest.parity["passed"] is True and "alone" in json.dumps(manifest.parity)
     prompts = bundle.prompt_set("coco")

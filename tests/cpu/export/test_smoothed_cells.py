@@ -9,7 +9,16 @@ import onnx
 import pytest
 import torch
 from scipy.ndimage import gaussian_filter
-from xbench_fast.export.models.layers.smoothing import SmoothedCells, gaussian_matrix
+from xbench_fast.engines.manifest import known_smoothing
+from xbench_fast.export.models.layers.smoothing import SIGMA, SmoothedCells, gaussian_matrix
+from xbench_fast.export.models.saliency_maps import MAPS, SMOOTHED
+
+
+def test_bundles_that_do_not_state_it_are_known_by_their_model_and_map() -> None:
+    for model, maps in MAPS.items():
+        official, *others = maps
+        assert known_smoothing(model, "official") == (SIGMA if official == SMOOTHED else 0), model
+        assert not any(known_smoothing(model, name) for name in others)
 
 
 @pytest.mark.parametrize("cells", [1, 3, 14, 15, 19])

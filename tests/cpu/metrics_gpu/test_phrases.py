@@ -147,6 +147,16 @@ def test_smoothing_is_scipys(shape: tuple[int, int]) -> None:
         np.testing.assert_allclose(one, gaussian_filter(other, 1.5), atol=1e-6)
 
 
+def test_a_map_that_its_model_has_smoothed_is_not_smoothed_again() -> None:
+    raw = np.random.default_rng(2).normal(size=(14, 14)).astype(np.float32)
+    region = np.zeros((224, 224), bool)
+    region[40:90, 60:150] = True
+    once = scores_on_grid(raw, region)
+    assert scores_on_grid(smoothed(raw), region, sigma=0) == once
+    assert abs(scores_on_grid(smoothed(raw), region).cnr - once.cnr) > 0.01
+    assert abs(scores_on_grid(raw, region, sigma=0).cnr - once.cnr) > 0.01
+
+
 def test_the_border_leaves_map_and_region_alike() -> None:
     values = np.tile(np.linspace(-1, 1, 8), (8, 1))
     values[:, :2] = NAN

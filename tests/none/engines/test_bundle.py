@@ -111,6 +111,21 @@ def test_fixed_findings_are_another_schema(tmp_path: Path) -> None:
         fixed.graph("text")
 
 
+def test_a_bundle_states_how_its_map_is_smoothed_or_is_known_by_its_model(tmp_path: Path) -> None:
+    path = make(tmp_path)
+
+    def smoothing(model: str, **facts: Any) -> float:
+        edit(path, lambda data: data.update(model=model, saliency={"kind": "similarity", **facts}))
+        return Bundle.load(path).manifest.smoothing
+
+    assert smoothing("tiny") == smoothing("biovil", choice="patch-text") == smoothing("afloc", smoothing=0.0) == 0
+    assert smoothing("biovil", choice="official") == smoothing("biovil_t") == smoothing("afloc") == 1.5
+    assert smoothing("tiny", smoothing=3) == 3
+    for wrong in (-1.0, "1.5"):
+        with pytest.raises(BundleError, match=r"saliency\.smoothing"):
+            smoothing("tiny", smoothing=wrong)
+
+
 def test_equal_content_has_an_equal_digest(tmp_path: Path) -> None:
     assert Bundle.load(make(tmp_path, "a")).digest == Bundle.load(make(tmp_path, "b")).digest
 
