@@ -108,7 +108,8 @@ class TokenizerSpec:
 class Adapter(ABC):
     """A loaded model, in evaluation mode and float32, and what a bundle must know about it.
 
-    `module` holds the network; its tensor names are the published ones. `text_shape` is the shape of one prompt's
+    `module` holds the network; its tensor names are the published ones. A constant that was not learnt, such as a
+    smoothing filter, is one of its buffers with `persistent=False`. `text_shape` is the shape of one prompt's
     features, [D] for most models; `text_inputs` names the arguments of `encode_text`; `context` is the greatest
     number of tokens; `probability = sigmoid(logits)` for every model, and `cosine = logits / logit_scale` where the
     model is CLIP-like (`logit_scale` is 1.0 elsewhere).
@@ -126,8 +127,7 @@ class Adapter(ABC):
     official one. `map_name` is the selected one, empty for the official one.
 
     `weights` of a checkpoint is "published" when it is loaded; the export makes it "own" unless the file is known, or
-    said, to be published, and says why in `weights_source`. `not_learnt` names tensors of image.onnx that look like
-    weights and were not learnt, such as a smoothing filter.
+    said, to be published, and says why in `weights_source`.
 
     `findings` are all that a supervised model knows. It reads no text: it has neither `encode_text` nor `text_inputs`,
     and the text features of the i-th finding are row i of the identity matrix, by which `forward` selects.
@@ -159,7 +159,6 @@ class Adapter(ABC):
     prompt_style: str | None = None
     map_name: str = ""
     weights_source: str = ""
-    not_learnt: tuple[str, ...] = ()
 
     @classmethod
     @abstractmethod

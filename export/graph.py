@@ -16,12 +16,21 @@ from torch import Tensor, nn
 
 from ..engines.errors import ExportError
 from ..engines.manifest import GraphSpec, TensorSpec
-from ..engines.registry import did_you_mean
 
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-__all__ = ["OPSET", "ImageGraph", "TextGraph", "export_image", "export_text", "image_spec", "opset_for", "text_spec"]
+__all__ = [
+    "OPSET",
+    "ImageGraph",
+    "TextGraph",
+    "export_image",
+    "export_text",
+    "image_spec",
+    "not_learnt",
+    "opset_for",
+    "text_spec",
+]
 
 OPSET = 20
 _LIMIT = 2**31 - 2**20  # protobuf cannot hold 2 GiB; a margin is left for the graph itself
@@ -100,8 +109,7 @@ def text_spec(adapter: Adapter) -> GraphSpec:
 
 
 def export_image(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpec:
-    """Writes image.onnx into `folder`. Raises ExportError when the model cannot be turned into a graph, or when this
-    graph has no tensor of a name in `not_learnt`."""
+    """Writes image.onnx into `folder`. Raises ExportError when the model cannot be turned into a graph."""
     spec = image_spec(adapter)
     size = adapter.geometry.size
     # Example sizes of 2 and 3: a size of 1 would be baked into the graph, equal sizes could be tied together.
@@ -110,12 +118,18 @@ def export_image(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpe
         torch.linspace(-1, 1, 3 * math.prod(adapter.text_shape)).reshape(3, *adapter.text_shape),
     )
     _export(ImageGraph(adapter), example, spec, folder / spec.file, opset)
-    if adapter.not_learnt:
-        known = [tensor.name for tensor in onnx.load(str(folder / spec.file)).graph.initializer]
-        for name in adapter.not_learnt:
-            if name not in known:
-                raise ExportError(f"{spec.file} has no tensor '{name}' of not_learnt: {did_you_mean(name, known)}.")
     return spec
+
+
+def not_learnt(adapter: Adapter, image: Path) -> tuple[str, ...]:
+    """The float constants of the graph `image` that look like weights and are in no checkpoint, such as a smoothing
+    filter: buffers of the module with `persistent=False`, by their names in the graph."""
+    graph = ImageGraph(adapter)
+    constants = {name for name, tensor in graph.named_buffers() if tensor.is_floating_point()} - set(graph.state_dict())
+    if not constants:
+        return ()
+    names = (tensor.name for tensor in onnx.load(str(image)).graph.initializer)
+    return tuple(name for name in names if name in constants)
 
 
 def export_text(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpec:

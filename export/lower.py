@@ -2,7 +2,8 @@
 
 Weights and matrix products are of the lower precision. These stay in float32: softmax, norms, reductions and their
 parts where they are written out; the normalisation of the pixels; the last product before each output, so that
-neither a score nor a map is rounded to a few digits; and operations that ONNX does not define for the lower type.
+neither a score nor a map is rounded to a few digits; products with a constant that was not learnt, which resize the
+image or smooth the map; and operations that ONNX does not define for the lower type.
 Operations without arithmetic follow their inputs, and where both types meet the result is float32. Inputs and outputs
 keep their types.
 
@@ -12,7 +13,7 @@ single operation without a kernel would prevent the session from opening the gra
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,16 @@ _FLOAT = 1
 _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-def lower(source: Path, target: Path, precision: str) -> None:
+def lower(source: Path, target: Path, precision: str, not_learnt: Collection[str] = ()) -> None:
     """Writes the float32 graph `source` as `target`, in `precision` ("fp16" or "bf16"); they may be one file.
 
-    Raises ExportError when the graph cannot be written so.
+    `not_learnt` names constants that keep their type. Raises ExportError when the graph cannot be written so.
     """
     import onnx
 
     try:
         model = onnx.load(str(source))
-        _Lowering(model, precision).run()
+        _Lowering(model, precision, frozenset(not_learnt)).run()
         onnx.checker.check_model(model, full_check=True)
         target.write_bytes(model.SerializeToString())
     except (OSError, ExportError):
@@ -64,10 +65,11 @@ def lower(source: Path, target: Path, precision: str) -> None:
 class _Lowering:
     """One rewrite of one model, in the order of its nodes."""
 
-    def __init__(self, model: Any, precision: str) -> None:
+    def __init__(self, model: Any, precision: str, not_learnt: frozenset[str]) -> None:
         import onnx
 
         self._model, self._graph, self._precision = model, model.graph, precision
+        self._not_learnt = not_learnt
         self._low = LOW_TYPES[precision]
         self._versions = {entry.domain: entry.version for entry in model.opset_import}
         self._hoist_constants()
@@ -83,7 +85,7 @@ class _Lowering:
 
     def run(self) -> None:
         """Rewrites the model."""
-        heads = last_products(self._graph, self._floats)
+        heads = last_products(self._graph, self._floats, self._not_learnt)
         for number, node in enumerate(self._graph.node):
             kind = _FLOAT if number in heads else self._type_of(node)
             alone = kind == LOW_TYPES["bf16"] and node.op_type not in _BF16_ON_CUDA
@@ -118,7 +120,7 @@ class _Lowering:
 
     def _type_of(self, node: Any) -> int:
         floats = [name for name in node.input if name in self._floats]
-        if node.op_type in KEPT or not floats or not self._defined(node):
+        if node.op_type in KEPT or not floats or not self._defined(node) or not self._not_learnt.isdisjoint(floats):
             return _FLOAT
         if self._precision == "fp16" and any(_beyond_half(self._weights[n]) for n in floats if n in self._weights):
             return _FLOAT
@@ -189,9 +191,9 @@ class _Lowering:
         return numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), new)
 
 
-def last_products(graph: Any, floats: Container[str]) -> set[int]:
+def last_products(graph: Any, floats: Container[str], not_learnt: frozenset[str] = frozenset()) -> set[int]:
     """Indices of the nodes between each output and the last product or norm before it, that one included; `floats` are
-    the tensors of floating point numbers."""
+    the tensors of floating point numbers. A product with a constant of `not_learnt` is not the last one."""
     made_by = {name: number for number, node in enumerate(graph.node) for name in node.output}
     found: set[int] = set()
     waiting = [value.name for value in graph.output]
@@ -201,7 +203,8 @@ def last_products(graph: Any, floats: Container[str]) -> set[int]:
             continue
         found.add(number)
         node = graph.node[number]
-        if node.op_type not in PRODUCTS and node.op_type not in _NORMS:
+        ends = node.op_type in PRODUCTS and not_learnt.isdisjoint(node.input)
+        if not ends and node.op_type not in _NORMS:
             waiting += [name for name in node.input if name in floats]
     return found
 

@@ -42,13 +42,15 @@ _EXPLAINED = 2  # batches that the errors of layers are taken from
 
 @dataclass(frozen=True)
 class FullGraphs:
-    """A model's graphs in float32 in `folder`, and the prompt sets with the features of its text graph."""
+    """A model's graphs in float32 in `folder`, the prompt sets with the features of its text graph, and the constants
+    of its image graph that were not learnt."""
 
     adapter: Adapter
     words: Tokenizer | None
     folder: Path
     graphs: Mapping[str, GraphSpec]
     features: list[PromptSet]
+    not_learnt: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def write_lower(
 
         for spec in full.graphs.values():
             say(f"writing {spec.file} in {precision}")
-            lower(full.folder / spec.file, folder / spec.file, precision)
+            lower(full.folder / spec.file, folder / spec.file, precision, full.not_learnt)
         features = encode(folder, precision)
         trial.extend(report, full.features, features, found.trial, say)
         reason = "" if options.accept is None else trial.refusal(report.metrics, options.accept, found.trial)
@@ -144,7 +146,8 @@ class _Quantising:
 
         options, say = self.options, self.options.progress
         auto = options.int8.keep_float == ("auto",)
-        recipe = Recipe(self.form, options.int8.percentile, frozenset() if auto else frozenset(options.int8.keep_float))
+        given = frozenset() if auto else frozenset(options.int8.keep_float)
+        recipe = Recipe(self.form, options.int8.percentile, given, frozenset(self.full.not_learnt))
         more, before = 1, replace(report, checks=list(report.checks))
         while True:
             layers = self._write(recipe)

@@ -122,6 +122,7 @@ def export_adapter(
     full).
     """
     from .cost import measure_cost
+    from .graph import not_learnt
     from .parity.compare_graphs import check_parity
 
     options = options or BundleOptions()
@@ -142,6 +143,7 @@ def export_adapter(
     seconds = {"load": loading}
     with workspace(target, sum(tensor.nbytes for tensor in adapter.module.state_dict().values())) as folder:
         graphs = _export_graphs(adapter, folder, options, seconds)
+        constants = not_learnt(adapter, folder / graphs["image"].file)
         with timed(seconds, "prompts"):
             texts = set(chain.from_iterable(entry.texts for entries in sets.values() for entry in entries))
             say(f"encoding {len(texts)} prompts of {len(sets)} sets")
@@ -156,11 +158,11 @@ def export_adapter(
         quantisation = None
         if found is not None:
             with timed(seconds, options.precision):
-                full = FullGraphs(adapter, words, folder, graphs, features)
+                full = FullGraphs(adapter, words, folder, graphs, features, constants)
                 low = write_lower(full, options, found, report, encode)
             folder, features, quantisation = low.folder, low.features, low.quantisation
         manifest = _manifest(adapter, words, graphs, features, report, options.precision)
-        manifest = replace(manifest, quantisation=quantisation)
+        manifest = replace(manifest, quantisation=quantisation, not_learnt=constants)
         bundle = write_bundle(target, manifest, _files(folder, graphs, features, words), replace=options.force)
     say(f"{bundle.path}: written and verified")
     with timed(seconds, "cost"):
@@ -276,6 +278,5 @@ def _manifest(
         parity=report.to_json(),
         precision=precision,
         weights_source=adapter.weights_source,
-        not_learnt=adapter.not_learnt,
         findings=adapter.findings,
     )

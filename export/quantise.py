@@ -1,8 +1,8 @@
 """Writes a float32 graph in INT8: static quantisation between QuantizeLinear and DequantizeLinear (QDQ).
 
 Convolutions and matrix products with a constant weight multiply bytes, with weights quantised per output channel. What
-stays in float32: products of two activations, softmax, norms, everything elementwise, and the last product before each
-output.
+stays in float32: products of two activations, softmax, norms, everything elementwise, the last product before each
+output, and products with a constant that was not learnt.
 
 For CPUs activations are unsigned and have a zero point. A matrix product gives its sum in float32; a convolution's
 result is bytes again, as its kernels need, after the ReLU where one follows. For TensorRT activations are signed and
@@ -38,11 +38,13 @@ _FLOAT = 1
 
 @dataclass(frozen=True)
 class Recipe:
-    """`form`: one of engines.quantised.FORMS; `percentile`: None for the whole range; `keep`: layers in float32."""
+    """`form`: one of engines.quantised.FORMS; `percentile`: None for the whole range; `keep`: layers in float32;
+    `not_learnt`: constants whose products stay in float32."""
 
     form: str
     percentile: float | None = None
     keep: frozenset[str] = frozenset()
+    not_learnt: frozenset[str] = frozenset()
 
     @property
     def method(self) -> str:
@@ -83,7 +85,7 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
         with _quiet():
             full = folded_graph(source, target)
             model = onnx.load(str(full))
-            layers = products_to_quantise(model)
+            layers = products_to_quantise(model, recipe.not_learnt)
             _check_names(recipe.keep, layers)
             chosen = [name for name in layers if name not in recipe.keep]
             if not chosen:
@@ -130,19 +132,19 @@ def folded_graph(source: Path, target: Path) -> Path:
     return folded
 
 
-def products_to_quantise(model: Any) -> list[str]:
-    """The products with a constant weight, but for the last ones before each output, in the order of the graph."""
+def products_to_quantise(model: Any, not_learnt: frozenset[str] = frozenset()) -> list[str]:
+    """The products with a learnt weight, but for the last ones before each output, in the order of the graph."""
     import onnx
 
     inferred = onnx.shape_inference.infer_shapes(model).graph
     weights = {tensor.name for tensor in model.graph.initializer if tensor.data_type == _FLOAT}
     values = (*inferred.value_info, *inferred.input, *inferred.output)
     floats = {value.name for value in values if value.type.tensor_type.elem_type == _FLOAT} | weights
-    last = last_products(model.graph, floats)
+    last = last_products(model.graph, floats, not_learnt)
     return [
         node.name
         for number, node in enumerate(model.graph.node)
-        if node.op_type in _PRODUCTS and node.input[1] in weights and number not in last
+        if node.op_type in _PRODUCTS and node.input[1] in weights - not_learnt and number not in last
     ]
 
 

@@ -24,7 +24,7 @@ _OPTIONS = (
         help="Type of weights and matrix products; softmax, norms, reductions, the last products, inputs and outputs "
         "stay fp32. The report says what it does to tensors and metrics. int8: of the image graph, for ONNX Runtime on "
         "a CPU or for TensorRT; needs --calibration. For bf16 take TensorRT: ONNX Runtime emulates it on a CPU, and "
-        "with CUDA may leave the max pooling of KAD, MedKLIP and MAVL to the CPU.",
+        "with CUDA may leave the pooling of models with a ResNet or a DenseNet to the CPU.",
     ),
     click.option(
         "--parity-data",

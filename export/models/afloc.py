@@ -148,14 +148,7 @@ class AflocAdapter(Adapter):
                 sample=BERT_CASED if vocabulary == VOCABULARY else None,
             ),
             checkpoint=record,
-            not_learnt=("network.enlarge.matrix", "network.smooth.matrix"),
         )
-
-    def choose_map(self, name: str) -> None:
-        """As `Adapter.choose_map`; a graph without the smoothing has no matrix of it."""
-        super().choose_map(name)
-        if self.map_name:
-            self.not_learnt = self.not_learnt[:1]
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= 97] -> float32 [T, 768], not normalised; without a mask every position counts."""

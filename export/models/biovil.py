@@ -38,7 +38,6 @@ from .two_towers import TwoTowers
 __all__ = ["BioVil", "BioVilAdapter", "BioVilTAdapter"]
 
 RESIZE, WIDTH, CURRENT = 512, 128, 256
-SMOOTHING = "network.smooth.matrix"  # in image.onnx
 
 
 class _ImageEncoder(nn.Module):
@@ -165,14 +164,7 @@ class BioVilAdapter(TwoTowers):
             text_checkpoint=text,
             prompt_style="biovil",
             averages_prompts=True,
-            not_learnt=(SMOOTHING,),
         )
-
-    def choose_map(self, name: str) -> None:
-        """As for every model; the map without smoothing needs no matrix in its graph."""
-        super().choose_map(name)
-        if self.map_name == PATCH_TEXT:
-            self.not_learnt = ()
 
     def scale(self) -> Tensor:
         """Scores are plain cosines."""

@@ -80,7 +80,6 @@ class ChexzeroAdapter(ClipAdapter):
             logit_scale=1.0,
             text_shape=(count * clip.text_shape[0],),
             tokenizer=replace(clip.tokenizer, refuses_long=True),
-            not_learnt=("network.shrink.matrix",),
         )
 
     def cautions(self) -> tuple[str, ...]:

@@ -128,7 +128,7 @@ def visit(browser: Any, server: ServerProcess) -> Iterator[Visit]:
 
 @pytest.fixture(scope="session")
 def small_bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
-    """All seven models, small, as bundles with the prompt sets `coco` (six queries) and `single` in one folder.
+    """All models, small, as bundles with the prompt sets `coco` (six queries) and `single` in one folder.
 
     One process of a test run makes them, the others wait for it.
     """

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from xbench_fast.engines.bundle import Bundle, write_bundle
-from xbench_fast.engines.manifest import Manifest
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.engines.manifest import MODEL_ORDER, Manifest
 from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
-from xbench_fast.export.graph import export_image, image_spec
+from xbench_fast.export.graph import export_image, image_spec, not_learnt
 from xbench_fast.export.models import (
     afloc,
     biomedclip,
@@ -27,6 +28,7 @@ from xbench_fast.export.models import (
     devide,
     mavl,
     medklip,
+    xrv,
 )
 from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
 from xbench_fast.export.models.kad_checkpoint import KadConfig
@@ -86,6 +88,14 @@ def _clip(monkeypatch: pytest.MonkeyPatch, adapter: type[clip.ClipAdapter]) -> A
     return adapter.stand_in("vit-b-32")
 
 
+def small_xrv(variant: str = "nih") -> Adapter:
+    """torchxrayvision's DenseNet with few layers and pixels."""
+    module = _filled(lambda: xrv.XrvDenseNet(len(xrv.LABELS), (1, 1, 1, 1)))
+    module.keep([xrv.LABELS.index(name) for name in xrv.TRAINED[variant]])
+    adapter = xrv.XrvAdapter._describe(module, variant, xrv.TRAINED[variant], "stand-in", None)
+    return replace(adapter, geometry=Geometry("crop", 32, 32, "bilinear"), grid=(0, 0))
+
+
 def _clinical(monkeypatch: pytest.MonkeyPatch, module: Any, adapter: type[Adapter]) -> Adapter:
     for place in (clinical_bert, module):
         for name, value in (("RESNET", RESNET), ("DECODER", DECODER), ("BERT", BertConfig(64, 768, 1, 2, 32))):
@@ -107,6 +117,7 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
         "kad": lambda: stand_in_adapter("kad", "demo"),
         "mavl": lambda: _clinical(monkeypatch, mavl, mavl.MavlAdapter),
         "medklip": lambda: _clinical(monkeypatch, medklip, medklip.MedKlipAdapter),
+        "xrv": small_xrv,
     }
     return makers[name]()
 
@@ -114,7 +125,7 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
 QUERIES = [("Mass", 1), ("Mass", 1), ("Mass", -1), ("Effusion", 1), ("Effusion", -1), ("Unicorn", 1)]
 """(finding, polarity) of each query of the set `coco`."""
 
-MODELS = ("afloc", "biomedclip", "biovil_t", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip")
+MODELS = MODEL_ORDER
 
 
 def image_bundle(adapter: Adapter, folder: Path, sets: dict[str, PromptSet]) -> Bundle:
@@ -135,27 +146,31 @@ def image_bundle(adapter: Adapter, folder: Path, sets: dict[str, PromptSet]) -> 
         grid=adapter.grid,
         saliency={"kind": adapter.saliency.kind, "description": adapter.saliency.description},
         logit_scale=adapter.logit_scale,
-        not_learnt=adapter.not_learnt,
-        text={"context": adapter.context},
+        not_learnt=not_learnt(adapter, files["image.onnx"]),
+        text={} if adapter.findings else {"context": adapter.context},
         graphs={"image": image_spec(adapter)},
         prompt_sets={name: item.record() for name, item in sets.items()},
         opset=20,
         exporter={"test": "1"},
         parity={},
+        findings=adapter.findings,
     )
     return write_bundle(folder, manifest, files)
 
 
 def made_up_set(adapter: Adapter, name: str, queries: list[tuple[str, int]], seed: int) -> PromptSet:
-    """A set of random features; `queries` are (finding, polarity)."""
+    """A set of random features, of a supervised model of its findings in turn; `queries` are (finding, polarity)."""
     findings = tuple(dict.fromkeys(finding for finding, _ in queries))
     shape = (len(queries), *adapter.text_shape)
+    features = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    if adapter.findings:
+        features = np.eye(len(adapter.findings), dtype=np.float32)[: len(queries)]
     return PromptSet(
         name=name,
         findings=findings,
         texts=tuple(f"text {number}" for number in range(len(queries))),
         finding_of=np.array([findings.index(finding) for finding, _ in queries], np.int32),
         polarity=np.array([polarity for _, polarity in queries], np.int8),
-        features=np.random.default_rng(seed).standard_normal(shape, dtype=np.float32),
+        features=features,
         status=("own",) * len(findings),
     )

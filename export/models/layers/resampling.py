@@ -48,8 +48,7 @@ def corner_matrix(target: int, source: int) -> NDArray[np.float64]:
 
 
 class Resampled(nn.Module):
-    """Resizes squares along both axes. `matrix` is a constant: no checkpoint has it, and the adapter's `not_learnt`
-    names it."""
+    """Resizes squares along both axes. `matrix` is a constant, which no checkpoint has."""
 
     matrix: Tensor
 

@@ -32,8 +32,7 @@ def gaussian_matrix(cells: int, sigma: float = SIGMA, radius: int = 6) -> NDArra
 
 
 class SmoothedCells(nn.Module):
-    """Smooths square maps along both axes. `matrix` is a constant: no checkpoint has it, and the adapter's `not_learnt`
-    names it."""
+    """Smooths square maps along both axes. `matrix` is a constant, which no checkpoint has."""
 
     matrix: Tensor
 

@@ -1,4 +1,4 @@
-"""The graphs of all seven models through TensorRT's own parser and builder, which need no GPU in TensorRT for RTX.
+"""The graphs of all models through TensorRT's own parser and builder, which need no GPU in TensorRT for RTX.
 
 That the plans run, and how fast, only a GPU can show. The models are small; their operators are those of the real ones.
 """
@@ -24,6 +24,8 @@ pytest.importorskip("tensorrt_rtx", reason="TensorRT for RTX is not installed")
 from small_models import MODELS, small_adapter
 from xbench_fast.export.graph import export_image, opset_for
 from xbench_fast.export.lower import lower
+from xbench_fast.export.parity.probes import probe_images
+from xbench_fast.export.quantise import Recipe, quantise
 
 CAPABILITY = "8.0"
 PROFILE = Profile((1, 4, 8), (1, 6, 6))
@@ -45,20 +47,33 @@ def products(types):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_builds_in_float32_and_fp16(small_bundles, family, name, tmp_path):
-    graph = small_bundles[name].file("image")
+    graph, not_learnt = small_bundles[name].file("image"), small_bundles[name].manifest.not_learnt
     exact = build_plan(family, graph, PROFILE, "fp32", capability=CAPABILITY)
     assert set(products(exact.types)) == {"FLOAT"} and len(exact.plan) > 1000
     half = tmp_path / "half.onnx"
-    lower(graph, half, "fp16")
+    lower(graph, half, "fp16", not_learnt)
     built = build_plan(family, half, PROFILE, "fp16", capability=CAPABILITY)
     found = products(built.types)
-    # Each of the two outputs has a last product, or two that are added, in float32.
-    assert found["HALF"] + found["FLOAT"] == products(exact.types)["FLOAT"] and found["FLOAT"] <= 4
+    # Each of the two outputs has a last product, or two that are added, in float32; two more resize or smooth.
+    assert found["HALF"] + found["FLOAT"] == products(exact.types)["FLOAT"]
+    assert found["FLOAT"] <= max(4, 2 + 2 * len(not_learnt))
     assert not {(kind, "HALF") for kind in ("SOFTMAX", "NORMALIZATION")} & set(built.types.counts)
     with pytest.raises(EngineError, match="is no fp16 graph: its products compute"):
         build_plan(family, graph, PROFILE, "fp16", capability=CAPABILITY)
     with pytest.raises(EngineError, match="is no fp32 graph: its products compute"):
         build_plan(family, half, PROFILE, "fp32", capability=CAPABILITY)
+
+
+@pytest.mark.parametrize("name", ["biovil", "chexzero", "afloc", "xrv"])
+def test_models_of_cells_build_in_int8(small_bundles, family, name, tmp_path):
+    bundle = small_bundles[name]
+    inputs = {"pixels": probe_images(bundle.manifest.geometry.size)[:2], "text": bundle.prompt_set("coco").features}
+    recipe = Recipe("tensorrt", not_learnt=frozenset(bundle.manifest.not_learnt))
+    names = quantise(bundle.file("image"), tmp_path / "low.onnx", recipe, [inputs])
+    built = build_plan(family, tmp_path / "low.onnx", PROFILE, "int8", capability=CAPABILITY)
+    found = built.types.counts["DEQUANTIZE", "FLOAT"]
+    assert len(names) < found <= 2 * len(names), "a weight each, and inputs, of which products can share one"
+    assert products(built.types).keys() == {"FLOAT"} and len(built.plan) > 1000
 
 
 def test_bfloat16_and_tf32_build(family, tmp_path, monkeypatch):

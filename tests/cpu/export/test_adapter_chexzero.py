@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from small_models import small_adapter
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
+from xbench_fast.export.adapter import CheckpointRecord
 from xbench_fast.export.graph import ImageGraph
 from xbench_fast.export.models.chexzero import ChexzeroAdapter
 from xbench_fast.export.models.layers.resampling import Resampled, bicubic_matrix, corner_matrix
+from xbench_fast.export.models.published import PUBLISHED
 from xbench_fast.export.parity.compare_graphs import longest_text
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
 from xbench_fast.runtime.images.geometry import to_model
@@ -105,6 +108,8 @@ def test_the_files_of_a_folder_are_averaged(tmp_path: Path, monkeypatch: pytest.
     each = [load_adapter("chexzero", tmp_path / name) for name in ("best_a.pt", "best_b.pt")]
     assert both.variant == "vit-b-32-mean-of-2" and both.cautions() == () and both.text_shape == (1024,)
     assert both.notes == (f"the 2 checkpoints of {tmp_path.name} are averaged: best_a.pt, best_b.pt",)
+    lines = "".join(f"{one.checkpoint.sha256}  {one.checkpoint.name}\n" for one in each)  # as sha256sum prints them
+    assert (both.checkpoint.name, both.checkpoint.sha256) == (tmp_path.name, sha256(lines.encode()).hexdigest())
     pixels = torch.randn(2, 3, 320, 320, generator=torch.Generator().manual_seed(0))
     tokens = torch.tensor([[1, 40, 9], [1, 8, 40], [1, 9, 40], [1, 40, 3]])
     with torch.inference_mode():
@@ -119,6 +124,8 @@ def test_the_files_of_a_folder_are_averaged(tmp_path: Path, monkeypatch: pytest.
     differences = torch.stack([found["cosine"][:, :2] - found["cosine"][:, 2:] for found in alone])
     bound = 0.0482 * differences.var(0, correction=0) + 1e-6
     assert bool((((logits[:, :2] - logits[:, 2:]).sigmoid() - together["probabilities"]).abs() <= bound).all())
+    each[0].checkpoint = CheckpointRecord("ViT-B-32.pt", PUBLISHED["clip"].sha256["ViT-B-32.pt"])
+    assert each[0].cautions()[0].startswith("ViT-B-32.pt is OpenAI's CLIP (sha256)")
     (tmp_path / "copy.pt").write_bytes((tmp_path / "best_a.pt").read_bytes())
     with pytest.raises(CheckpointError, match=r"best_a.pt and copy.pt in .* are the same file"):
         load_adapter("chexzero", tmp_path)

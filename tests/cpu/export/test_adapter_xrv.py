@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,17 +12,18 @@ import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
+from small_models import small_xrv
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import SCHEMA_FIXED
 from xbench_fast.export import load_adapter
 from xbench_fast.export.bundle_options import BundleOptions
-from xbench_fast.export.checkpoints.stand_in import fill, fill_module
+from xbench_fast.export.checkpoints.stand_in import fill
 from xbench_fast.export.cli.radiographs import EvaluationMetrics
 from xbench_fast.export.graph import ImageGraph
 from xbench_fast.export.models.published import PUBLISHED
-from xbench_fast.export.models.xrv import LABELS, TRAINED, XrvAdapter, XrvDenseNet
+from xbench_fast.export.models.xrv import LABELS, TRAINED, XrvDenseNet
 from xbench_fast.export.pipeline import export_adapter
 
 torch.set_num_threads(2)
@@ -101,6 +101,11 @@ def test_what_a_file_knows_follows_from_its_name(folder: Path, tmp_path: Path) -
     assert {variant: len(findings) for variant, findings in TRAINED.items()} == {
         "all": 18, "nih": 14, "pc": 15, "chex": 11, "mimic_nb": 11, "mimic_ch": 11, "rsna": 2
     }  # fmt: skip
+    assert set(TRAINED["pc"]) - set(TRAINED["nih"]) == {"Fracture"} and "Lung Lesion" not in TRAINED["pc"]
+    assert set(TRAINED["chex"]) - set(TRAINED["nih"]) == {*LABELS[14:]} and set(TRAINED["rsna"]) == {
+        LABELS[8],
+        LABELS[16],
+    }
     other = tmp_path / "best.pt"
     other.symlink_to(folder / name_of("all"))
     with pytest.raises(CheckpointError, match=r"has none of the published names.*'findings' under \[models\.NAME"):
@@ -117,22 +122,12 @@ def test_what_a_file_knows_follows_from_its_name(folder: Path, tmp_path: Path) -
         load_adapter("medklip", folder / name_of("all"))
 
 
-def small(variant: str) -> XrvAdapter:
-    """Of few layers and pixels, with stand-in weights."""
-    with torch.device("meta"):
-        module = XrvDenseNet(18, (1, 1, 1, 1))
-    fill_module(module, 0)
-    module.keep([LABELS.index(name) for name in TRAINED[variant]])
-    adapter = XrvAdapter._describe(module, variant, TRAINED[variant], "stand-in", None)
-    return replace(adapter, geometry=Geometry("crop", 32, 32, "bilinear"), grid=(0, 0))
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, list[str]]:
     """In fp16, so that both precisions are compared."""
     said: list[str] = []
     options = BundleOptions(precision="fp16", metrics=EvaluationMetrics(), progress=said.append)
-    made = export_adapter(small("nih"), tmp_path_factory.mktemp("bundle"), options)
+    made = export_adapter(small_xrv("nih"), tmp_path_factory.mktemp("bundle"), options)
     assert made.report and made.cost.text_parameters == made.cost.text_macs == 0
     return made.bundle, said
 
@@ -165,7 +160,7 @@ def test_lower_precision_keeps_the_last_layer(exported: tuple[Bundle, list[str]]
 
 
 def test_texts_and_tokenizers_are_refused(tmp_path: Path) -> None:
-    adapter = small("rsna")
+    adapter = small_xrv("rsna")
     with pytest.raises(ConfigError, match="supervised and reads no text; leave out --tokenizer"):
         export_adapter(adapter, tmp_path, BundleOptions(tokenizer=tmp_path))
     with pytest.raises(ConfigError, match="defines no 'encode_text'"):

@@ -12,7 +12,7 @@ pytest.importorskip("onnx")
 from xbench_fast.export import stand_in_adapter  # noqa: E402
 from xbench_fast.export.cost import count_macs, measure_cost  # noqa: E402
 
-MODULES = ("afloc", "biomedclip", "biovil", "carzero", "chexzero", "clinical_bert", "clip", "devide", "kad")
+MODULES = ("afloc", "biomedclip", "biovil", "carzero", "chexzero", "clinical_bert", "clip", "devide", "kad", "xrv")
 POOLER = 768 * 768 + 768  # of a BERT whose pooled state nobody reads
 G, M = 10**9, 10**6
 
@@ -31,6 +31,16 @@ KNOWN: dict[str, tuple[int, float, float, float, int, int]] = {
     # of the encoder, projector and pooling alone: cosines and the smoothing are small
     "biovil": (10, 18.83, 0.0, 0.0, 23_786_944, 109_006_848),
     "biovil_t": (10, 16.467, 0.0, 0.0, 24_114_880, 109_006_848),
+    # torchvision's DenseNet-121 has 2.834 G and 7,978,856 parameters, with three channels and 1000 classes; the map is
+    # a second product of the 18 outputs
+    "xrv": (
+        18,
+        2.834 - 2 * 49 * 64 * 112**2 / G - 1000 * 1024 / G + 18 * 1024 * 50 / G,
+        0.0,
+        0.0,
+        7_978_856 - 2 * 49 * 64 - 982 * 1025,
+        0,
+    ),
     "carzero": (10, 17.56 + 0.930 + 10 * (0.462 + 0.0137 + 0.0131), 10 * 0.462, 8.41, 0, 108_310_272 - POOLER),
     "devide": (10, 17.56 + 0.925 + 10 * 0.0217, 0.0, 22.95, 0, 0),
 }

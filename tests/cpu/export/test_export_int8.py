@@ -25,7 +25,7 @@ from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.bundle_options import BundleOptions, Int8Options
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
-from xbench_fast.export.lowering import FullGraphs, LowGraphs, materials, write_lower
+from xbench_fast.export.lowering import FullGraphs, LowGraphs, Materials, materials, write_lower
 from xbench_fast.export.parity.checks import ParityReport
 from xbench_fast.export.parity.compare_graphs import check_parity
 from xbench_fast.export.parity.low_precision import PrecisionTrial
@@ -235,6 +235,27 @@ def test_half_of_the_layers_stay_float_at_most(
     with pytest.raises(ParityError, match=words):
         lowered(kad_demo, tmp_path, images, accept=2, keep_float=("auto",))
     assert tried == [[], names[:1], names[:3], names[:5]]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
+def test_an_export_says_which_constants_were_not_learnt(
+    kad_demo: Any, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    def lower(source: Path, target: Path, kind: str, not_learnt: Any) -> None:
+        raise ExportError(f"{kind}: {sorted(not_learnt)}")
+
+    def quantise(source: Path, target: Path, recipe: Recipe, batches: Any) -> list[str]:
+        raise ExportError(f"int8: {sorted(recipe.not_learnt)}")
+
+    monkeypatch.setattr("xbench_fast.export.lower.lower", lower)
+    monkeypatch.setattr("xbench_fast.export.quantise.quantise", quantise)
+    made = kad_demo.result.bundle
+    graphs, constants = {"image": made.graph("image")}, ("network.a", "network.b")
+    full = FullGraphs(kad_demo.adapter, None, tmp_path, graphs, [made.prompt_set("chestxdet10")], constants)
+    how = BundleOptions(precision=precision, metrics=METRICS, int8=Int8Options(form="vnni"))
+    found = Materials(METRICS, None, opened(images))
+    with pytest.raises(ExportError, match=rf"^{precision}: \['network.a', 'network.b'\]$"):
+        write_lower(full, how, found, ParityReport({"reference": "none"}), lambda *_: [])
 
 
 def test_other_images_have_other_hashes(kad_demo: Any, images: Path, bundle: Bundle, tmp_path: Path) -> None:
@@ -483,6 +504,44 @@ def test_a_layer_in_float32_keeps_the_weight_that_it_shares(tmp_path: Path) -> N
 
 def test_only_products_with_constant_weights_before_the_last_ones_are_candidates() -> None:
     assert products_to_quantise(small()) == ["conv"], "the other weight is computed in the graph, until it is folded"
+
+
+def test_a_constant_that_was_not_learnt_is_no_weight() -> None:
+    """Neither before the first layer nor after the last product, which stays the last one of its output."""
+    h, model = onnx.helper, small()
+    for name, first, last in (("resize", "x", "resized"), ("smoothing", "y", "smoothed")):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(6 if first == "x" else 5, dtype="f4"), name))
+        node = h.make_node("MatMul", [first, name], [last], name)
+        model.graph.node.insert(0 if first == "x" else len(model.graph.node), node)
+    model.graph.node[1].input[0] = "resized"
+    model.graph.output[0].name = "smoothed"
+    assert products_to_quantise(model) == ["resize", "conv", "last"]
+    assert products_to_quantise(model, frozenset({"resize", "smoothing"})) == ["conv"]
+
+
+@pytest.mark.parametrize("name", ["biovil", "biovil_t", "chexzero", "afloc", "xrv"])
+def test_models_of_cells_are_in_bytes_but_for_their_matrices(
+    small_bundles: dict[str, Bundle], tmp_path: Path, name: str
+) -> None:
+    bundle = small_bundles[name]
+    inputs = {"pixels": probe_images(bundle.manifest.geometry.size)[:2], "text": bundle.prompt_set("coco").features}
+    matrices, full = frozenset(bundle.manifest.not_learnt), bundle.file("image")
+    for form in ("vnni", "tensorrt"):
+        low = tmp_path / f"{form}.onnx"
+        names = quantise(full, low, Recipe(form, not_learnt=matrices), [inputs])
+        graph = onnx.load(low).graph
+        made, constants = makers(graph), {tensor.name: tensor.data_type for tensor in graph.initializer}
+        assert in_bytes(graph) == set(names) and len(names) > 7
+        products = [node for node in graph.node if node.op_type in PRODUCTS and matrices & set(node.input)]
+        assert len(products) == 2 * len(matrices)
+        for node in (*products, *(node for node in graph.node if node.op_type in ("Softmax", "LayerNormalization"))):
+            assert not [value for value in node.input if value in made and made[value].op_type == "DequantizeLinear"]
+        assert {constants[matrix] for matrix in matrices} <= {FLOAT}
+    sessions = [ort.InferenceSession(file) for file in (full, tmp_path / "vnni.onnx")]
+    for wanted, got in zip(*(session.run(["logits", "saliency"], inputs) for session in sessions), strict=True):
+        error = np.abs(got - wanted).max() / np.abs(wanted).max()
+        print(f"{name}: {error:.3f} of the largest value")
+        assert error <= 0.2
 
 
 def test_tensorrt_parses_its_form_and_not_that_for_cpus(tmp_path: Path) -> None:

@@ -83,6 +83,18 @@ def test_a_query_of_several_texts_goes_through_both_graphs(several: Bundle) -> N
     assert compared["passed"] is True and compared["compared"] > 200
 
 
+def test_the_grey_channel_is_not_repeated_before_it_is_normalised(several: Bundle) -> None:
+    """The mean of each channel makes three of it: copies of the channel would only cost time."""
+    graph = pytest.importorskip("onnx").load(str(several.file("image"))).graph
+    maker = {name: node for node in graph.node for name in node.output}
+    (name,) = (node.input[0] for node in graph.node if "mean" in node.input)
+    kinds = []
+    while name in maker:
+        kinds.append(maker[name].op_type)
+        name = maker[name].input[0]
+    assert (name, kinds) == ("pixels", ["Div", "Cast"])
+
+
 def facts() -> dict[str, Any]:
     from xbench_fast.export import stand_in_adapter
 

@@ -18,10 +18,11 @@ import pytest
 from PIL import Image
 from synthetic import make_dataset
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.engines.errors import BundleError, ConfigError, ExportError
+from xbench_fast.engines.errors import BundleError, ConfigError
 from xbench_fast.export import load_adapter
+from xbench_fast.export.bundle_options import BundleOptions
 from xbench_fast.export.cli import main
-from xbench_fast.export.graph import export_image
+from xbench_fast.export.cli.radiographs import EvaluationMetrics
 from xbench_fast.export.pipeline import export_adapter
 from xbench_fast.runtime.trusting.randomised import RandomisedGraph
 
@@ -157,13 +158,19 @@ def test_sizes_are_found_by_running(folder: Path) -> None:
         Positions(**stated, text_inputs=("input_ids",))
 
 
-def test_constants_that_were_not_learnt_are_named_in_the_bundle(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_constants_that_no_checkpoint_has_are_named_in_the_bundle(folder: Path, tmp_path: Path, precision: str) -> None:
+    """Under their names in the graph; trust tests find no learnt layer besides."""
     adapter = load_adapter(f"{folder / 'tiny.py'}:TinyAdapter", folder / "tiny.pt")
-    adapter.not_learnt = ("network.patches.wieght",)
-    with pytest.raises(ExportError, match=r"of not_learnt: did you mean 'network\.patches\.weight'"):
-        export_image(adapter, tmp_path)
-    adapter.not_learnt = ("network.patches.weight",)
-    found = export_adapter(adapter, tmp_path).bundle
-    assert Bundle.load(found.path).manifest.not_learnt == adapter.not_learnt
+    patches = adapter.module.patches
+    for name in ("weight", "bias"):
+        values = getattr(patches, name).data
+        delattr(patches, name)
+        patches.register_buffer(name, values, persistent=False)
+    patches.register_buffer("unused", torch.ones(8, 8), persistent=False)
+    options = BundleOptions(precision=precision, metrics=EvaluationMetrics() if precision == "fp16" else None)
+    found = export_adapter(adapter, tmp_path, options).bundle
+    constants = {"network.patches.weight", "network.patches.bias"}
+    assert set(Bundle.load(found.path).manifest.not_learnt) == constants
     with pytest.raises(BundleError, match="has no learnt layer"):
         RandomisedGraph(found)

@@ -27,6 +27,7 @@ from xbench_fast.export.parity.checks import LOW_TOLERANCE
 from xbench_fast.export.parity.probes import probe_images
 from xbench_fast.export.parity.trial_data import TrialData
 from xbench_fast.export.pipeline import BundleOptions, ModelSource, export_adapter, export_bundle
+from xbench_fast.runtime.trusting.layers import graph_layers
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -280,6 +281,45 @@ def test_no_bf16_operator_lacks_its_kernel_on_cuda(tmp_path: Path, monkeypatch: 
     assert all(kinds <= {FLOAT} for _, kinds in found)
     wanted = {"mavl": {"MaxPool", "PRelu"}, "medklip": {"MaxPool"}, "kad": {"MaxPool"}, "clip": set()}[name]
     assert {operator for operator, _ in found} >= wanted
+
+
+# Of the models with maps of cells: products in float32, the last one before each output and two for each matrix that
+# resizes the image or smooths the map; operators without a kernel.
+LATER = {
+    "biovil": (4, {"MaxPool"}),
+    "biovil_t": (4, {"MaxPool"}),
+    "chexzero": (4, set[str]()),
+    "afloc": (6, {"MaxPool"}),
+    "xrv": (2, {"MaxPool", "AveragePool"}),
+}
+
+
+@pytest.mark.parametrize("precision", TYPES)
+@pytest.mark.parametrize("name", LATER)
+def test_a_constant_that_was_not_learnt_multiplies_in_float32(
+    small_bundles: dict[str, Bundle], tmp_path: Path, name: str, precision: str
+) -> None:
+    """Before the first layer and after the last product, which stays in float32 too, under the name of bundle.json."""
+    bundle, (exact, pooling) = small_bundles[name], LATER[name]
+    full, low = onnx.load(str(bundle.file("image"))), tmp_path / "low.onnx"
+    full.opset_import[0].version = 22  # the operators are those of opset 20; convolution has bfloat16
+    onnx.save(full, tmp_path / "full.onnx")
+    lower(tmp_path / "full.onnx", low, precision, bundle.manifest.not_learnt)
+    graph, types = inferred(low)
+    products = [(node, types[node.output[0]]) for node in graph.node if node.op_type in PRODUCTS]
+    assert [kind for _, kind in products].count(FLOAT) == exact < len(products)
+    constants = set(bundle.manifest.not_learnt)
+    assert {kind for node, kind in products if constants & set(node.input)} <= {FLOAT}
+    assert {types[node.input[0]] for node in graph.node if "saliency" in node.output} == {FLOAT}
+    layers = graph_layers(onnx.load(str(low)), bundle.manifest.not_learnt)
+    assert not [tensor for layer in layers for tensor in layer.tensors if "matrix" in tensor], "no weight to randomise"
+    if precision == "bf16":
+        found = without_a_kernel(low)
+        assert {operator for operator, _ in found} >= pooling and all(kinds <= {FLOAT} for _, kinds in found)
+    inputs = {"pixels": probe_images(bundle.manifest.geometry.size)[:2], "text": bundle.prompt_set("coco").features}
+    sessions = [ort.InferenceSession(graph) for graph in (bundle.file("image"), with_rounding(low))]
+    for wanted, got in zip(*(session.run(["logits", "saliency"], inputs) for session in sessions), strict=True):
+        assert np.abs(got - wanted).max() <= LOW_TOLERANCE[precision] * np.abs(wanted).max()
 
 
 def test_pooling_in_bf16_stands_between_casts_and_keeps_the_flow(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A served answer equals the evaluation's, to the bit, for each of the seven models.
+"""A served answer equals the evaluation's, to the bit, for each model.
 
 The models are small (`small_models`); exporting them takes most of the time, about a minute on two idle cores.
 """
