@@ -71,24 +71,9 @@ class Registry:
     def load(self, name: str) -> Any:
         """The object behind `name`, which is a known name or a target itself. Raises ConfigError."""
         table = self._table()
-        if name in table:
-            return self._resolve(table[name])
-        if ":" in name:
-            return self._resolve(name)
-        raise ConfigError(f"Unknown {self.kind} '{name}': {did_you_mean(name, sorted(table))}.")
-
-    def _table(self) -> dict[str, str]:
-        table = dict(self._entries)
-        for name, target in _added(self._group, tuple(sys.path)) if self._group else ():
-            if name in table:
-                raise ConfigError(
-                    f"The {self.kind} '{name}' is defined twice, as {table[name]} and as {target}; "
-                    "remove one of the two packages."
-                )
-            table[name] = target
-        return table
-
-    def _resolve(self, target: str) -> Any:
+        if name not in table and ":" not in name:
+            raise ConfigError(f"Unknown {self.kind} '{name}': {did_you_mean(name, sorted(table))}.")
+        target = table.get(name, name)
         module_name, _, attribute = target.rpartition(":")
         try:
             module = (
@@ -105,6 +90,17 @@ class Registry:
                 f"The {self.kind} '{target}' does not exist: {module_name} has no '{attribute}'."
             ) from error
         return found
+
+    def _table(self) -> dict[str, str]:
+        table = dict(self._entries)
+        for name, target in _added(self._group, tuple(sys.path)) if self._group else ():
+            if name in table:
+                raise ConfigError(
+                    f"The {self.kind} '{name}' is defined twice, as {table[name]} and as {target}; "
+                    "remove one of the two packages."
+                )
+            table[name] = target
+        return table
 
 
 @cache

@@ -74,9 +74,11 @@ class ModelSource:
         """Decides whether the weights are published ones: their file is known, or the user says so."""
         if adapter.weights != "published":
             return
-        record, facts = adapter.checkpoint, PUBLISHED.get(self.model)
-        if record is not None and facts is not None and record.sha256 in facts.sha256.values():
-            adapter.weights_source = f"{record.name}, by its sha256"
+        records = [record for record in (adapter.checkpoint, adapter.text_checkpoint) if record is not None]
+        known = PUBLISHED[self.model].sha256.values() if self.model in PUBLISHED else ()
+        if records and all(record.sha256 in known for record in records):
+            names = " and ".join(record.name for record in records)
+            adapter.weights_source = f"{names}, by {'its' if len(records) == 1 else 'their'} sha256"
         elif self.statement:
             adapter.weights_source = f"as stated: {self.statement}"
         else:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Job", "JobOutcome", "Shared", "export_all", "models_named", "plan", "run_all", "summary"]
 
 _GROUPS = {"all": PAPER_MODELS, "everything": tuple(PUBLISHED)}
+_OWN_TEXT, _COMMON_TEXT = ("biovil", "biovil_t"), ("mavl", "medklip")
+"""Models that --text-encoder is for: those with text weights of their own, and those that take Bio_ClinicalBERT."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,22 @@ class Shared:
         found = [*self.common]
         if self.tokenizer is not None and (self.tokenizer / model).is_dir():
             found += ["--tokenizer", str(self.tokenizer / model)]
-        if self.text_encoder is not None and model in ("mavl", "medklip"):
-            found += ["--text-encoder", str(self.text_encoder)]
+        if (text := self._text_encoder(model)) is not None:
+            found += ["--text-encoder", str(text)]
         for path in self.prompts:
             if not path.is_dir():
                 found += ["--prompts", str(path)]
             elif (path / model).is_dir():
                 found += ["--prompts", str(path / model)]
         return found
+
+    def _text_encoder(self, model: str) -> Path | None:
+        if self.text_encoder is None or model not in (*_OWN_TEXT, *_COMMON_TEXT):
+            return None
+        own = self.text_encoder / model
+        if own.exists():
+            return own
+        return self.text_encoder if model in _COMMON_TEXT else None
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,11 @@ def plan(models: Sequence[str], checkpoints: Path | None, shared: Shared) -> lis
 def export_all(models: Sequence[str], flags: Flags, say: Callable[[str], None]) -> int:
     """Exports these models as `flags` ask; returns the exit status."""
     flags.check_all()
-    shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.prompts)
+    text = flags.text_encoder
+    shared = Shared(flags.common(), flags.tokenizer, text, flags.prompts)
+    for model in models:
+        if text is not None and model in _OWN_TEXT and not (text / model).exists():
+            say(f"{model}: there is no {text / model}; its text weights are those beside its image file")
     outcomes = run_all(plan(models, flags.checkpoints, shared), say)
     for line in summary(outcomes):
         say(line)

@@ -139,7 +139,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch of that plan: eval's --batch.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of stand-in weights.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
-@click.option("--list", "listing", is_flag=True, help="List models, their files, where to get them, their licences.")
+@click.option("--list", "listing", is_flag=True, help="List all models, or --model: files, sources, licences.")
 @click.pass_context
 def command(context: click.Context, /, **_: Any) -> int:
     """Turn a published checkpoint into a bundle that every engine runs.
@@ -178,24 +178,25 @@ def command(context: click.Context, /, **_: Any) -> int:
       checkpoint = "weights.pt"
 
     With several models (--model all, everything, or kad,clip) each of their files found in --checkpoints is exported,
-    in a process of its own; --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR.
+    in a process of its own; --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR, and
+    --text-encoder DIR that folder or, for MedKLIP and MAVL, DIR itself.
     Other models, those of [models] too, are exported by their own names.
     """
     if context.invoked_subcommand is not None:
         return 0
+    from .all_models import export_all, models_named
+
     flags = Flags.read(context)
     if flags.listing:
         from .list_models import list_models
 
-        for line in list_models(flags.checkpoints, flags.table):
-            click.echo(line)
+        named = () if flags.model is None else models_named(flags.model) or (flags.table.find(flags.model).name,)
+        click.echo("\n".join(list_models(flags.checkpoints, flags.table, named)))
         return 0
     if (flags.model is None) == (flags.family is None):
         raise click.UsageError("Give --model or --family, one of the two (or --list to see the models).")
     if flags.out is None:
         raise click.UsageError("Give --out, the folder for the bundle, or write 'bundles' in xbench.toml.")
-    from .all_models import export_all, models_named
-
     if models := models_named(flags.model or ""):
         return export_all(models, flags, _say)
     entry = flags.entry()

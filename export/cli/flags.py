@@ -158,6 +158,8 @@ class Flags:
             raise ConfigError(
                 f"There is no folder {self.tokenizer}; give --tokenizer a folder with one for each model."
             )
+        if self.text_encoder is not None and not self.text_encoder.exists():
+            raise ConfigError(f"There is no file or folder {self.text_encoder}; give --text-encoder one that is there.")
 
     def common(self) -> list[str]:
         """The options that every export of several models is given."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ...engines.bundle import sha256_of
@@ -12,14 +12,17 @@ from .models_in_config import ModelTable
 __all__ = ["list_models"]
 
 
-def list_models(folder: Path | None, table: ModelTable) -> Iterator[str]:
+def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] = ()) -> Iterator[str]:
     """Lines for the terminal. With a `folder` of checkpoints, each file is looked for there and its sha256 compared
-    with the published one, where that is known. `table` adds the models of a configuration file."""
+    with the published one, where that is known. `table` adds the models of a configuration file; `wanted` are the
+    models to list, by default all."""
     from ..models import MODELS
     from ..models.families import FAMILIES
     from ..models.saliency_maps import MAPS
 
     for name in (*PUBLISHED, *(name for name in MODELS.names() if name not in PUBLISHED)):
+        if wanted and name not in wanted:
+            continue
         facts = PUBLISHED.get(name)
         if facts is None:
             yield f"{name}: installed by another package"
@@ -32,14 +35,18 @@ def list_models(folder: Path | None, table: ModelTable) -> Iterator[str]:
         for known, digest in facts.sha256.items():
             yield f"  sha256    {known}: {digest}"
         if not facts.sha256:
-            yield "  sha256    none published"
+            yield "  sha256    unknown"
         yield f"  where     {facts.where}"
         yield f"  licence   {facts.licence}"
         yield f"  text      {facts.text}"
         for number, (choice, description) in enumerate(MAPS.get(name, {}).items()):
             yield f"  {'' if number else 'saliency':<9} {choice}{'' if number else ' (default)'}: {description}"
-    yield f"Of a family ({', '.join(FAMILIES.names())}): any model, by its own configuration; see docs/add-a-model.md"
+    if not wanted:
+        families = ", ".join(FAMILIES.names())
+        yield f"Of a family ({families}): any model, by its own configuration; see docs/add-a-model.md"
     for entry in table.entries.values():
+        if wanted and entry.name not in wanted:
+            continue
         what = f"of the family {entry.family}" if entry.family else entry.target
         yield f"{entry.name}: {what} (from {table.path})"
         path = entry.settings.get("checkpoint")

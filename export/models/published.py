@@ -15,7 +15,8 @@ class Published:
     """Facts about one model: its variants as named by --variant, the file of each, and the licence terms.
 
     `files` are the paths below a folder of checkpoints where a variant is searched, best first, for CheXzero folders;
-    `sha256` maps a file's name to its digest, if known.
+    `sha256` maps a file's name to its digest, if known: as the authors state it, or as Hugging Face shows it for the
+    file in their repository.
     """
 
     title: str
@@ -57,10 +58,20 @@ def _kad_places(size: str) -> tuple[str, ...]:
     return tuple(f"{folder}/best_valid.pt" for folder in folders)
 
 
+_DRIVE, _BAIDU = "Google Drive, folder id", "Baidu Pan, pan.baidu.com/s/"
+_NO_LICENCE = "unknown: the repository has no licence file"
+_BIOVIL_IMAGE = "biovil_image_resnet50_proj_size_128.pt"
+_BIOVIL_T_IMAGE = "biovil_t_image_model_proj_size_128.pt"
 _BIOVIL_TERMS = (
     "MIT (code; weights by their public pages); the README says that the models are not for deployed use, commercial "
     "or otherwise"
 )
+_CLINICAL_BERT = (
+    "weights and vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face (MIT), which the file does not hold; "
+    "--text-encoder and --tokenizer DIR, or the local cache"
+)
+_MED_KEBERT = "vocabulary of xmcmic/Med-KEBERT on Hugging Face (OpenRAIL)"
+_DIR = "--tokenizer DIR or the local cache"
 _BIOVIL_TEXT = (
     "weights and vocabulary in the same repository, beside the image file, --text-encoder and --tokenizer DIR, or the "
     "local cache"
@@ -77,9 +88,9 @@ _FACTS = {
         title="AFLoc (Yang et al. 2024; github.com/YH0517/AFLoc)",
         variants={"resnet-50": "a .ckpt file; the repository does not name it"},
         files={"resnet-50": _places("afloc", "resnet-50", "afloc.ckpt", "AFLoc.ckpt")},
-        where="Google Drive, folder id 1RQktI5NN-vd1-xVnt3DDPI9hl3eUxzpq (README of github.com/YH0517/AFLoc)",
+        where=f"{_DRIVE} 1RQktI5NN-vd1-xVnt3DDPI9hl3eUxzpq (README of github.com/YH0517/AFLoc)",
         licence="Apache-2.0 (the repository's)",
-        text="vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, --tokenizer DIR or the local cache",
+        text=f"vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face (MIT), {_DIR}",
     ),
     "biomedclip": Published(
         title="BiomedCLIP (Zhang et al. 2023; Microsoft)",
@@ -87,20 +98,22 @@ _FACTS = {
         files={
             "vit-b-16": _places("biomedclip", "vit-b-16", "open_clip_pytorch_model.bin", "open_clip_model.safetensors")
         },
+        sha256={
+            "open_clip_pytorch_model.bin": "52cc993c5c5ff962bd0c60931874bc001e7e9b41666a385530f4a036294576be",
+        },
         where="microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224 on Hugging Face",
-        licence="MIT",
-        text="vocabulary in the same repository, --tokenizer DIR or the local cache",
+        licence="MIT; the model card is for research alone: any deployed use, commercial or otherwise, is out of scope",
+        text=f"vocabulary in the same repository, {_DIR}",
     ),
     "biovil": Published(
         title="BioViL (Boecking et al. 2022; Microsoft)",
         variants={
-            "480": "biovil_image_resnet50_proj_size_128.pt (md5 02ce6ee460f72efd599295f440dbb453) and "
-            "pytorch_model.bin, in one folder"
+            "480": f"{_BIOVIL_IMAGE} (md5 02ce6ee460f72efd599295f440dbb453) and pytorch_model.bin, in one folder"
         },
-        files={
-            "480": _biovil_places(
-                "biovil", "480", "BiomedVLP-CXR-BERT-specialized", "biovil_image_resnet50_proj_size_128.pt"
-            )
+        files={"480": _biovil_places("biovil", "480", "BiomedVLP-CXR-BERT-specialized", _BIOVIL_IMAGE)},
+        sha256={
+            _BIOVIL_IMAGE: "118c4bb1c16d4e69b7c9b7f2ff5b2c0a79242059acf20bd2ed3068045b8f6b98",
+            "pytorch_model.bin": "a41d2f4b33e5bdbacabecb8d34c4420163e2165b9fdc6915014e8263a0d0782b",
         },
         where="microsoft/BiomedVLP-CXR-BERT-specialized on Hugging Face, revision v1.1",
         licence=_BIOVIL_TERMS,
@@ -109,12 +122,12 @@ _FACTS = {
     "biovil_t": Published(
         title="BioViL-T (Bannur et al. 2023; Microsoft)",
         variants={
-            "448": "biovil_t_image_model_proj_size_128.pt (md5 a83080e2f23aa584a4f2b24c39b1bb64) and "
-            "pytorch_model.bin, in one folder"
+            "448": f"{_BIOVIL_T_IMAGE} (md5 a83080e2f23aa584a4f2b24c39b1bb64) and pytorch_model.bin, in one folder"
         },
-        files={"448": _biovil_places("biovil_t", "448", "BiomedVLP-BioViL-T", "biovil_t_image_model_proj_size_128.pt")},
+        files={"448": _biovil_places("biovil_t", "448", "BiomedVLP-BioViL-T", _BIOVIL_T_IMAGE)},
         sha256={
-            "biovil_t_image_model_proj_size_128.pt": "b2399d73dc2a68b9f3a1950e864ae0ecd24093fb07aa459d7e65807ebdc0fb77"
+            _BIOVIL_T_IMAGE: "b2399d73dc2a68b9f3a1950e864ae0ecd24093fb07aa459d7e65807ebdc0fb77",
+            "pytorch_model.bin": "6d86a8d760eaa09c9a55d57cc6f6bb01b0cbccb8b827fc775a79f37a8fbda76c",
         },
         where="microsoft/BiomedVLP-BioViL-T on Hugging Face, revision v1.0",
         licence=_BIOVIL_TERMS,
@@ -131,7 +144,7 @@ _FACTS = {
         },
         where="Google Drive, file id 1kYF-k5otW5DHwz1En5d_ScV3zu2E27Ch (README of github.com/laihaoran/CARZero)",
         licence="Apache-2.0 (the repository's)",
-        text="vocabulary of Laihaoran/BioClinicalMPBERT on Hugging Face, --tokenizer DIR or the local cache",
+        text=f"vocabulary of Laihaoran/BioClinicalMPBERT on Hugging Face (licence unknown), {_DIR}",
     ),
     "chexzero": Published(
         title="CheXzero (Tiu et al. 2022; github.com/rajpurkarlab/CheXzero)",
@@ -140,7 +153,7 @@ _FACTS = {
             "best_64_5e-05_original_22000_0.864.pt"
         },
         files={"vit-b-32": ("chexzero-vit-b-32", "chexzero/vit-b-32", "chexzero", "CheXzero_Models")},
-        where="Google Drive, folder id 1makFLiEMbSleYltaRxw81aBhEDMpVwno (README of github.com/rajpurkarlab/CheXzero)",
+        where=f"{_DRIVE} 1makFLiEMbSleYltaRxw81aBhEDMpVwno (README of github.com/rajpurkarlab/CheXzero)",
         licence="MIT (the repository's)",
         text="tokenizer bundled with open_clip_torch",
     ),
@@ -162,7 +175,8 @@ _FACTS = {
         },
         where="openaipublic.azureedge.net/clip/models/<sha256>/<file>, and the Hugging Face repositories named; LAION "
         "and DataComp weights need another activation and do not belong here",
-        licence="stated in the openai/CLIP repository; read it before use",
+        licence="MIT (the repository openai/CLIP; timm's copies say Apache-2.0); "
+        "its model card is for research: any deployed use, commercial or not, is out of scope",
         text="tokenizer bundled with open_clip_torch",
     ),
     "devide": Published(
@@ -173,7 +187,7 @@ _FACTS = {
         },
         where="not published; ask the authors",
         licence="unknown",
-        text="vocabulary of xmcmic/Med-KEBERT on Hugging Face (assumed), --tokenizer DIR or the local cache",
+        text=f"{_MED_KEBERT}, assumed, {_DIR}",
     ),
     "kad": Published(
         title="KAD (Zhang et al. 2023; github.com/xiaoman-zhang/KAD)",
@@ -184,25 +198,27 @@ _FACTS = {
         },
         files={size: _kad_places(size) for size in ("224", "512", "1024")},
         small=("demo",),
-        where="the Google Drive folder and Baidu Pan share named in the README of github.com/xiaoman-zhang/KAD",
+        where=f"{_DRIVE} 1xWVVJRfnm_wIgUpbn9ftsW4K5XKU0i0-, or {_BAIDU}1qFRuJNNmcL0pC1AtjFjbaw, code abrz (README of "
+        "github.com/xiaoman-zhang/KAD)",
         licence="MIT (the repository's)",
-        text="vocabulary of xmcmic/Med-KEBERT on Hugging Face, --tokenizer DIR or the local cache",
+        text=f"{_MED_KEBERT}, {_DIR}",
     ),
     "mavl": Published(
         title="MAVL (Phan et al. 2024; github.com/HieuPhan33/CVPR2024_MAVL)",
         variants={"224": "checkpoint_full_40.pth (for grounding), or checkpoint_full_46.pth (for classification)"},
         files={"224": _places("mavl", "224", "checkpoint_full_40.pth", "checkpoint_full_46.pth")},
-        where="the Google Drive folder named in Pretrain/data_file/DATA_Prepare.md of the repository",
-        licence="none stated",
-        text="weights and vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, which the file does not hold",
+        where=f"{_DRIVE} 1EN-oHVk513qmoehWypkrJ2Ero5PoUmId (Pretrain/data_file/DATA_Prepare.md of the repository)",
+        licence=_NO_LICENCE,
+        text=_CLINICAL_BERT,
     ),
     "medklip": Published(
         title="MedKLIP (Wu et al. 2023; github.com/MediaBrain-SJTU/MedKLIP)",
         variants={"224": "checkpoint_final.pth"},
         files={"224": _places("medklip", "224", "checkpoint_final.pth")},
-        where="the Google Drive folder and Baidu Pan share named in checkpoints/README.md of the repository",
-        licence="none stated",
-        text="weights and vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, which the file does not hold",
+        where=f"{_DRIVE} 1HBShH7J_pO8onkzuweDgDq2QPqj6zjG_, or {_BAIDU}1qea5jVtHcW81i-jI4IP7Cg?pwd=2vuc "
+        "(checkpoints/README.md of the repository)",
+        licence=_NO_LICENCE,
+        text=_CLINICAL_BERT,
     ),
     "xrv": Published(
         title="DenseNet-121 of torchxrayvision (Cohen et al. 2022; github.com/mlmed/torchxrayvision), supervised",

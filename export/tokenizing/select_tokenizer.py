@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer", "tokenizer_beside"]
 
+VOCABULARY_FILES: tuple[str, ...] = ("vocab.txt", "tokenizer.json")  # of WordPiece
+
 
 def select_tokenizer(
     adapter: Adapter, folder: Path | None = None, progress: Callable[[str], None] = lambda line: None
@@ -50,13 +52,13 @@ def select_tokenizer(
 
 def tokenizer_beside(adapter: Adapter, checkpoint: Path | None) -> Path | None:
     """The folder of the weights, if the model asks for a tokenizer that is in it."""
-    if checkpoint is None or adapter.tokenizer.vocabulary is not None:
+    kind, names = adapter.tokenizer.kind, VOCABULARY_FILES
+    if checkpoint is None or adapter.tokenizer.vocabulary is not None or kind not in ("wordpiece", "tokenizer.json"):
         return None
-    if adapter.tokenizer.kind == "tokenizer.json" and checkpoint.is_file():
-        checkpoint = checkpoint.parent
-    names: Sequence[str] = ("vocab.txt", "tokenizer.json") if adapter.tokenizer.kind == "wordpiece" else ()
-    if adapter.tokenizer.kind == "tokenizer.json":
+    if kind == "tokenizer.json":
         from .folder_tokenizer import FILES as names
+
+        checkpoint = checkpoint.parent if checkpoint.is_file() else checkpoint
     return checkpoint if any((checkpoint / name).is_file() for name in names) else None
 
 
@@ -160,7 +162,7 @@ def find_wordpiece(
     if folder is not None:
         return WordPieceTokenizer(read_vocabulary(folder), context, folder.resolve().name, **rules)
     for repository in repositories:
-        path = cached_file(repository, "vocab.txt", "tokenizer.json")
+        path = cached_file(repository, *VOCABULARY_FILES)
         if path is not None:
             return WordPieceTokenizer(_read(path), context, repository, **rules)
     return None
@@ -168,7 +170,7 @@ def find_wordpiece(
 
 def read_vocabulary(folder: Path) -> dict[str, int]:
     """Piece -> id, from vocab.txt or tokenizer.json in `folder`. Raises ConfigError."""
-    found = [folder / name for name in ("vocab.txt", "tokenizer.json") if (folder / name).is_file()]
+    found = [folder / name for name in VOCABULARY_FILES if (folder / name).is_file()]
     for path in reversed(found):
         vocabulary = _read(path)  # also of the second file, which may be of another kind
     if found:

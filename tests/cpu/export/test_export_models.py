@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 import subprocess
 import sys
@@ -197,6 +198,18 @@ def test_the_plan_takes_what_is_there_and_names_what_is_not(tmp_path: Path) -> N
     assert all(job.arguments[-2:] == ("--weights", "stand-in") for job in stand_ins)
 
 
+def test_text_weights_go_to_every_model_that_takes_them(tmp_path: Path) -> None:
+    """A folder or file of the model's name; Bio_ClinicalBERT, which two models share, is the folder itself."""
+    touch(tmp_path, "biovil/pytorch_model.bin", "mavl", "clip/open_clip_model.safetensors", "pytorch_model.bin")
+    shared = Shared([], text_encoder=tmp_path)
+    given = {model: shared.arguments(model) for model in PUBLISHED}
+    taken = {model: Path(line[1]) for model, line in given.items() if line}
+    assert taken == {"biovil": tmp_path / "biovil", "mavl": tmp_path / "mavl", "medklip": tmp_path}
+    touch(tmp_path, "biovil_t")
+    taking = {model for model in PUBLISHED if "text_encoder" in inspect.signature(MODELS.load(model).load).parameters}
+    assert {model for model in PUBLISHED if shared.arguments(model)} == taking
+
+
 def test_all_are_the_papers_and_everything_is_more() -> None:
     assert models_named("all") == tuple(NAMES) == PAPER_MODELS and len(PAPER_MODELS) == 7
     assert models_named("everything") == tuple(PUBLISHED) == tuple(name for name in MODEL_ORDER if name in PUBLISHED)
@@ -250,6 +263,12 @@ def test_all_of_an_empty_folder_is_status_1_with_a_summary(capsys: pytest.Captur
     assert "0 of 7 exported, 7 failed" in capsys.readouterr().err
     assert main(["--model", "all", "--checkpoints", str(tmp_path / "absent"), "--out", str(tmp_path / "out")]) == 1
     assert "There is no folder" in capsys.readouterr().err
+    line = ["--model", "biovil,kad", "--checkpoints", str(tmp_path), "--out", str(tmp_path / "out"), "--text-encoder"]
+    assert main([*line, str(tmp_path / "absent")]) == 1
+    assert "There is no file or folder" in capsys.readouterr().err
+    assert main([*line, str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"biovil: there is no {tmp_path / 'biovil'}; its text weights are those beside" in said
 
 
 def test_the_list_looks_for_the_files_and_compares_their_digest(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.manifest import PAPER_MODELS
 from xbench_fast.export.cli import main
 from xbench_fast.export.cli.models_in_config import ModelEntry, ModelTable, importable, read_models
+from xbench_fast.export.models.published import PUBLISHED
 from xbench_fast.runtime.host.config import load_config
 
 WHOLE = """
@@ -204,6 +207,36 @@ def test_a_flag_goes_over_the_table(
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model", "kad", "--out", "x", "--config", "absent.toml"]) == 1
     assert "absent.toml does not exist; check --config" in capsys.readouterr().err
+
+
+FACTS = ("sha256", "where", "licence", "text", "saliency")
+
+
+def test_the_list_has_every_fact_of_every_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What nobody states is "unknown"; a digest is a whole one."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["--list"]) == 0
+    blocks = re.split(r"\n(?=\S)", capsys.readouterr().out)
+    found = {block.partition(":")[0]: block for block in blocks}
+    assert [name for name in found if name in PUBLISHED] == list(PUBLISHED)
+    for name, facts in PUBLISHED.items():
+        lines = found[name].split("\n")[1:]
+        assert [line.split()[0] for line in lines[: len(facts.variants)]] == list(facts.variants)
+        stated = [line.split(maxsplit=1) for line in lines if line[2] != " "]
+        assert {label for label, text in stated if text} == {*facts.variants, *FACTS}
+        assert all(re.fullmatch(r"unknown|\S+: [0-9a-f]{64}", text) for label, text in stated if label == "sha256")
+
+
+def test_the_list_of_some_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, WHOLE)
+    for named, wanted in (("kad,afloc", ["kad", "afloc", "kad"]), ("mine", ["mine"]), ("all", [*PAPER_MODELS, "kad"])):
+        assert main(["--list", "--model", named, "--config", str(path)]) == 0
+        lines = capsys.readouterr().out.split("\n")
+        assert [line.partition(":")[0] for line in lines if line and line[0] != " "][:-1] == wanted
+    assert main(["--list", "--model", "kadd"]) == 1
+    assert "did you mean 'kad'?" in capsys.readouterr().err
 
 
 def test_the_list_has_the_files_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,8 +29,21 @@ SHA = PUBLISHED["clip"].sha256["ViT-B-32.pt"]
 def test_a_file_is_published_if_it_is_known_or_said_to_be(
     model: str, sha256: str, statement: str | None, wanted: tuple[str, str]
 ) -> None:
-    adapter: Any = SimpleNamespace(weights="published", weights_source="", checkpoint=CheckpointRecord("my.pt", sha256))
+    record = CheckpointRecord("my.pt", sha256)
+    adapter: Any = SimpleNamespace(weights="published", weights_source="", checkpoint=record, text_checkpoint=None)
     ModelSource(model, statement=statement)._find_source(adapter)
+    assert (adapter.weights, adapter.weights_source) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("pytorch_model.bin", ("published", "a.pt and b.bin, by their sha256")), ("", ("own", ""))]
+)
+def test_both_files_of_a_model_must_be_known(text: str, wanted: tuple[str, str]) -> None:
+    known = PUBLISHED["biovil_t"].sha256
+    records = CheckpointRecord("a.pt", next(iter(known.values()))), CheckpointRecord("b.bin", known.get(text, "0" * 64))
+    adapter: Any = SimpleNamespace(weights="published", weights_source="", checkpoint=records[0])
+    adapter.text_checkpoint = records[1]
+    ModelSource("biovil_t")._find_source(adapter)
     assert (adapter.weights, adapter.weights_source) == wanted
 
 
