@@ -51,7 +51,7 @@ def grounding(results: Results) -> Iterator[dict[str, Any]]:
         if len(results.datasets) > 1 and cells:
             for metric in GROUNDING:
                 used = [cell for cell in cells if cell.number(metric).value is not None]
-                row = _row(model, "", "", metric, results.mean_number(model, metric), sum(cell.n for cell in used))
+                row = _row(model, "", "", metric, results.number(model, "", metric), sum(cell.n for cell in used))
                 yield {**row, "protocol": cells[0].protocol}
 
 
@@ -78,7 +78,7 @@ def recognition(results: Results) -> Iterator[dict[str, Any]]:
         if len(results.datasets) > 1 and cells:
             for metric in RECOGNITION:
                 used = [cell for cell in cells if cell.number(metric).value is not None]
-                row = _row(model, "", "", metric, results.mean_number(model, metric), sum(map(_known, used)))
+                row = _row(model, "", "", metric, results.number(model, "", metric), sum(map(_known, used)))
                 yield {**row, "protocol": cells[0].protocol}
 
 

@@ -16,7 +16,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.gallery.assembly import make_gallery
 from xbench_fast.runtime.reporting.gallery.model import Gallery
-from xbench_fast.runtime.reporting.page import PageContent, write_page
+from xbench_fast.runtime.reporting.page import PageContent, page_text
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
@@ -49,7 +49,8 @@ def make_page(folder: Path) -> Made:
     page = folder / "index.html"
     stamps = ("blocks: stand-in weights: the numbers say nothing about the model",)
     facts = {"code": "1.0", "engine": {"name": "numpy"}, "cells": [{"model": "kad", "hash": "0123456789abcdef" * 4}]}
-    write_page(page, PageContent("Test report", stamps, facts, tables(), (), gallery, "", (), (), MODELS))
+    made = PageContent("Test report", stamps, facts, tables(), (), gallery, "", (), (), MODELS)
+    page.write_text(page_text(made), "utf-8")
     rows = {
         (name, row["case_id"], row["finding"]): row
         for name in MODELS

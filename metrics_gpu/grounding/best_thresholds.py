@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,7 +28,6 @@ __all__ = [
     "FOLDS",
     "LEAVE_ONE_OUT",
     "REPEATS",
-    "Fitted",
     "at_level",
     "best_levels",
     "cross_fitted",
@@ -146,20 +144,6 @@ Float = NDArray[np.float64]
 _EXACT: Final = 2.0**32
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """Dice and IoU of a class at fitted thresholds.
-
-    dice, iou: float64 [1 + B], sums over the drawn pairs, NaN where the drawn pairs are of a single fold, so that there
-    is nothing to fit on. each_dice, each_iou: float64 [P], of each pair in the estimate.
-    """
-
-    dice: Float
-    iou: Float
-    each_dice: Float
-    each_iou: Float
-
-
 def cross_fitted(
     curves: tuple[Float, Float],
     fold_of: NDArray[np.integer],
@@ -168,8 +152,10 @@ def cross_fitted(
     options: GroundingOptions,
     *,
     keep: bool = False,
-) -> Fitted:
-    """The pairs of a class at thresholds fitted on the folds that they are not in; the mean over repeats.
+) -> tuple[Float, Float]:
+    """Dice and IoU of the pairs of a class at thresholds fitted on the folds that they are not in, mean over repeats:
+    sums over the drawn pairs, float64 [2, 1 + B], NaN where these are of a single fold, so that there is nothing to fit
+    on; and of each pair in the estimate, float64 [2, P].
 
     curves: Dice and IoU, float64 [P, 101] each. fold_of: integers [R, P], one fold for a patient. patient_of: [P],
     columns of `weights` [1 + B, G], whose first row is the estimate. keep: the replicates keep the thresholds of the
@@ -215,7 +201,7 @@ def cross_fitted(
                 each[kind, repeat, own] = np.nan if alone[0] else curve[own, found_level[0]]
     of_pairs, of_rows = each.mean(axis=1), sums.mean(axis=1)
     of_rows[:, 0] = of_pairs.sum(axis=1)  # in the order of the pairs: the same with and without replicates
-    return Fitted(of_rows[0], of_rows[1], of_pairs[0], of_pairs[1])
+    return of_rows, of_pairs
 
 
 def _totals(values: Float, patient_of: NDArray[np.intp]) -> Float:

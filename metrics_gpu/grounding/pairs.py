@@ -1,4 +1,4 @@
-"""What grounding is scored from: the pairs, the search for best thresholds, and weighted sums over the pairs of each
+"""What grounding is scored from: the pairs, and weighted sums over the pairs of each
 class, in the estimate and in each replicate, which every search shares."""
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ..statistics.bootstrap import Draws, drawn_or_not
 from ..sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
 from ..sweep.sweep_options import LEVELS, level
-from .best_thresholds import FIXED, Fitted, at_level, cross_fitted
+from .best_thresholds import FIXED, at_level, cross_fitted
 from .protocols import GroundingOptions
 
-__all__ = ["ClassSums", "Pairs", "Search", "Sums", "class_sums", "with_floor"]
+__all__ = ["ClassSums", "Pairs", "Sums", "class_sums", "with_floor"]
 
 Float = NDArray[np.float64]
 
@@ -61,24 +61,6 @@ class Pairs:
             raise ValueError(f"hits must have shape {(pairs,)}, got {np.shape(self.hits)}")
 
 
-@dataclass(frozen=True)
-class Search:
-    """One search for best thresholds: its options, and for `per_model` the levels of Dice and IoU.
-
-    `model_levels` finds those levels over all datasets. Raises ValueError for levels without `per_model`, and for
-    `per_model` without levels.
-    """
-
-    options: GroundingOptions
-    levels: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        if (self.levels is not None) != (self.options.unit == "per_model"):
-            raise ValueError("per_model needs levels, and only per_model")
-        if self.levels is not None and not all(0 <= k < LEVELS for k in self.levels):
-            raise ValueError(f"levels must lie in 0..{LEVELS - 1}, got {self.levels}")
-
-
 def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(None)) -> tuple[Float, Float]:
     """Dice and IoU of each pair at each threshold and, as last column, of the all-ones mask: two float64 [P, 102].
 
@@ -104,22 +86,16 @@ class Sums:
     dice: Float
     iou: Float
 
-    @property
-    def curves(self) -> tuple[Float, Float]:
-        """Mean Dice and IoU at each threshold."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self.dice / self.n[:, None], self.iou / self.n[:, None]
-
 
 @dataclass(frozen=True, eq=False)
 class ClassSums:
     """A class. own: its pairs, intp [P_c]. whole: their sums; pairs: what is summed, as if each pair were a row.
-    fitted: its cross-fitted scores, None where no search needs them."""
+    fitted: its cross-fitted scores, as `cross_fitted` gives them; None where no search needs them."""
 
     own: NDArray[np.intp]
     whole: Sums
     pairs: Sums
-    fitted: Fitted | None
+    fitted: tuple[Float, Float] | None
 
 
 def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: bool) -> list[ClassSums]:

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Replicates, macro_curve, mean_over_classes
+from ..sweep.sweep_options import LEVELS
 from .best_thresholds import FIXED, at_level, best_levels
-from .pairs import ClassSums, Float, Pairs, Search, Sums, class_sums
+from .pairs import ClassSums, Float, Pairs, Sums, class_sums
 from .protocols import GroundingOptions
 
 __all__ = ["FIELDS", "Grounding", "GroundingScores", "Tau", "grounding", "groundings"]
@@ -31,6 +32,9 @@ __all__ = ["FIELDS", "Grounding", "GroundingScores", "Tau", "grounding", "ground
 Tau = Literal["rechosen", "fixed"]
 Levels = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Levels of Dice and IoU, both intp [1 + B], or [1] for all rows."""
+
+Search = tuple[GroundingOptions, tuple[int, int] | None]
+"""A search for best thresholds: its options, and for `per_model` alone the levels of Dice and IoU (`model_levels`)."""
 
 FIELDS: Final = (
     "pointing",
@@ -108,7 +112,7 @@ def grounding(
     as they keep the folds of `cross_fit`. Raises ValueError if an argument does not fit, one that `options.unit` needs
     is missing, a patient was not drawn from, or a pair has no region (such pairs are not counted, docs/metrics.md §6).
     """
-    return groundings(pairs, [Search(options or GroundingOptions(), levels)], tau)[0]
+    return groundings(pairs, [(options or GroundingOptions(), levels)], tau)[0]
 
 
 def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") -> list[Grounding]:
@@ -118,10 +122,15 @@ def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") 
     """
     if tau not in get_args(Tau):
         raise ValueError(f"tau is one of {', '.join(get_args(Tau))}, got {tau!r}")
-    first = searches[0].options
-    if any(replace(search.options, unit=first.unit) != first for search in searches):
-        raise ValueError("searches that share sums may differ in their unit only")
-    crossed = any(search.options.unit == "cross_fit" for search in searches)
+    first, _ = searches[0]
+    for options, levels in searches:
+        if replace(options, unit=first.unit) != first:
+            raise ValueError("searches that share sums may differ in their unit only")
+        if (levels is not None) != (options.unit == "per_model"):
+            raise ValueError("per_model needs levels, and only per_model")
+        if levels is not None and not all(0 <= k < LEVELS for k in levels):
+            raise ValueError(f"levels must lie in 0..{LEVELS - 1}, got {levels}")
+    crossed = any(options.unit == "cross_fit" for options, _ in searches)
     if crossed and pairs.fold_of is None:
         raise ValueError("cross_fit needs fold_of")
     classes = class_sums(pairs, first, crossed, tau == "fixed")
@@ -129,14 +138,14 @@ def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") 
 
 
 def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau) -> Grounding:
-    unit, found = search.options.unit, _levels(classes, search)
-    kept = [None if levels is None else (levels[0][:1], levels[1][:1]) for levels in found]
+    options, levels = search
+    unit, found = options.unit, _levels(classes, options, levels)
+    kept = [None if rows is None else (rows[0][:1], rows[1][:1]) for rows in found]
     if tau == "fixed":
         found = kept
     fits = [one.fitted if unit == "cross_fit" else None for one in classes]
     rows = [
-        _values(one.whole, levels, (fit.dice, fit.iou) if fit else None)
-        for one, levels, fit in zip(classes, found, fits, strict=True)
+        _values(one.whole, read, fit[0] if fit else None) for one, read, fit in zip(classes, found, fits, strict=True)
     ]
     if rows:
         weights = np.column_stack([one.whole.n for one in classes])
@@ -153,18 +162,17 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
     for c, (name, one) in enumerate(zip(pairs.names, classes, strict=True)):
         estimate = {field: value[:, c] for field, value in values.items()}
         scores.append(_estimate(name, degenerate[one.own], estimate, _taus(kept[c]) if len(one.own) else {}))
-        own = (fit.each_dice, fit.each_iou) if (fit := fits[c]) else None
-        for key, value in _values(one.pairs, kept[c], own).items():
+        for key, value in _values(one.pairs, kept[c], fit[1] if (fit := fits[c]) else None).items():
             each[key][one.own] = value
     shared: dict[str, float] = {}
-    if search.levels is not None or (unit == "per_dataset" and len(degenerate)):
-        shared = _taus(_fixed(search.levels) if search.levels is not None else kept[0])
+    if levels is not None or (unit == "per_dataset" and len(degenerate)):
+        shared = _taus(_fixed(levels) if levels is not None else kept[0])
     drawn = None
     if pairs.draws is not None:
         parts = ({name: value[1:] for name, value in part.items()} for part in (values, macro, micro))
         drawn = Replicates(tuple(pairs.names), *parts)
     return Grounding(
-        options=search.options,
+        options=options,
         classes=tuple(scores),
         macro=_estimate("macro", degenerate, macro, shared),
         micro=_estimate("micro", degenerate, micro, shared),
@@ -173,14 +181,16 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
     )
 
 
-def _levels(classes: Sequence[ClassSums], search: Search) -> list[Levels | None]:
+def _levels(
+    classes: Sequence[ClassSums], options: GroundingOptions, levels: tuple[int, int] | None
+) -> list[Levels | None]:
     """For each class the levels to read; None where each pair has its own, or that of its fold."""
-    options = search.options
-    if search.levels is not None:
-        return [_fixed(search.levels)] * len(classes)
+    if levels is not None:
+        return [_fixed(levels)] * len(classes)
     if options.unit in ("per_image", "cross_fit"):
         return [None] * len(classes)
-    curves = [one.whole.curves for one in classes]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        curves = [(sums.dice / sums.n[:, None], sums.iou / sums.n[:, None]) for sums in (one.whole for one in classes)]
     if options.unit == "per_dataset" and curves:
         dice, iou = (macro_curve(kind) for kind in zip(*curves, strict=True))
         return [best_levels(dice, iou, options)] * len(classes)
@@ -191,11 +201,11 @@ def _fixed(levels: tuple[int, int]) -> Levels:
     return np.array(levels[:1], np.intp), np.array(levels[1:], np.intp)
 
 
-def _values(sums: Sums, levels: Levels | None, fitted: tuple[Float, Float] | None) -> dict[str, Float]:
+def _values(sums: Sums, levels: Levels | None, fitted: Float | None) -> dict[str, Float]:
     """The numbers of the rows of `sums`: at `levels`, or (None) of each pair at its own best threshold, or with the
     `fitted` sums of Dice and IoU."""
     if fitted is not None:
-        best = fitted
+        best = fitted[0], fitted[1]
     elif levels is not None:
         best = at_level(sums.dice, levels[0]), at_level(sums.iou, levels[1])
     else:

@@ -7,7 +7,7 @@ variants           several cells side by side, each minus the first: prompt sets
 Two runs, or two models -> changes, and a gate for continuous integration:
 
 cell_pairs  which cells of two runs belong together
-align       the rows that two cells share, and those that only one has
+align       the rows that cells share, and those that only one of two has
 flips       changes of single rows: hits that flipped, Dice, logits
 changes     changes of the numbers of a cell
 comparison  all cells, corrected for their number

@@ -1,18 +1,23 @@
-"""The rows that two cells share, on (case, finding), and those that only one of them has."""
+"""The rows that cells share, on (case, finding), and those that only one of two has."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..results.choices import Choices
-from ..results.comparability import SharedRows, check_protocols, image_names, shared_rows
+from ..results.comparability import check_protocols, image_names
 from ..results.load import CellRows, StoredRun
 from ..results.pairs import ScoredPairs, scored_pairs
 from .cell_pairs import Match
 
-__all__ = ["Aligned", "OnlyIn", "Side", "align"]
+__all__ = ["Aligned", "OnlyIn", "SharedRows", "Side", "align", "shared_rows"]
+
+Index = NDArray[np.intp]
+Pair = tuple[int, int]
 
 NOT_READ, NOT_THERE = "no readable image", "not in the run"
 
@@ -98,3 +103,119 @@ def _only(cell: CellRows, other: CellRows, pairs: tuple[tuple[str, str], ...]) -
     findings = tuple(name for name in cell.findings if name not in other.findings)
     rows = len(cases) * len(cell.findings) + (len(names) - len(cases)) * len(findings)
     return OnlyIn(rows, tuple(cases), findings, pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedRows:
+    """The N images and C findings that all given cells of a dataset have, and the P pairs that count in all of them.
+
+    For each cell, images, classes, pairs: places of the shared ones in the cell; alone: (shared image, shared finding)
+    of the pairs that count in it, but not in all cells. cases: of each image; patients: of each image, as the first
+    cell names them. labels: int8 [N, C], -1 also where two cells disagree. image_of, class_of: intp [P].
+    other_labels: bool [N, C], where labels differ between cells; other_regions: (shared image, shared finding) of the
+    pairs that count in all cells with different regions, and are not shared for that reason: the ground truth changed.
+    """
+
+    cases: tuple[str, ...]
+    patients: tuple[str, ...]
+    findings: tuple[str, ...]
+    labels: NDArray[np.int8]
+    image_of: Index
+    class_of: Index
+    images: tuple[Index, ...]
+    classes: tuple[Index, ...]
+    pairs: tuple[Index, ...]
+    alone: tuple[tuple[Pair, ...], ...]
+    other_labels: NDArray[np.bool_]
+    other_regions: tuple[Pair, ...]
+
+    def names(self, places: Iterable[Sequence[int]] | NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
+        """(case, finding) for given (shared image, shared finding)."""
+        return tuple((self.cases[image], self.findings[c]) for image, c in places)
+
+    def pair_names(self, pairs: NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
+        """(case, finding) of the given shared pairs."""
+        return self.names(zip(self.image_of[pairs].tolist(), self.class_of[pairs].tolist(), strict=True))
+
+    def cut(self, place: int, cell: CellRows, scored: ScoredPairs) -> tuple[CellRows, ScoredPairs]:
+        """The shared rows of the cell at `place` among the cells, one case for each image."""
+        images, classes, pairs = self.images[place], self.classes[place], self.pairs[place]
+        counts, truth = scored.counts.take(pairs), cell.truth[scored.places[pairs]]
+        part = replace(
+            cell,
+            cases=len(images),
+            missing=0,
+            unreadable=0,
+            findings=self.findings,
+            case_ids=self.cases,
+            patients=self.patients,
+            positive=cell.positive[np.ix_(cell.case_of[images], classes)],
+            case_of=np.arange(len(images)),
+            labels=self.labels,
+            logits=cell.logits[np.ix_(images, classes)],
+            negatives=cell.negatives[np.ix_(images, classes)],
+            counts=counts,
+            image_of=self.image_of,
+            class_of=self.class_of,
+            sub_pixel=np.zeros(len(counts), np.bool_),  # not used for a part
+            read_truth=lambda: truth,
+        )
+        own = replace(scored.take(pairs), image_of=self.image_of, class_of=self.class_of, places=np.arange(len(counts)))
+        return part, own
+
+    def is_whole(self, place: int, cell: CellRows, scored: ScoredPairs) -> bool:
+        """Whether `cut` leaves nothing out, so that the numbers of the cell are those of the shared rows."""
+        if self.labels.shape != cell.labels.shape or len(self.pairs[place]) != len(scored.counts):
+            return False
+        return bool((self.labels == cell.labels[np.ix_(self.images[place], self.classes[place])]).all())
+
+
+def shared_rows(cells: Sequence[tuple[CellRows, ScoredPairs]]) -> SharedRows:
+    """The rows that cells of one dataset have in common, in the order of the first."""
+    first = cells[0][0]
+    images = _common(*(image_names(cell) for cell, _ in cells))
+    classes = _common(*(cell.findings for cell, _ in cells))
+    keys = [_pair_keys(scored, i, c) for (_, scored), i, c in zip(cells, images, classes, strict=True)]
+    pairs = _common(*keys)
+    truth = [cell.truth[scored.places[own]] for (cell, scored), own in zip(cells, pairs, strict=True)]
+    same = np.all([found == truth[0] for found in truth], axis=0)
+    met = np.array([keys[0][place] for place in pairs[0]], np.intp).reshape(-1, 2)
+    at, shared = met[same], set(map(tuple, met.tolist()))
+    labels = [cell.labels[np.ix_(i, c)] for (cell, _), i, c in zip(cells, images, classes, strict=True)]
+    other_labels = np.any([found != labels[0] for found in labels], axis=0)
+    cases = first.case_of[images[0]]
+    return SharedRows(
+        cases=tuple(first.case_ids[case] for case in cases),
+        patients=tuple(first.patients[case] for case in cases),
+        findings=tuple(first.findings[place] for place in classes[0]),
+        labels=np.where(other_labels, np.int8(-1), labels[0]),
+        image_of=at[:, 0],
+        class_of=at[:, 1],
+        images=images,
+        classes=classes,
+        pairs=tuple(places[same] for places in pairs),
+        alone=tuple(tuple(key for key in own if key is not None and key not in shared) for own in keys),
+        other_labels=other_labels,
+        other_regions=tuple(map(tuple, met[~same].tolist())),
+    )
+
+
+def _common(*lists: Sequence[Hashable | None]) -> tuple[Index, ...]:
+    """Positions, in each list, of the items that all lists contain, in the order of the first; None is never shared."""
+    places = [{key: place for place, key in enumerate(keys) if key is not None} for keys in lists]
+    shared = [key for key in places[0] if all(key in other for other in places[1:])]
+    return tuple(np.array([found[key] for key in shared], np.intp) for found in places)
+
+
+def _pair_keys(scored: ScoredPairs, images: Index, classes: Index) -> list[Pair | None]:
+    """(shared image, shared finding) of each counted pair; None for a pair whose row is not shared.
+
+    images, classes: positions of the shared images and findings in the cell.
+    """
+    image_at = {int(place): index for index, place in enumerate(images)}
+    class_at = {int(place): index for index, place in enumerate(classes)}
+    keys: list[Pair | None] = []
+    for image, c in zip(scored.image_of.tolist(), scored.class_of.tolist(), strict=True):
+        shared = image in image_at and c in class_at
+        keys.append((image_at[image], class_at[c]) if shared else None)
+    return keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from ...engines.errors import RunError
 from ..results.choices import Choices
 from ..results.load import StoredRun
 from ..results.pairs import Resampling, unnamed_lines
-from ..tables.stamps import kind_of, precision_stamps, stamps, supervised_stamps
+from ..tables.stamps import entry_stamp, stamps
 from .align import align
 from .cell_pairs import Lone, Match, match_cells
 from .changes import COMPARED, CellChanges, cell_changes
@@ -65,12 +65,12 @@ def compare_runs(
     resampling = resampling or Resampling()
     matches = match_cells(a, b, models, datasets)
     choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
-    cells, weights, engines, taught = [], [], [], []
+    cells, told = [], []
     for match in matches.pairs:
         cells.append(cell_changes(align(a, b, match, choices), resampling))
-        weights += _of_both(a, b, match, lambda entry: kind_of(entry["weights"], entry.get("boxes", {})))
-        engines.append((match, _of_both(a, b, match, lambda entry: entry["ingredients"]["engine"])))
-        taught += [model for model, told in _of_both(a, b, match, lambda entry: entry.get("supervised", "")) if told]
+        both = ((a, match.model_a), (b, match.model_b))
+        first, second = (run.data["cells"][f"{model}--{match.dataset}"] for run, model in both)
+        told.append((match, first, second))
     if not any(cell.images for cell in cells):
         raise RunError(
             f"{a.path} and {b.path} have no case in common in any cell: they were made from other images, or other "
@@ -85,9 +85,8 @@ def compare_runs(
         alone=matches.alone,
         resampling=resampling,
         stamps=(
-            *stamps(dict.fromkeys(weights)),
-            *_precisions(engines),
-            *supervised_stamps(taught),
+            *stamps(entry_stamp(entry) for _, *both in told for entry in both),
+            *_other_precisions(told),
             *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         ),
     )
@@ -100,21 +99,10 @@ def _facts(run: StoredRun) -> dict[str, Any]:
     }
 
 
-def _of_both(
-    a: StoredRun, b: StoredRun, match: Match, read: Callable[[Mapping[str, Any]], Any]
-) -> list[tuple[str, str]]:
-    """(model, what its entry of run.json says) in run A and in run B."""
-    return [
-        (model, str(read(run.data["cells"][f"{model}--{match.dataset}"])))
-        for run, model in ((a, match.model_a), (b, match.model_b))
-    ]
-
-
-def _precisions(engines: Sequence[tuple[Match, list[tuple[str, str]]]]) -> Iterator[str]:
-    """What was computed in INT8, and cells of one model's name in two precisions."""
-    yield from precision_stamps(model for _, both in engines for model in both)
-    for match, ((_, before), (_, after)) in engines:
-        one, two = (engine.rpartition(" ")[2] for engine in (before, after))
+def _other_precisions(told: Sequence[tuple[Match, Mapping[str, Any], Mapping[str, Any]]]) -> Iterator[str]:
+    """Cells of one model's name in two precisions; told: their entries in run.json."""
+    for match, *both in told:
+        one, two = (str(entry["ingredients"]["engine"]).rpartition(" ")[2] for entry in both)
         if one != two and match.model_a == match.model_b:
             yield f"{match.models} on {match.dataset}: computed in {one} in A and in {two} in B"
 

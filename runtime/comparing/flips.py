@@ -86,7 +86,7 @@ def row_changes(both: Aligned, a: Grounding, b: Grounding, keep: int) -> RowChan
     a, b: grounding of the shared pairs, for their best thresholds. keep: the number of Dice changes to list.
     """
     shared = both.shared
-    hits_a, hits_b = (scored.found_hits for _, scored in (both.a, both.b))
+    hits_a, hits_b = (scored.hits for _, scored in (both.a, both.b))
     flipped = np.flatnonzero(hits_a != hits_b)
     flips = [
         Flip(case, finding, float(hits_a[p]), float(hits_b[p]))

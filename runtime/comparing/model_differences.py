@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 
 from ..host.machine import usable_cores
-from ..results.comparability import SharedRows, shared_rows
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.numbers.fields import GROUNDING
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import ScoredPairs
+from .align import SharedRows, shared_rows
 from .difference import Difference, averaged, corrected, subtract
 
 __all__ = [

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..results.choices import Choices
-from ..results.comparability import SharedRows, check_protocols, shared_rows
+from ..results.comparability import check_protocols
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.pairs import Patients, Resampling, ScoredPairs, dataset_patients
+from .align import SharedRows, shared_rows
 from .difference import Difference, subtract
 
 __all__ = ["Variant", "VariantDifference", "Variants", "side_by_side"]

@@ -11,10 +11,9 @@ from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import METRICS, difference_of, value_of
 from ..tables.table import BEST, SECOND, Cell
-from .paper import Printed
+from .paper import Printed, why_apart, why_mean_apart
 
 __all__ = [
-    "compared",
     "entry",
     "interval_text",
     "marked",
@@ -37,21 +36,29 @@ def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
     )
 
 
-def entry(results: Results, model: str, field: str, dataset: str = "", name: str = "") -> Cell:
-    """A model's number for a class, a dataset (no class) or the mean over datasets (no dataset).
+def entry(
+    results: Results, model: str, field: str, dataset: str = "", name: str = "", *, printed: Printed | None = None
+) -> Cell:
+    """A model's number for a class, a dataset (no class) or the mean over datasets (no dataset), with the value that
+    the paper `printed` and the difference to it where that means something.
 
     Models are ranked, baselines and controls are not.
     """
-    cell = results.cells.get((model, dataset))
+    cell, number = results.cells.get((model, dataset)), results.number(model, dataset, field, name)
     if cell and cell.unfitted(field, name):
         found = Cell("n/a (1 patient)")
-    elif dataset:
-        found = number_cell(
-            results.number(model, dataset, field, name), field, results.basis(model, dataset, field, name)
-        )
     else:
-        found = number_cell(results.mean_number(model, field), field, results.mean_basis(model, field))
-    return found if any(cell.ranked for cell in results.row(model)) else replace(found, rank=None)
+        found = number_cell(number, field, results.basis(model, dataset, field, name))
+    if not any(cell.ranked for cell in results.row(model)):
+        found = replace(found, rank=None)
+    if printed is None:
+        return found
+    difference = ""
+    apart = why_apart(cell, name) if cell else why_mean_apart(results.row(model))
+    if number.value is not None and not apart:
+        scale = METRICS[field].scale
+        difference = difference_of(field, (number.value * scale - printed.value) / scale)
+    return replace(found, paper=printed.text, difference=difference)
 
 
 def interval_text(interval: Interval | None, key: str) -> str:
@@ -62,25 +69,16 @@ def interval_text(interval: Interval | None, key: str) -> str:
     return f"[{low}, {high}]"
 
 
-def compared(found: Cell, number: Number, key: str, printed: Printed | None, means: bool) -> Cell:
-    """The cell of a number with the value in the paper, and the difference if `means` says it is meaningful."""
-    if printed is None:
-        return found
-    difference = ""
-    if means and number.value is not None:
-        metric = METRICS[key]
-        difference = difference_of(key, (number.value * metric.scale - printed.value) / metric.scale)
-    return replace(found, paper=printed.text, difference=difference)
-
-
 def marked(rows: Sequence[Sequence[Cell]]) -> tuple[list[tuple[Cell, ...]], list[bool]]:
     """The rows, in each column the best and the second best marked; and whether a row has a value that is not ranked.
 
     Values that print alike are equal. A second best is marked among three or more, a best among two or more. Only
     values of one basis are compared, that of most rows.
     """
-    done: list[list[Cell]] = [[] for _ in rows]
     left = [False] * len(rows)
+    if len(rows) < 2:
+        return list(map(tuple, rows)), left
+    done: list[list[Cell]] = [[] for _ in rows]
     for column in zip(*rows, strict=True):
         alike = iter(on_one_basis([item.basis for item in column if item.rank is not None]))
         ranks = [round(item.rank, 4) if item.rank is not None and next(alike) else None for item in column]

@@ -11,23 +11,22 @@ from ..results.numbers.run_numbers import Results
 from ..tables.metrics import NONE, heading, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import compared, entry, marked, number_cell
+from .cells import entry, marked, number_cell
 from .grounding_tables import shared_rows, with_printed
 from .notes import (
     FLOOR,
+    PRINTED_NOTE,
     best_notes,
     caption,
     flags,
     floor_note,
     in_sample,
     interval_notes,
-    paper_notes,
-    printed_notes,
     ranking_notes,
     source_notes,
 )
-from .paper import Printed, paper, why_apart
-from .paper.paper_numbers import PrintedModel
+from .paper import Printed, paper
+from .paper.paper_numbers import PrintedModel, paper_notes
 
 __all__ = ["class_auc", "class_dice", "class_pointing", "recognition"]
 
@@ -42,13 +41,19 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
     )
     share = "region" if results.choices.tolerance_px else "chance"  # a tolerance lets more pixels hit
     rows += shared_rows(share, {cell.model: _numbers(cell, names, "chance") for cell in cells})
-    body, left = marked([_pointing_row(results, model, dataset, names, beside) for model in results.models])
+    own_cells = []
+    for model in results.models:
+        cell = results.cells.get((model, dataset))
+        shown = _printed(cell.family, cell.reader, names) if cell and beside else {}
+        own_cells.append(
+            [entry(results, model, "pointing", dataset, name, printed=shown.get(name)) for name in ("", *names)]
+        )
+    body, left = marked(own_cells)
     reader = next((cell.reader for cell in cells), "")
     of_paper = {row: found for row in printed if any((found := _printed(row.family, reader, names)).values())}
     own: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, body, strict=True)]
-    rows += with_printed(
-        own, list(of_paper), lambda row: tuple(item.text if item else NONE for item in of_paper[row].values())
-    )
+    texts = {row: tuple(item.text if item else NONE for item in found.values()) for row, found in of_paper.items()}
+    rows += with_printed(own, list(texts), texts.__getitem__) if texts else own
     quoted = [(cell.family, _printed(cell.family, cell.reader, names)) for cell in (cells if beside else ())]
     quoted += [(row.name, found) for row, found in of_paper.items()]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
@@ -58,7 +63,7 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
         *source_notes(cells),
         *ranking_notes(results.models, left),
         *paper_notes(cells, body),
-        *printed_notes(list(of_paper)),
+        *[PRINTED_NOTE] * bool(of_paper),
         *flags((f"{who}, {name or 'Mean'}", item) for who, found in quoted for name, item in found.items()),
     )
     title = f"{results.title(dataset)}: pointing per class"
@@ -210,21 +215,6 @@ def class_auc(results: Results, dataset: str) -> Table:
         turns="class",
         caption=caption(results, what, cells, "images"),
     )
-
-
-def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str], beside: bool) -> list[Cell]:
-    cell = results.cells.get((model, dataset))
-    printed = _printed(cell.family, cell.reader, names) if cell and beside else {}
-    found = []
-    for name in ("", *names):
-        mine, number = (
-            entry(results, model, "pointing", dataset, name),
-            results.number(model, dataset, "pointing", name),
-        )
-        found.append(
-            compared(mine, number, "pointing", printed.get(name), cell is not None and not why_apart(cell, name))
-        )
-    return found
 
 
 def _printed(family: str, reader: str, names: Sequence[str]) -> dict[str, Printed | None]:

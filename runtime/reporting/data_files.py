@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...metrics_gpu.grounding.scores import Grounding
 from ...metrics_gpu.recognition.scores import Recognition
-from ..results.numbers.cell_values import COVERAGE, CellValues
+from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
 from ..tables.markdown_csv import to_csv
@@ -17,13 +17,13 @@ from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
-from .provenance import cell_coverage
+from .provenance import COVERAGE, cell_coverage
 
 if TYPE_CHECKING:
     from ..comparing.model_differences import Differences
     from .box_scores import BoxScores
 
-__all__ = ["csv_files", "to_json", "whole_csv_files"]
+__all__ = ["csv_files", "to_json"]
 
 # Columns of tables that can be empty: a single model has no differences.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_bound",
@@ -36,32 +36,34 @@ _OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "saliency_
             "equalised", "prompt_status")  # fmt: skip
 
 
-def csv_files(results: Results, differences: Differences | None) -> dict[str, str]:
-    """File name without its ending -> content, for the results of one protocol.
+def csv_files(
+    results: Results, blocks: Sequence[tuple[Results, Differences | None]], boxes: Sequence[BoxScores] = ()
+) -> dict[str, str]:
+    """File name -> content, empty for one without a row: two about all results, and those of each protocol. boxes:
+    those of cells of predicted boxes.
 
     Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps.
     """
-    numbers: list[dict[str, Any]] = []
-    classes: list[dict[str, Any]] = []
-    if differences is not None:
-        from .difference_tables import auc_difference_row, difference_row
-
-        numbers, classes = [*map(difference_row, differences.numbers)], [*map(auc_difference_row, differences.classes)]
-    return {
-        "table1": to_csv(_table_1(results)),
-        "classes": to_csv(_classes(results)),
-        "recognition": to_csv(_recognition(results)),
-        "differences": to_csv(numbers, _DIFFERENCES),
-        "auc_differences": to_csv(classes, _AUC_DIFFERENCES),
-    }
-
-
-def whole_csv_files(results: Results, boxes: Sequence[BoxScores] = ()) -> dict[str, str]:
-    """File name -> content, of the files about all results of a run. boxes: those of cells of predicted boxes."""
-    return {
+    files = {
         "paper.csv": to_csv(chain.from_iterable(map(_paper, results.finished))),
         "coverage.csv": to_csv(_coverage(results, boxes)),
     }
+    for block, differences in blocks:
+        numbers: list[dict[str, Any]] = []
+        classes: list[dict[str, Any]] = []
+        if differences is not None:
+            from .difference_tables import auc_difference_row, difference_row
+
+            numbers = [*map(difference_row, differences.numbers)]
+            classes = [*map(auc_difference_row, differences.classes)]
+        files |= {
+            f"{block.named('table1')}.csv": to_csv(_table_1(block)),
+            f"{block.named('classes')}.csv": to_csv(_classes(block)),
+            f"{block.named('recognition')}.csv": to_csv(_recognition(block)),
+            f"{block.named('differences')}.csv": to_csv(numbers, _DIFFERENCES),
+            f"{block.named('auc_differences')}.csv": to_csv(classes, _AUC_DIFFERENCES),
+        }
+    return files
 
 
 def _table_1(results: Results) -> Iterator[dict[str, Any]]:
@@ -116,7 +118,7 @@ def _recognition(results: Results) -> Iterator[dict[str, Any]]:
 
 def _paper(cell: CellValues) -> Iterator[dict[str, Any]]:
     """Every number of a cell that the paper also prints."""
-    found = [(field, "", paper().in_table1(cell.family, cell.reader, field)) for field in PRINTED]
+    found = [(field, "", paper().table1.get((cell.family, cell.reader, field))) for field in PRINTED]
     found += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
     for field, name, printed in found:
         if printed is None:
@@ -212,7 +214,7 @@ def to_json(
 def _block(results: Results, differences: Differences | None) -> dict[str, Any]:
     models = {}
     for model in results.models:
-        numbers = {field: results.mean_number(model, field) for field in FIELDS}
+        numbers = {field: results.number(model, "", field) for field in FIELDS}
         models[model] = {
             "mean_of_datasets": {field: number.value for field, number in numbers.items()},
             "intervals": {field: [n.interval.low, n.interval.high] for field, n in numbers.items() if n.interval},

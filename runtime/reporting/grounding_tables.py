@@ -10,9 +10,10 @@ from ..results.numbers.run_numbers import Results
 from ..tables.metrics import NONE, heading
 from ..tables.stamps import cell_stamps
 from ..tables.table import MEAN_OF_DATASETS, Cell, Column, Item, Table
-from .cells import compared, entry, marked, number_cell
+from .cells import entry, marked, number_cell
 from .notes import (
     FLOOR,
+    PRINTED_NOTE,
     best_notes,
     caption,
     delta_note,
@@ -22,12 +23,11 @@ from .notes import (
     interval_notes,
     lacking_notes,
     left_out_notes,
-    paper_notes,
-    printed_notes,
+    not_asked_notes,
     ranking_notes,
     source_notes,
 )
-from .paper.paper_numbers import FIELDS, PrintedModel, mean_apart_notes, paper, why_apart, why_mean_apart
+from .paper.paper_numbers import FIELDS, PrintedModel, mean_apart_notes, paper, paper_notes
 
 __all__ = ["shared_rows", "table_1", "thresholds", "with_printed"]
 
@@ -66,12 +66,12 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         count, total = sum(1 for cell in results.row(model) if cell.n), len(results.datasets)
         lacks = results.lacking(model, "pointing") or (f"{count} of {total} datasets" if 0 < count < total else "")
         own.append((Cell(model, note=lacks) if lacks else model, *row))
-    rows = [*lead, *with_printed(own, printed, lambda row: quoted[row])]
+    rows = [*lead, *(with_printed(own, printed, lambda row: quoted[row]) if printed else own)]
     if not maps:
         rows = [row[:-1] for row in rows]  # without delta Dice
     cells, of_paper = results.finished, paper()
     shown = [
-        (f"{cell.family}, {cell.title}, {titles[name]}", of_paper.in_table1(cell.family, cell.reader, name))
+        (f"{cell.family}, {cell.title}, {titles[name]}", of_paper.table1.get((cell.family, cell.reader, name)))
         for cell in (cells if beside else ())
         for name in FIELDS
         if name in titles
@@ -79,7 +79,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     shown += [
         (
             f"{row.name}, {results.title(dataset)}, {titles[name]}",
-            of_paper.in_table1(row.family, _reader(results, dataset), name),
+            of_paper.table1.get((row.family, _reader(results, dataset), name)),
         )
         for row in printed
         for dataset in results.datasets
@@ -100,12 +100,13 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         *source_notes(cells),
         *paper_notes(cells, body),
         *(mean_apart_notes(cells) if beside else ()),
-        *printed_notes(printed),
+        *[PRINTED_NOTE] * bool(printed),
         *flags(shown),
         f"percent; {over} the classes of a dataset that have pairs, then over {then}; {NONE} means no result; "
         "best value of a column bold, second best underlined "
         "(italic in Markdown)",
         *ranking_notes(results.models, left),
+        *not_asked_notes(results, cells),
         *left_out_notes(results),
         *lacking_notes(results, (*titles, *["delta_dice"] * maps)),
         *(["delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points"] * maps),
@@ -205,8 +206,8 @@ def _floor_items(results: Results, names: Sequence[str], cells: Sequence[CellVal
     else:
         model = cells[0].model
         found = [
-            NONE if results.mean_number(model, name).value is None
-            else number_cell(results.mean_number(model, field), field)
+            NONE if results.number(model, "", name).value is None
+            else number_cell(results.number(model, "", field), field)
             for name, field in zip(names, floors, strict=True)
         ]  # fmt: skip
     # With a tolerance, a random pixel hits more often than the region's share of the image.
@@ -233,7 +234,7 @@ def with_printed(
 def _printed_row(results: Results, family: str, names: Sequence[str]) -> tuple[Item, ...]:
     """What the paper prints for a model; it prints no means over datasets but that of delta Dice."""
     readers = [_reader(results, dataset) for dataset in results.datasets]
-    each = [paper().in_table1(family, reader, name) for reader in readers for name in names]
+    each = [paper().table1.get((family, reader, name)) for reader in readers for name in names]
     delta = paper().delta_dice.get(family) if set(readers) & set(paper().datasets) else None
     return tuple(item.text if item else NONE for item in (*each, *[None] * len(names), delta))
 
@@ -248,14 +249,10 @@ def _row(results: Results, model: str, names: Sequence[str], beside: bool) -> li
     for dataset in results.datasets:
         cell = results.cells.get((model, dataset))
         for name in names:
-            number = results.number(model, dataset, name)
-            printed = paper().in_table1(cell.family, cell.reader, name) if cell and beside else None
-            mine = entry(results, model, name, dataset)
-            found.append(compared(mine, number, name, printed, cell is not None and not why_apart(cell)))
+            printed = paper().table1.get((cell.family, cell.reader, name)) if cell and beside else None
+            found.append(entry(results, model, name, dataset, printed=printed))
     found += [entry(results, model, name) for name in names]
-    delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
-    quoted = paper().delta_dice.get(cells[0].family) if cells and beside else None
-    of_paper = any(cell.reader in paper().datasets for cell in cells)
-    last = number_cell(delta, "delta_dice")
-    found.append(compared(last, delta, "delta_dice", quoted if of_paper else None, not why_mean_apart(cells)))
-    return found
+    cells = results.row(model)
+    of_paper = beside and any(cell.reader in paper().datasets for cell in cells)
+    printed = paper().delta_dice.get(cells[0].family) if of_paper else None
+    return [*found, entry(results, model, "delta_dice", printed=printed)]

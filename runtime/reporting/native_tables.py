@@ -18,7 +18,7 @@ from ..results.load import StoredRun
 from ..results.schema import AGAIN, reading
 from ..results.storage import read_columns
 from ..tables.metrics import IN_SAMPLE, NONE, value_of
-from ..tables.stamps import kind_of, stamps
+from ..tables.stamps import entry_stamp, stamps
 from ..tables.table import Column, Item, Table
 
 __all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
@@ -164,19 +164,19 @@ def native_tables(run: StoredRun) -> list[Table]:
     tables = []
     for dataset in run.datasets:
         body: list[tuple[Item, ...]] = []
-        weights: list[tuple[str, str]] = []
+        shown: list[tuple[str, str, str, bool]] = []
         title, readers = dataset, False
         for entry in run.data["cells"].values():
             rows = load_native(run, entry["model"], dataset) if entry["dataset"] == dataset else None
             if rows is None or not len(rows.region):
                 continue
             title = str(entry["title"])
-            weights.append((entry["model"], kind_of(entry["weights"], entry.get("boxes", {}))))
+            shown.append(entry_stamp(entry))
             readers |= rows.masks
             sliced, whole = native_scores(rows), native_scores(rows, true_positives_only=False)
             body += [_row(entry["model"], *pair) for pair in zip(sliced, whole, strict=True)]
         if body:
-            table = _table(title, body, stamps(weights), f"native-{_stem(dataset)}")
+            table = _table(title, body, stamps(shown), f"native-{_stem(dataset)}")
             tables.append(table if readers else _without_masks(table))
     return tables
 

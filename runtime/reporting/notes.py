@@ -12,11 +12,11 @@ from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import unnamed_lines
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading, percent
-from ..tables.table import Cell
-from .paper.paper_numbers import MARK, PRINTED_MARK, Printed, PrintedModel, apart_notes
+from .paper.paper_numbers import MARK, PRINTED_MARK, Printed
 
 __all__ = [
     "FLOOR",
+    "PRINTED_NOTE",
     "best_notes",
     "caption",
     "delta_note",
@@ -27,8 +27,6 @@ __all__ = [
     "lacking_notes",
     "left_out_notes",
     "never_negative",
-    "paper_notes",
-    "printed_notes",
     "prompt_summary",
     "ranking_notes",
     "search_of",
@@ -36,6 +34,11 @@ __all__ = [
 ]
 
 FLOOR = "all-ones"
+PRINTED_NOTE = (
+    f"{PRINTED_MARK} as XBench (arXiv 2510.19599) prints it, on its own pairs: not evaluated here and not ranked"
+)
+"""What the rows are that the paper prints."""
+
 _LABELS = {"positives": "with", "negatives": "without"}
 _BESIDE = ("dice_best", "floor_dice")  # the numbers that stand beside a cross-fitted one
 _SEARCHES = {
@@ -87,7 +90,14 @@ def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
     note = f"{FLOOR}: the value of a mask that covers the whole image"
     if not results.choices.tolerance_px:
         note += "; its IoU is the chance level of Point"
-    if cells and all(_holds_floor(cell) for cell in cells):
+    searches = ((cell.grounding.options, protocol(cell.protocol)) for cell in cells)
+    # The search of each class tried a threshold that marks the whole image.
+    whole = [
+        (how.normalise, how.comparison, options.tau_from) == ("minmax", ">=", 0)
+        and options.unit in ("per_class", "per_image")
+        for options, how in searches
+    ]
+    if whole and all(whole):
         note += "; Dice* cannot fall below it, as its threshold is searched from 0 on the same data"
     return note
 
@@ -150,6 +160,14 @@ def left_out_notes(results: Results) -> tuple[str, ...]:
     return (*lines, *results.cut)
 
 
+def not_asked_notes(results: Results, cells: Sequence[CellValues]) -> Iterator[str]:
+    """Classes that no prompt asks for, so that means are over the others."""
+    for cell in cells:
+        row = results.rows[cell.model, cell.dataset]
+        if left := [name for name in row.entry.get("classes", ()) if name not in row.findings]:
+            yield f"not asked for on {cell.title} of {cell.model}: {', '.join(left)}"
+
+
 def prompt_summary(status: Iterable[str]) -> str:
     """How many prompts have each status: "official", or "official 7, own 3"; empty for none."""
     counted = Counter(status)
@@ -199,17 +217,6 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
     )
 
 
-def paper_notes(cells: Sequence[CellValues], rows: Sequence[Sequence[Cell]]) -> tuple[str, ...]:
-    """What to know about the paper's numbers in a table; nothing if no row shows one."""
-    if not any(item.paper for row in rows for item in row):
-        return ()
-    line = (
-        "paper: as XBench (arXiv 2510.19599) prints it; the difference to it, in points, is given for published "
-        "weights with official prompts on all of the paper's pairs"
-    )
-    return (line, *apart_notes(cells))
-
-
 def caption(results: Results, what: str, cells: Sequence[CellValues], shown: str = "pairs") -> str:
     """What a table shows, in sentences: `what`, the protocol, n and the intervals; the writer adds the stamps."""
     protocols = " and ".join(sorted({cell.protocol for cell in cells})) or results.choices.protocol or "default"
@@ -228,24 +235,8 @@ def caption(results: Results, what: str, cells: Sequence[CellValues], shown: str
     return f"{what} Protocol {protocols}; {n}{how}{marks}"
 
 
-def printed_notes(printed: Sequence[PrintedModel]) -> tuple[str, ...]:
-    """What the rows are that the paper prints."""
-    if not printed:
-        return ()
-    return (
-        f"{PRINTED_MARK} as XBench (arXiv 2510.19599) prints it, on its own pairs: not evaluated here and not ranked",
-    )
-
-
 def flags(shown: Iterable[tuple[str, Printed | None]]) -> tuple[str, ...]:
     """Known problems of the paper's numbers that are shown, with the place of each."""
     return tuple(
         dict.fromkeys(f"{MARK} {where}: {printed.flag}" for where, printed in shown if printed and printed.flag)
     )
-
-
-def _holds_floor(cell: CellValues) -> bool:
-    """Whether the search of each class tried a threshold that marks the whole image."""
-    options, how = cell.grounding.options, protocol(cell.protocol)
-    whole = how.normalise == "minmax" and how.comparison == ">="
-    return whole and options.tau_from == 0 and options.unit in ("per_class", "per_image")

@@ -6,18 +6,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..datasets.base import FAULTS
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import unnamed_lines
 from ..tables.metrics import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Column, Item, Table
-from .notes import prompt_summary, source_notes
+from .notes import not_asked_notes, prompt_summary, source_notes
 
 if TYPE_CHECKING:
     from .box_scores import BoxScores
 
-__all__ = ["cell_coverage", "coverage", "hashes", "provenance", "provenance_table"]
+__all__ = ["COVERAGE", "cell_coverage", "coverage", "hashes", "provenance", "provenance_table"]
+
+COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel", *FAULTS)
 
 _COVERAGE = (
     "model",
@@ -172,11 +175,7 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Table:
 
 
 def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
-    for cell in results.finished:
-        row = results.rows[cell.model, cell.dataset]
-        left = [name for name in row.entry.get("classes", ()) if name not in row.findings]
-        if left:  # no prompt asks for them: means are over the others
-            yield f"not asked for on {cell.title} of {cell.model}: {', '.join(left)}"
+    yield from not_asked_notes(results, results.finished)
     yield (
         "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
         f"not count, {'of boxes, that have no answer that counts, ' * boxed}or of a baseline, that the models do "
@@ -199,7 +198,9 @@ def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
 
 
 def cell_coverage(cell: CellValues, boxes: BoxScores | None = None) -> dict[str, int | None]:
-    """The numbers of a row of coverage, and of predicted boxes those of their answers; None: not defined."""
-    if boxes is None:
-        return dict(cell.coverage)
-    return {**cell.coverage, "left_out": cell.skipped + boxes.stored.left_out, **boxes.coverage}
+    """The numbers of `COVERAGE`, and of predicted boxes those of their answers; None: not defined."""
+    pairs = (cell.n, cell.skipped, cell.grounding.micro.degenerate, sum(cell.sub_pixel))
+    regions = (cell.faults.get(kind, 0) for kind in FAULTS)
+    counts = (cell.cases, cell.patients, cell.missing, cell.unreadable, *pairs, *regions)
+    found: dict[str, int | None] = dict(zip(COVERAGE, counts, strict=True))
+    return found if boxes is None else {**found, "left_out": cell.skipped + boxes.stored.left_out, **boxes.coverage}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from ..tables.markdown_csv import to_csv, to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing, recognition
-from .data_files import csv_files, to_json, whole_csv_files
+from .data_files import csv_files, to_json
 from .grounding_tables import table_1, thresholds
 from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from .gallery.model import Gallery
     from .phrase_tables import PhraseRow
 
-__all__ = ["Block", "Report", "draw_report", "find_blocks", "make_report", "report_tables", "write_report"]
+__all__ = ["Block", "Report", "draw_report", "make_report", "report_tables", "write_report"]
 
 Block = tuple[Results, "Differences | None"]
 """The results of one protocol, and the differences between their models if there are several."""
@@ -48,23 +47,18 @@ _APART = ("coverage", "provenance")  # names of tables that follow the gallery, 
 
 @dataclass(frozen=True)
 class Report:
-    """A run, its numbers and its tables; a run with results of several protocols has a block for each. appendix: its
-    trust cards, whose tables are among `tables`."""
+    """A run, its numbers and its tables; a run with results of several protocols has a block for each. facts: what a
+    reader must know of the whole run. appendix: its trust cards, whose tables are among `tables`."""
 
     run: StoredRun
     results: Results
     blocks: Sequence[Block]
     tables: Sequence[Table]
+    facts: Mapping[str, str]
     presentation: Presentation = EVERYTHING
     boxes: Sequence[BoxScores] = ()
     phrases: Sequence[PhraseRow] = ()
     appendix: Appendix | None = None
-
-    @cached_property
-    def facts(self) -> dict[str, str]:
-        """What a reader must know of the whole run."""
-        chosen = {} if self.presentation == EVERYTHING else self.presentation.told
-        return {**provenance(self.results, self.run.data), **chosen}
 
 
 def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentation = EVERYTHING) -> Report:
@@ -72,7 +66,12 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
     data = read_run(path)
     run = StoredRun(path, data if presentation == EVERYTHING else presentation.of(data))
     results = make_results(run, choices)
-    blocks = find_blocks(results)
+    parts = split_by_protocol(results)
+    blocks: tuple[Block, ...] = tuple((part, None) for part in parts)
+    if len({cell.model for cell in results.finished if cell.competes}) > 1:
+        from ..comparing.model_differences import find_differences
+
+        blocks = tuple((part, find_differences(part)) for part in parts)
     boxes: Sequence[BoxScores] = ()
     if any(cell.boxed for cell in results.rows.values()):
         from .box_scores import box_scores
@@ -88,17 +87,8 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
         tables = [table.chosen(presentation.columns) for table in tables]
     if presentation.intervals != "below":
         tables = [table.with_intervals(presentation.intervals) for table in tables]
-    return Report(run, results, blocks, tables, presentation, boxes, phrases)
-
-
-def find_blocks(results: Results) -> tuple[Block, ...]:
-    """A block for each protocol that occurs; one, of everything, if there is only one."""
-    parts = split_by_protocol(results)
-    if len({cell.model for cell in results.finished if cell.competes}) < 2:
-        return tuple((part, None) for part in parts)
-    from ..comparing.model_differences import find_differences
-
-    return tuple((part, find_differences(part)) for part in parts)
+    facts = {**provenance(results, run.data), **({} if presentation == EVERYTHING else presentation.told)}
+    return Report(run, results, blocks, tables, facts, presentation, boxes, phrases)
 
 
 def report_tables(
@@ -177,11 +167,8 @@ def write_report(
     texts = {
         "tables.md": to_markdown(_TITLE, facts, report.tables),
         "tables.tex": latex["tables.tex"],
-        **whole_csv_files(report.results, report.boxes),
+        **csv_files(report.results, report.blocks, report.boxes),
     }
-    for results, differences in report.blocks:
-        files = csv_files(results, differences)
-        texts |= {f"{results.named(name)}.csv": text for name, text in files.items()}
     told = to_json(report.results, report.blocks, report.run.data) | {"names": dict(report.presentation.names)}
     if report.boxes:
         from .box_tables import box_json, box_rows, published_rows
@@ -227,7 +214,7 @@ def draw_report(
     """
     from .figures import all_figures
     from .figures.figure_2_overlays import overlays_figure
-    from .page import PageContent, write_page
+    from .page import PageContent, page_text
 
     results, facts = report.results, report.facts
     gallery, reason = _gallery(report, datasets)
@@ -268,7 +255,7 @@ def draw_report(
         links=report.appendix.links if report.appendix else (),
     )
     try:
-        write_page(folder / "index.html", content)
+        write_bytes(folder / "index.html", page_text(content).encode())
     except MissingExtraError as error:
         say(str(error))
         (folder / "index.html").unlink(missing_ok=True)  # of an earlier report

@@ -1,16 +1,16 @@
-"""Decides which results are comparable, by protocol, images, labels and regions, and finds the rows that they share.
+"""Decides which results are comparable, by protocol, images, labels and regions.
 
 Reports, comparisons of runs and studies use this rule. Cells of different protocols are not comparable: what shows
 results has a block for each (`protocols_in`), what subtracts them refuses (`check_protocols`). Others are compared on
-the rows that all of them have (`shared_rows`), with the same labels and the same regions. An image is identified by its
-case and the case's occurrence number, because a list can contain an image more than once.
+the rows that all of them have (`comparing.align.shared_rows`), with the same labels and the same regions. An image is
+identified by its case and the case's occurrence number, because a list can contain an image more than once.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from .pairs import ScoredPairs
 
 __all__ = [
     "Basis",
-    "SharedRows",
     "check_protocols",
     "find_basis",
     "image_names",
@@ -30,11 +29,7 @@ __all__ = [
     "other_protocols",
     "pair_keys",
     "protocols_in",
-    "shared_rows",
 ]
-
-Index = NDArray[np.intp]
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -55,18 +50,18 @@ def find_basis(cell: CellRows, scored: ScoredPairs) -> Basis:
     """The basis of a cell. Raises RunError when its regions cannot be read."""
     image = np.array([_digest(f"{turn}\0{case}") for case, turn in image_names(cell)], np.uint64)
     truth = cell.truth[scored.places]
-    counted = {
-        name: _key(image[scored.image_of[mine]], truth[mine])
+    counted = [
+        (name, image[scored.image_of[mine]], truth[mine])
         for index, name in enumerate(cell.findings)
         if (mine := scored.class_of == index).any()
-    }
+    ]
     # The label is in the key too: a cell with another label of the same image has another key.
-    labels = {
-        name: _key(image[known], cell.labels[known, index].astype(np.uint64))
+    labels = [
+        (name, image[known], cell.labels[known, index].astype(np.uint64))
         for index, name in enumerate(cell.findings if cell.scored else ())
         if (known := cell.labels[:, index] >= 0).any()
-    }
-    return Basis(scored.protocol.name, _with_whole(counted), _with_whole(labels))
+    ]
+    return Basis(scored.protocol.name, _keys(counted), _keys(labels))
 
 
 def on_one_basis(bases: Sequence[Hashable], groups: Sequence[str] | None = None) -> list[bool]:
@@ -131,133 +126,15 @@ def check_protocols(
             )
 
 
-@dataclass(frozen=True, eq=False)
-class SharedRows:
-    """The N images and C findings that all given cells of a dataset have, and the P pairs that count in all of them.
-
-    For each cell, images, classes, pairs: places of the shared ones in the cell; alone: (shared image, shared finding)
-    of the pairs that count in it, but not in all cells. cases: of each image; patients: of each image, as the first
-    cell names them. labels: int8 [N, C], -1 also where two cells disagree. image_of, class_of: intp [P].
-    other_labels: bool [N, C], where labels differ between cells; other_regions: (shared image, shared finding) of the
-    pairs that count in all cells with different regions, and are not shared for that reason: the ground truth changed.
-    """
-
-    cases: tuple[str, ...]
-    patients: tuple[str, ...]
-    findings: tuple[str, ...]
-    labels: NDArray[np.int8]
-    image_of: Index
-    class_of: Index
-    images: tuple[Index, ...]
-    classes: tuple[Index, ...]
-    pairs: tuple[Index, ...]
-    alone: tuple[tuple[Pair, ...], ...]
-    other_labels: NDArray[np.bool_]
-    other_regions: tuple[Pair, ...]
-
-    def names(self, places: Iterable[Sequence[int]] | NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
-        """(case, finding) for given (shared image, shared finding)."""
-        return tuple((self.cases[image], self.findings[c]) for image, c in places)
-
-    def pair_names(self, pairs: NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
-        """(case, finding) of the given shared pairs."""
-        return self.names(zip(self.image_of[pairs].tolist(), self.class_of[pairs].tolist(), strict=True))
-
-    def cut(self, place: int, cell: CellRows, scored: ScoredPairs) -> tuple[CellRows, ScoredPairs]:
-        """The shared rows of the cell at `place` among the cells, one case for each image."""
-        images, classes, pairs = self.images[place], self.classes[place], self.pairs[place]
-        counts, truth = scored.counts.take(pairs), cell.truth[scored.places[pairs]]
-        part = replace(
-            cell,
-            cases=len(images),
-            missing=0,
-            unreadable=0,
-            findings=self.findings,
-            case_ids=self.cases,
-            patients=self.patients,
-            positive=cell.positive[np.ix_(cell.case_of[images], classes)],
-            case_of=np.arange(len(images)),
-            labels=self.labels,
-            logits=cell.logits[np.ix_(images, classes)],
-            negatives=cell.negatives[np.ix_(images, classes)],
-            counts=counts,
-            image_of=self.image_of,
-            class_of=self.class_of,
-            sub_pixel=np.zeros(len(counts), np.bool_),  # not used for a part
-            read_truth=lambda: truth,
-        )
-        own = replace(scored.take(pairs), image_of=self.image_of, class_of=self.class_of, places=np.arange(len(counts)))
-        return part, own
-
-    def is_whole(self, place: int, cell: CellRows, scored: ScoredPairs) -> bool:
-        """Whether `cut` leaves nothing out, so that the numbers of the cell are those of the shared rows."""
-        if self.labels.shape != cell.labels.shape or len(self.pairs[place]) != len(scored.counts):
-            return False
-        return bool((self.labels == cell.labels[np.ix_(self.images[place], self.classes[place])]).all())
-
-
-def shared_rows(cells: Sequence[tuple[CellRows, ScoredPairs]]) -> SharedRows:
-    """The rows that cells of one dataset have in common, in the order of the first."""
-    first = cells[0][0]
-    images = _common(*(image_names(cell) for cell, _ in cells))
-    classes = _common(*(cell.findings for cell, _ in cells))
-    keys = [_pair_keys(scored, i, c) for (_, scored), i, c in zip(cells, images, classes, strict=True)]
-    pairs = _common(*keys)
-    truth = [cell.truth[scored.places[own]] for (cell, scored), own in zip(cells, pairs, strict=True)]
-    same = np.all([found == truth[0] for found in truth], axis=0)
-    met = np.array([keys[0][place] for place in pairs[0]], np.intp).reshape(-1, 2)
-    at, shared = met[same], set(map(tuple, met.tolist()))
-    labels = [cell.labels[np.ix_(i, c)] for (cell, _), i, c in zip(cells, images, classes, strict=True)]
-    other_labels = np.any([found != labels[0] for found in labels], axis=0)
-    cases = first.case_of[images[0]]
-    return SharedRows(
-        cases=tuple(first.case_ids[case] for case in cases),
-        patients=tuple(first.patients[case] for case in cases),
-        findings=tuple(first.findings[place] for place in classes[0]),
-        labels=np.where(other_labels, np.int8(-1), labels[0]),
-        image_of=at[:, 0],
-        class_of=at[:, 1],
-        images=images,
-        classes=classes,
-        pairs=tuple(places[same] for places in pairs),
-        alone=tuple(tuple(key for key in own if key is not None and key not in shared) for own in keys),
-        other_labels=other_labels,
-        other_regions=tuple(map(tuple, met[~same].tolist())),
-    )
-
-
-def _common(*lists: Sequence[Hashable | None]) -> tuple[Index, ...]:
-    """Positions, in each list, of the items that all lists contain, in the order of the first; None is never shared."""
-    places = [{key: place for place, key in enumerate(keys) if key is not None} for keys in lists]
-    shared = [key for key in places[0] if all(key in other for other in places[1:])]
-    return tuple(np.array([found[key] for key in shared], np.intp) for found in places)
-
-
-def _pair_keys(scored: ScoredPairs, images: Index, classes: Index) -> list[Pair | None]:
-    """(shared image, shared finding) of each counted pair; None for a pair whose row is not shared.
-
-    images, classes: positions of the shared images and findings in the cell.
-    """
-    image_at = {int(place): index for index, place in enumerate(images)}
-    class_at = {int(place): index for index, place in enumerate(classes)}
-    keys: list[Pair | None] = []
-    for image, c in zip(scored.image_of.tolist(), scored.class_of.tolist(), strict=True):
-        shared = image in image_at and c in class_at
-        keys.append((image_at[image], class_at[c]) if shared else None)
-    return keys
-
-
 def _digest(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _key(images: NDArray[np.uint64], values: NDArray[np.uint64]) -> bytes:
-    """A hash of these images with their values, in any order."""
-    order = np.lexsort((values, images))
-    return hashlib.sha256(np.stack([images[order], values[order]]).astype("<u8").tobytes()).digest()
-
-
-def _with_whole(classes: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The same with the key of all classes together, under the empty name."""
-    parts = sorted(f"{name}\0".encode(errors="surrogatepass") + key for name, key in classes.items())
-    return {**classes, "": hashlib.sha256(b"".join(parts)).digest()}
+def _keys(classes: Iterable[tuple[str, NDArray[np.uint64], NDArray[np.uint64]]]) -> dict[str, bytes]:
+    """A hash of the images of each class with their values, in any order, and of all classes under the empty name."""
+    found: dict[str, bytes] = {}
+    for name, images, values in classes:
+        order = np.lexsort((values, images))
+        found[name] = hashlib.sha256(np.stack([images[order], values[order]]).astype("<u8").tobytes()).digest()
+    parts = sorted(f"{name}\0".encode(errors="surrogatepass") + key for name, key in found.items())
+    return {**found, "": hashlib.sha256(b"".join(parts)).digest()}

@@ -1,4 +1,4 @@
-"""Moves the row groups of a Parquet file's footer; compiled, because a merge has thousands of them.
+"""Moves the row groups of a Parquet file's footer; compiled, because a merge moves every column of every part.
 
 A footer is a struct of Thrift's compact protocol. Only the places of row groups and columns and the numbers of the
 groups change; the other bytes are copied.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ _COLUMNS = (
     "area",
     "overlap",
 )
+_JOINED = ("positive", "labels", "logits", "negatives", "counted", "sub_pixel")
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,17 @@ class StoredRun:
         self.unfinished: dict[tuple[str, str], str] = {}
         self._done: list[Mapping[str, Any]] = []
         for entry in data["cells"].values():
-            reason = _why_not(path, entry)
-            if reason is None:
-                self._done.append(entry)
-            else:
+            state, reason, again = entry.get("state"), "", "run the same eval command again"
+            if state in ("failed", "skipped"):
+                reason = f"{state}: {entry.get('reason', 'no reason was noted')}"
+            elif state != "done":
+                reason = f"not finished; {again}"
+            elif fault := result_fault(path / entry["file"], entry["key"]):
+                reason = f"its result file {entry['file']} {fault}; {again}"
+            if reason:
                 self.unfinished[entry["model"], entry["dataset"]] = reason
+            else:
+                self._done.append(entry)
         self.finished = [(entry["model"], entry["dataset"]) for entry in self._done]
         names = [dict.fromkeys(entry[kind] for entry in data["cells"].values()) for kind in ("model", "dataset")]
         first = (data["config"].get(key, ()) for key in ("bundles", "datasets"))
@@ -169,24 +176,6 @@ def load_run(path: Path) -> StoredRun:
     return StoredRun(path, read_run(path))
 
 
-def _why_not(path: Path, entry: Mapping[str, Any]) -> str | None:
-    state = entry.get("state")
-    if state in ("failed", "skipped"):
-        return f"{state}: {entry.get('reason', 'no reason was noted')}"
-    if state != "done":
-        return "not finished; run the same eval command again"
-    fault = result_fault(path / entry["file"], entry["key"])
-    if fault:
-        return f"its result file {entry['file']} {fault}; run the same eval command again"
-    return None
-
-
-def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
-    with reading(path):
-        # The counts are most of the bytes: those of rows without a pair are in memory for one part at a time.
-        return _rows_of(path, [_part_of(table, entry) for table in _parts(path, entry, _COLUMNS)], entry)
-
-
 def _parts(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> Iterator[pa.Table]:
     """The rows, some cases at a time. Raises RunError for rows that are not those of the cell."""
     import pyarrow.parquet as pq
@@ -201,28 +190,10 @@ def _parts(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> Iter
             yield table
 
 
-class _Part(NamedTuple):
-    """Some cases of a cell, as the fields of `CellRows`.
-
-    patients: None where not known. status: bool [2, cases], missing and unreadable. counted: bool [rows], whether a
-    row has counts. of_pairs: intp [P], of the pairs among the rows of readable images.
-    """
-
-    case_ids: list[str]
-    patients: list[str | None]
-    status: NDArray[np.bool_]
-    positive: NDArray[np.bool_]
-    labels: NDArray[np.int8]
-    logits: NDArray[np.float32]
-    negatives: NDArray[np.float32]
-    counted: NDArray[np.bool_]
-    of_pairs: NDArray[np.intp]
-    counts: Counts
-    sub_pixel: NDArray[np.bool_]
-    faults: Mapping[str, int]
-
-
-def _part_of(table: pa.Table, entry: Mapping[str, Any]) -> _Part:
+def _part_of(table: pa.Table, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Some cases of a cell, as fields of `CellRows` and as what `_read_cell` makes others of: names of patients, None
+    where not known; status bool [2, cases], missing and unreadable; counted bool [rows], whether a row has counts;
+    of_pairs intp [P], of the pairs among the rows of readable images."""
     import pyarrow.compute as pc
 
     each = len(entry["findings"])
@@ -238,34 +209,34 @@ def _part_of(table: pa.Table, entry: Mapping[str, Any]) -> _Part:
         counts = Counts.of_masks(area[:, -1].copy(), overlap[:, -1].copy(), region, argmax, hit)
     else:
         counts = Counts(area, overlap, region, argmax, hit, pairs["degenerate"].to_numpy())
-    return _Part(
-        case_ids=first["case_id"].to_pylist(),
-        patients=first["patient_id"].to_pylist(),
-        status=np.array([pc.equal(first["status"], name).to_numpy() for name in ("missing", "unreadable")]),
-        positive=pc.or_(pc.equal(table["label"], 1).fill_null(False), counted).to_numpy().reshape(-1, each),
-        labels=rows["label"].fill_null(-1).to_numpy().reshape(-1, each),
-        logits=rows["logit"].to_numpy().reshape(-1, each),
-        negatives=rows["logit_negative"].fill_null(float("nan")).to_numpy().reshape(-1, each),
-        counted=counted.to_numpy(),
-        of_pairs=np.flatnonzero(has_region.filter(readable).to_numpy()),
-        counts=counts,
-        sub_pixel=pairs["sub_pixel"].to_numpy(),
-        faults=count_faults(table["region_fault"]),
-    )
+    return {
+        "case_ids": first["case_id"].to_pylist(),
+        "patients": first["patient_id"].to_pylist(),
+        "status": np.array([pc.equal(first["status"], name).to_numpy() for name in ("missing", "unreadable")]),
+        "positive": pc.or_(pc.equal(table["label"], 1).fill_null(False), counted).to_numpy().reshape(-1, each),
+        "labels": rows["label"].fill_null(-1).to_numpy().reshape(-1, each),
+        "logits": rows["logit"].to_numpy().reshape(-1, each),
+        "negatives": rows["logit_negative"].fill_null(float("nan")).to_numpy().reshape(-1, each),
+        "counted": counted.to_numpy(),
+        "of_pairs": np.flatnonzero(has_region.filter(readable).to_numpy()),
+        "counts": counts,
+        "sub_pixel": pairs["sub_pixel"].to_numpy(),
+        "faults": count_faults(table["region_fault"]),
+    }
 
 
-def _rows_of(path: Path, parts: Sequence[_Part], entry: Mapping[str, Any]) -> CellRows:
+def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
     findings, later = tuple(entry["findings"]), entry.get("last_attempt")
     each = len(findings)
-
-    def joined(name: str, axis: int = 0) -> Any:
-        return np.concatenate([getattr(part, name) for part in parts], axis=axis)
-
-    case_ids = tuple(chain.from_iterable(part.case_ids for part in parts))
-    patients = list(chain.from_iterable(part.patients for part in parts))
-    status, labels, counts = joined("status", 1), joined("labels"), Counts.concatenate([part.counts for part in parts])
-    starts = np.cumsum([0, *(part.labels.size for part in parts[:-1])])
-    places = np.concatenate([part.of_pairs + start for part, start in zip(parts, starts, strict=True)])
+    with reading(path):
+        # The counts are most of the bytes: those of rows without a pair are in memory for one part at a time.
+        parts = [_part_of(table, entry) for table in _parts(path, entry, _COLUMNS)]
+        found = {name: [part[name] for part in parts] for name in parts[0]}
+        case_ids, patients = tuple(chain.from_iterable(found["case_ids"])), [*chain.from_iterable(found["patients"])]
+        rows = {name: np.concatenate(found[name]) for name in _JOINED}
+        status, counts = np.concatenate(found["status"], axis=1), Counts.concatenate(found["counts"])
+        starts = np.cumsum([0, *(labels.size for labels in found["labels"][:-1])])
+        places = np.concatenate([own + start for own, start in zip(found["of_pairs"], starts, strict=True)])
     return CellRows(
         model=entry["model"],
         dataset=entry["dataset"],
@@ -278,17 +249,17 @@ def _rows_of(path: Path, parts: Sequence[_Part], entry: Mapping[str, Any]) -> Ce
         patients=tuple(
             f"case {case}" if patient is None else patient for case, patient in zip(case_ids, patients, strict=True)
         ),
-        positive=joined("positive"),
+        positive=rows["positive"],
         case_of=np.flatnonzero(~status.any(axis=0)),
-        labels=labels,
-        logits=joined("logits"),
-        negatives=joined("negatives"),
+        labels=rows["labels"],
+        logits=rows["logits"],
+        negatives=rows["negatives"],
         counts=counts,
         image_of=places // each,
         class_of=places % each,
-        sub_pixel=joined("sub_pixel"),
-        read_truth=partial(region_digests, path, joined("counted"), counts.region),
-        faults={name: sum(part.faults[name] for part in parts) for name in parts[0].faults},
+        sub_pixel=rows["sub_pixel"],
+        read_truth=partial(region_digests, path, rows["counted"], counts.region),
+        faults={name: sum(part[name] for part in found["faults"]) for name in found["faults"][0]},
         unnamed=patients.count(None),
         protocol=str(entry.get("protocol", "default")),
         boxed=entry["weights"] == "boxes",

@@ -38,8 +38,8 @@ _DEFAULT = protocol("default")
 class ScoredPairs:
     """The input of `metrics_gpu.grounding`, for the pairs that count.
 
-    image_of, class_of: intp [P]. places: intp [P], of the pairs among those of the cell's rows. hits: float64 [P], or
-    None for those of the counts. pixels: of the grid where the counts do not give them. protocol: how the pairs are
+    image_of, class_of: intp [P]. places: intp [P], of the pairs among those of the cell's rows. hits: float64 [P], of
+    the pointing game. pixels: of the grid where the counts do not give them. protocol: how the pairs are
     scored; its `fixed_tau` can be None.
     """
 
@@ -47,15 +47,10 @@ class ScoredPairs:
     image_of: NDArray[np.intp]
     class_of: NDArray[np.intp]
     places: NDArray[np.intp]
-    hits: NDArray[np.float64] | None
+    hits: NDArray[np.float64]
     pixels: int | None
     options: GroundingOptions
     protocol: Protocol
-
-    @property
-    def found_hits(self) -> NDArray[np.float64]:
-        """float64 [P]: the hits; those of the counts if `hits` is None."""
-        return pointing_hits(self.counts, self.options.ties) if self.hits is None else self.hits
 
     def take(self, pairs: NDArray[np.intp]) -> ScoredPairs:
         """The pairs at these positions."""
@@ -65,7 +60,7 @@ class ScoredPairs:
             image_of=self.image_of[pairs],
             class_of=self.class_of[pairs],
             places=self.places[pairs],
-            hits=None if self.hits is None else self.hits[pairs],
+            hits=self.hits[pairs],
         )
 
 
@@ -96,13 +91,21 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
     wanted, options = choices.protocol_of(cell.entry), choices.scoring_of(cell.entry)
     if _other_images(cell, wanted):
         raise RunError(f"{cell.model} on {cell.dataset} has no numbers: {_why_other_images(cell, wanted)}.")
-    maps = load_maps(run, cell.model, cell.dataset) if _needs_maps(cell, choices, wanted, options) else None
+    own, alike = protocol(cell.protocol), _everywhere(cell)
+    # Boxes have one level: every way of cutting gives the same counts.
+    other_sweep = wanted.sweeping != own.sweeping and not (alike or cell.boxed)
+    other_ties = own.pointing_from_default and options.ties != own.options.ties and not alike
+    needed = choices.tolerance_px or other_sweep or other_ties
+    maps = load_maps(run, cell.model, cell.dataset) if needed else None
     counts = cell.counts
-    if maps is not None and _other_sweep(cell, wanted):
+    if maps is not None and other_sweep:
         counts = _sweep(cell, maps, wanted, f"evaluate again with --protocol {wanted.name}")
-    hits = _hits(cell, wanted, options, maps)
     if maps is not None and choices.tolerance_px:
         hits = _tolerant(cell, counts, maps, choices.tolerance_px)
+    elif wanted.pointing_from_default:
+        hits = _default_hits(cell, wanted, options, maps)
+    else:
+        hits = pointing_hits(counts, options.ties)
     scored = ScoredPairs(
         counts=counts,
         image_of=cell.image_of,
@@ -144,17 +147,6 @@ def _everywhere(cell: CellRows) -> bool:
     return cell.entry["weights"] == "baseline" and cell.entry.get("ties") == "expected"
 
 
-def _other_sweep(cell: CellRows, wanted: Protocol) -> bool:
-    """Boxes have one level: every way of cutting gives the same counts."""
-    return wanted.sweeping != protocol(cell.protocol).sweeping and not (_everywhere(cell) or cell.boxed)
-
-
-def _needs_maps(cell: CellRows, choices: Choices, wanted: Protocol, options: GroundingOptions) -> bool:
-    own = protocol(cell.protocol)
-    other_ties = own.pointing_from_default and options.ties != own.options.ties and not _everywhere(cell)
-    return bool(choices.tolerance_px) or _other_sweep(cell, wanted) or other_ties
-
-
 def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Counts:
     """Counts of the stored maps by a protocol. Raises RunError, which ends with `advice`, if no maps were stored."""
     from ...metrics_gpu.sweep.sweep import sweep
@@ -169,12 +161,10 @@ def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Coun
     return sweep(maps.saliency, maps.masks, size=(GRID, GRID), frames=maps.frames, sweeping=wanted.sweeping)
 
 
-def _hits(
+def _default_hits(
     cell: CellRows, wanted: Protocol, options: GroundingOptions, maps: MapRows | None
-) -> NDArray[np.float64] | None:
-    """Hits of a protocol whose counts do not show which maxima tie; None for the other protocols."""
-    if not wanted.pointing_from_default:
-        return None
+) -> NDArray[np.float64]:
+    """Hits of a protocol whose counts do not show which maxima tie."""
     own = protocol(cell.protocol)
     told = replace(_DEFAULT, upsample=wanted.upsample)
     if own.pointing_from_default and (own.upsample, own.options.ties) == (wanted.upsample, options.ties):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,7 +31,7 @@ def cell_stem(model: str, dataset: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+-]", "_", cell_id(model, dataset))
 
 
-class LockedFolder:
+class LockedFolder(ABC):
     """A folder whose cells/ one process at a time writes.
 
     Opening raises RunError when the folder holds something else, or another process has it open. Derived classes say
@@ -92,9 +93,9 @@ class LockedFolder:
             note.write_text(traceback.format_exc(), encoding="utf-8")
         return note
 
+    @abstractmethod
     def _read(self) -> dict[str, Any]:
         """What `file` holds. Raises RunError when it is damaged."""
-        raise NotImplementedError
 
     def _check_place(self) -> None:
         if not self.path.exists() or (self.path / self.file).is_file():

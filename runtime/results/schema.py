@@ -63,7 +63,6 @@ __all__ = [
     "read_parts",
     "reading",
     "result_schema",
-    "stored_columns",
     "under_new_names",
 ]
 
@@ -97,24 +96,19 @@ def reading(path: Path) -> Iterator[None]:
         raise RunError(f"{path} cannot be read ({error}); {AGAIN}.") from error
 
 
-def stored_columns(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """The names of these columns in a result file that has the columns `names`. Raises ValueError for one it lacks."""
-    known = [name for name in columns if name in names or name not in _ADDED]
-    found = [name if name in names else _FORMER.get(name, name) for name in known]
-    for name in found:
-        if name not in names:
-            raise ValueError(f"it has no column '{name}'")
-    return found
-
-
 def read_parts(file: pq.ParquetFile, columns: Sequence[str], each: int) -> Iterator[pa.Table]:
     """Columns of an open result file, some thousand rows at a time; `each`: rows of a case, which are not divided.
 
-    Raises OSError, ValueError and Arrow's errors.
+    Raises OSError, ValueError for a column that it lacks, and Arrow's errors.
     """
     import pyarrow as pa
 
-    names = stored_columns(file.schema_arrow.names, columns)
+    stored = file.schema_arrow.names
+    known = [name for name in columns if name in stored or name not in _ADDED]
+    names = [name if name in stored else _FORMER.get(name, name) for name in known]
+    for name in names:
+        if name not in stored:
+            raise ValueError(f"it has no column '{name}'")
     groups, rows = list[int](), 0
     for group in range(file.num_row_groups):
         groups.append(group)

@@ -15,7 +15,7 @@ from ..results.comparability import other_protocols, protocols_in
 from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
 from ..results.pairs import Resampling, dataset_patients, scored_pairs, unnamed_lines
-from ..tables.stamps import kind_of, precision_stamps, stamps, supervised_stamps
+from ..tables.stamps import entry_stamp, stamps
 from .study_cell import StudyCell
 
 __all__ = ["Material", "blocks_of", "load_material", "load_materials", "material_of"]
@@ -114,10 +114,8 @@ class Material:
         limits = {f"{cell.title}: only the first {cell.rows.cases} cases were evaluated" for cell in part}
         unnamed = unnamed_lines((cell.title, cell.rows.unnamed) for cell in self.cells)
         block = [f"protocol {self.protocol}"] if self.protocol else []
-        worth = stamps((cell.model, kind_of(cell.weights, cell.rows.entry.get("boxes", {}))) for cell in self.cells)
-        low = precision_stamps((cell.model, str(cell.rows.entry["ingredients"]["engine"])) for cell in self.cells)
-        taught = supervised_stamps(cell.model for cell in self.cells if cell.rows.entry.get("supervised"))
-        return (*block, *worth, *low, *taught, *sorted(limits), *sorted(named), *unnamed)
+        worth = stamps(map(entry_stamp, (cell.rows.entry for cell in self.cells)))
+        return (*block, *worth, *sorted(limits), *sorted(named), *unnamed)
 
 
 def blocks_of(material: Material) -> tuple[Material, ...]:

@@ -124,7 +124,7 @@ class StudyCell:
     @property
     def hits(self) -> NDArray[np.float64]:
         """float64 [P]: pointing hits by the cell's rule for ties."""
-        return self.pairs.found_hits
+        return self.pairs.hits
 
     @property
     def scored(self) -> bool:

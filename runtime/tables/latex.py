@@ -15,7 +15,7 @@ from itertools import groupby, product
 from typing import Final
 
 from .latex_text import escaped, number_text, text_width
-from .table import Cell, Item, Table, cell_of
+from .table import Item, Table, cell_of
 
 __all__ = ["NARROW", "TEXT_WIDTH", "WRITTEN", "file_stem", "latex_files", "to_latex"]
 
@@ -204,7 +204,14 @@ def _row(row: Sequence[Item]) -> Iterator[str]:
                 name = place < len(_wrapped(cell_of(item).text))  # a long name goes on in its own size
                 parts.append((number_text(text) if name else f"\\xbsub{{{number_text(text)}}}") if text else "")
             else:
-                parts.append(_value(cell_of(item), text))
+                cell = cell_of(item)
+                own = cell.text if text.startswith(cell.text) else text
+                value, rest = number_text(own), text.removeprefix(own).strip()
+                if cell.mark:  # only the value itself is marked
+                    value = f"\\{'textbf' if cell.mark == 'best' else 'underline'}{{{value}}}"
+                # LaTeX would read [ or * at the start of a row as an argument of the line end before it.
+                guard = "{}" if value.startswith(("[", "*")) else ""
+                parts.append(f"{guard}{value}" + (f" \\xbsub{{{number_text(rest)}}}" if rest else ""))
         yield " & ".join(parts) + r" \\"
     if count > 1:
         yield "\\addlinespace[1.5pt]"
@@ -229,14 +236,3 @@ def _wrapped(text: str) -> list[str]:
             lines.append("")
         lines[-1] += word
     return [line.strip() for line in lines]
-
-
-def _value(cell: Cell, text: str) -> str:
-    """The first line of a cell: only the value itself is marked."""
-    own = cell.text if text.startswith(cell.text) else text
-    value, rest = number_text(own), text.removeprefix(own).strip()
-    if cell.mark:
-        value = f"\\{'textbf' if cell.mark == 'best' else 'underline'}{{{value}}}"
-    # LaTeX would read [ or * at the start of a row as an argument of the line end before it.
-    guard = "{}" if value.startswith(("[", "*")) else ""
-    return f"{guard}{value}" + (f" \\xbsub{{{number_text(rest)}}}" if rest else "")

@@ -68,22 +68,22 @@ def number_text(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text for LaTeX: nothing in it is a command, and two hyphens make no dash."""
-    return "".join(map(_sign, unicodedata.normalize("NFC", text).replace("--", "-\u200b-")))
-
-
-def _sign(sign: str) -> str:
-    """A sign as LaTeX sets it; one that T1 fonts do not have as its number where the engine is pdfLaTeX."""
-    if sign in _ESCAPES:
-        return _ESCAPES[sign]
-    if sign < "\x7f":
-        return sign if sign >= " " else " "
-    if "\u00a1" <= sign <= "\u017e" and sign != "\u0149":
-        return sign
-    number = f"[U+{ord(sign):04X}]"
-    if unicodedata.category(sign)[0] == "C":
-        return number
-    return f"{{\\ifdefined\\Umathcode {sign}\\else {number}\\fi}}"
+    """The text for LaTeX: nothing in it is a command, and two hyphens make no dash. A sign that T1 fonts do not have
+    stands as its number where the engine is pdfLaTeX."""
+    done = []
+    for sign in unicodedata.normalize("NFC", text).replace("--", "-\u200b-"):
+        number = f"[U+{ord(sign):04X}]"
+        if sign in _ESCAPES:
+            done.append(_ESCAPES[sign])
+        elif sign < "\x7f":
+            done.append(sign if sign >= " " else " ")
+        elif "\u00a1" <= sign <= "\u017e" and sign != "\u0149":
+            done.append(sign)
+        elif unicodedata.category(sign)[0] == "C":
+            done.append(number)
+        else:
+            done.append(f"{{\\ifdefined\\Umathcode {sign}\\else {number}\\fi}}")
+    return "".join(done)
 
 
 def text_width(text: str, size: float) -> float:

@@ -11,12 +11,9 @@ if TYPE_CHECKING:
 __all__ = [
     "box_stamps",
     "cell_stamps",
-    "kind_of",
-    "limit_stamps",
-    "precision_stamps",
+    "entry_stamp",
     "stamp",
     "stamps",
-    "supervised_stamps",
 ]
 
 _LINES: Mapping[str, str] = {
@@ -30,7 +27,7 @@ _LINES: Mapping[str, str] = {
     "randomised": "randomised weights: a control, the numbers say nothing about the model",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",
 }
-
+_SUPERVISED: Final = "supervised, trained on labels of the findings and asked without text; not ranked"
 
 _MANY_MISSING: Final = 0.01
 """The share of pairs without a line in a file of boxes above which every table says it."""
@@ -48,38 +45,39 @@ def kind_of(weights: str, boxes: Mapping[str, Any]) -> str:
     return "reader" if boxes.get("reader") else weights
 
 
-def stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """One line per kind of stamp with the models it concerns; `models` are (name, weights)."""
+def stamps(models: Iterable[tuple[str, str, str, bool]]) -> tuple[str, ...]:
+    """Lines on models: one per kind of weights with the models it concerns, one on those in INT8, and one on those that
+    read no text. models: name, kind of weights, engine with its precision, whether it is supervised."""
     concerned: dict[str, list[str]] = {}
-    for name, weights in models:
-        line = stamp(weights)
-        if line and name not in concerned.setdefault(line, []):
-            concerned[line].append(name)
-    return tuple(f"{', '.join(names)}: {line}" for line, names in concerned.items())
+    quantised, taught = list[str](), list[str]()
+    for name, weights, engine, supervised in models:
+        if line := stamp(weights):
+            concerned.setdefault(line, []).append(name)
+        quantised += [name] * engine.endswith(" int8")
+        taught += [name] * supervised
+    lines = [*concerned.items(), ("computed in INT8", quantised), (_SUPERVISED, taught)]
+    return tuple(f"{', '.join(dict.fromkeys(names))}: {line}" for line, names in lines if names)
+
+
+def entry_stamp(entry: Mapping[str, Any]) -> tuple[str, str, str, bool]:
+    """What `stamps` takes of a finished cell, by its entry in run.json."""
+    weights = "reader" if entry.get("boxes", {}).get("reader") else entry["weights"]
+    return entry["model"], weights, str(entry["ingredients"]["engine"]), bool(entry.get("supervised"))
 
 
 def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
-    """All lines above a table of `cells`."""
-    shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
-    holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
-    worth = stamps((c.model, c.weights) for c in cells if not c.boxes.get("reader")) + limit_stamps(cells)
-    worth += precision_stamps((cell.model, cell.engine) for cell in cells)
-    worth += supervised_stamps(cell.model for cell in cells if cell.supervised)
+    """All lines above a table of `cells`, and of the caption of a figure."""
+    # What a reader marked is no model's: `box_stamps` says it.
+    worth = stamps(
+        (c.model, "published" if c.boxes.get("reader") else c.weights, c.engine, c.supervised) for c in cells
+    )
+    first = "only the first {} cases were evaluated"
+    worth += _parts((c.title, c.model, "" if c.limit is None else first.format(c.limit)) for c in cells)
     boxed = [(cell.model, cell.boxes) for cell in cells if cell.boxes]
     worth += box_stamps(boxed) if boxed else ()
+    shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
+    holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
-
-
-def precision_stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """The line on models in INT8, if there are any; `models` are (name, engine with its precision)."""
-    names = dict.fromkeys(name for name, engine in models if engine.endswith(" int8"))
-    return (f"{', '.join(names)}: computed in INT8",) if names else ()
-
-
-def supervised_stamps(models: Iterable[str]) -> tuple[str, ...]:
-    """The line on these models, which read no text, if there are any."""
-    names = ", ".join(dict.fromkeys(models))
-    return (f"{names}: supervised, trained on labels of the findings and asked without text; not ranked",) * bool(names)
 
 
 def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
@@ -112,12 +110,6 @@ def _reader(told: Mapping[str, Any]) -> str:
 def _lost(cell: CellValues) -> str:
     what = "cases have no readable saliency map" if cell.weights == "maps" else "images are missing or unreadable"
     return f"{cell.lost} of {cell.cases} {what} and not counted"
-
-
-def limit_stamps(cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """A line per dataset that was not completely evaluated because of a limit."""
-    said = "only the first {} cases were evaluated"
-    return _parts((c.title, c.model, "" if c.limit is None else said.format(c.limit)) for c in cells)
 
 
 def _parts(cells: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from ..images.decoders import choose_decoder
 from ..results.loaded_dataset import check_reader
 from ..results.storage import write_bytes
 from ..tables.markdown_csv import to_csv
-from ..tables.stamps import precision_stamps, stamps, supervised_stamps
+from ..tables.stamps import stamps
 from .directory import TrustDirectory
 from .judging import as_text, change_table, csv_rows, verdict_table
 from .probe import PROBES
@@ -110,9 +110,7 @@ class Trust:
 def tables_of(outcome: TrustOutcome) -> list[Table]:
     """The verdicts of all finished probes, and the changes of `stability` if it is one of them."""
     entries = outcome.entries
-    above = stamps((entry["model"], entry["weights"]) for entry in entries)
-    above += precision_stamps((entry["model"], entry["engine"]) for entry in entries)
-    above += supervised_stamps(entry["model"] for entry in entries if entry.get("supervised"))
+    above = stamps((e["model"], e["weights"], e["engine"], bool(e.get("supervised"))) for e in entries)
     above += tuple(
         dict.fromkeys(
             f"{entry['dataset']}: drawn from the first {entry['limit']} cases"

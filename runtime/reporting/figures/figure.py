@@ -15,7 +15,7 @@ from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import GROUNDING
 from ...results.numbers.run_numbers import Results
 from ...tables.metrics import METRICS
-from ...tables.stamps import kind_of, limit_stamps, precision_stamps, stamps, supervised_stamps
+from ...tables.stamps import cell_stamps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -184,19 +184,15 @@ def settle(drawing: Drawing) -> None:
 def _pictures_once(svg: str) -> str:
     """Pictures that are drawn several times stand in the file once."""
     numbers: dict[str, str] = {}
-
-    def used(tag: re.Match[str]) -> str:
-        turned = re.search(r' transform="[^"]*"', tag[0])
-        if turned is None:
-            return tag[0]
-        plain = re.sub(r' id="[^"]*"', "", tag[0].replace(turned[0], ""))
-        number = numbers.setdefault(plain, f"picture-{len(numbers)}")
-        return f'<use xlink:href="#{number}"{turned[0]}/>'
-
-    body = re.sub(r"<image [^>]*/>", used, svg)
+    head, body = svg.split(">", 1)
+    for tag in dict.fromkeys(re.findall(r"<image [^>]*/>", body)):
+        turned = re.search(r' transform="[^"]*"', tag)
+        if turned is not None:
+            plain = re.sub(r' id="[^"]*"', "", tag.replace(turned[0], ""))
+            number = numbers.setdefault(plain, f"picture-{len(numbers)}")
+            body = body.replace(tag, f'<use xlink:href="#{number}"{turned[0]}/>')
     pictures = "".join(plain.replace("<image ", f'<image id="{number}" ', 1) for plain, number in numbers.items())
-    head, rest = body.split(">", 1)
-    return f"{head}>\n <defs>{pictures}</defs>{rest}" if pictures else svg
+    return f"{head}>\n <defs>{pictures}</defs>{body}" if pictures else svg
 
 
 def _self_contained(svg: str, name: str, title: str, caption: str) -> str:
@@ -247,22 +243,16 @@ def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]
     cells = list(cells)
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
     lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told]
-    lines += [*stamps((cell.model, kind_of(cell.weights, cell.boxes)) for cell in cells), *limit_stamps(cells)]
-    lines += precision_stamps((cell.model, cell.engine) for cell in cells)
-    lines += supervised_stamps(cell.model for cell in cells if cell.supervised)
-    return tuple(f"Note: {line}." for line in lines)
+    return tuple(f"Note: {line}." for line in (*lines, *cell_stamps(cells)))
 
 
 def point_of(results: Results, model: str, field: str, dataset: str = "") -> Point:
     """A number of a cell, or (no dataset) of a model: its mean over the datasets that have one."""
-    datasets = 1
-    if not dataset:
-        number = results.mean_number(model, field)
-        datasets = sum(cell.number(field).value is not None for cell in results.row(model))
-    elif (model, dataset) in results.cells:
-        number = results.number(model, dataset, field)
-    else:
+    if dataset and (model, dataset) not in results.cells:
         return Point(None, reason="no result", datasets=0)
+    number, datasets = results.number(model, dataset, field), 1
+    if not dataset:
+        datasets = sum(cell.number(field).value is not None for cell in results.row(model))
     if not dataset and (lacks := results.lacking(model, field)):
         return Point(None, reason=lacks, datasets=0)
     if number.value is None:

@@ -130,7 +130,8 @@ def _picture(axes: Axes, row: GridRow, overlay: Overlay, pictures: dict[str, Any
     for spine in axes.spines.values():
         spine.set_visible(False)
     grey = axes.imshow(row.pixels, cmap="gray", vmin=0, vmax=255, extent=extent, interpolation="none", aspect="auto")
-    _share(grey, pictures)
+    if len(row.overlays) > 1:
+        _share(grey, pictures)
     swept = protocol(overlay.protocol)
     values = scaled_map(overlay.saliency, frame=overlay.frame, sweeping=swept.sweeping)
     thresholds = threshold_table(swept.comparison, swept.tau_scale)

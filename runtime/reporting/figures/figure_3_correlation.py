@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,14 +58,8 @@ def spots(results: Results, per: Per) -> list[Spot]:
 def _by_basis(results: Results, per: Per) -> list[tuple[Spot, bool]]:
     """All points, and whether each rests on the pairs and labels of most points of its dataset."""
     found = _known(results, per)
-    bases = [tuple(_basis(results, spot, field) for field in ("auc", "pointing")) for spot in found]
+    bases = [tuple(results.basis(spot.model, spot.dataset, field) for field in ("auc", "pointing")) for spot in found]
     return list(zip(found, on_one_basis(bases, [spot.dataset for spot in found]), strict=True))
-
-
-def _basis(results: Results, spot: Spot, field: str) -> Hashable:
-    if spot.dataset:
-        return results.basis(spot.model, spot.dataset, field)
-    return results.mean_basis(spot.model, field)
 
 
 def _known(results: Results, per: Per) -> list[Spot]:
@@ -235,18 +229,13 @@ def _patient_words(results: Results, found: Sequence[Spot]) -> str:
 
     columns = []
     for field in ("auc", "pointing"):
-        drawn = [values for spot in found if (values := _drawn(results, spot, field)) is not None]
+        every = [results.number(spot.model, spot.dataset, field).drawn for spot in found]
+        drawn = [values for values in every if values is not None]
         if len(drawn) < len(found):
             return ""
         columns.append(np.column_stack(drawn))
     interval = patients_r2(columns[0], columns[1], len({spot.model for spot in found}))
     return f"Of these points, with patients resampled: {_range(interval)}." if interval else ""
-
-
-def _drawn(results: Results, spot: Spot, field: str) -> np.ndarray | None:
-    if spot.dataset:
-        return results.number(spot.model, spot.dataset, field).drawn
-    return results.mean_number(spot.model, field).drawn
 
 
 def _name(results: Results, spot: Spot) -> str:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["CURVES", "DELTA", "dice_curve", "draw_curves", "draw_delta"]
 
 _BAR, _PAPER = "#7fb2d6", "#000000"
+_DOT: Final[dict[str, Any]] = {
+    "marker": "o", "markersize": 5, "markeredgecolor": DARK, "markeredgewidth": 0.8, "linestyle": "none"
+}  # fmt: skip
+_TRIANGLE: Final = {**_DOT, "marker": "^", "mfc": "white"}
 _FIXED = 50
 _TAU = np.arange(LEVELS) / 100
 
@@ -44,19 +48,15 @@ _TAU = np.arange(LEVELS) / 100
 class Curve:
     """Mean Dice of a model in percent at thresholds 0, 0.01 .. 1; `best` is the mean of best values of each class.
 
-    fixed: whether threshold 0.5 has a meaning in the protocol. first: level at which the search begins.
+    fixed: whether threshold 0.5 has a meaning in the protocol. top: level of the curve's own maximum among those that
+    the search tries, the smallest of equal ones.
     """
 
     dice: tuple[float, ...]
     best: float
     datasets: int
     fixed: bool
-    first: int = 0
-
-    @property
-    def top(self) -> int:
-        """Level of the curve's own maximum from `first` on, the smallest of equal ones."""
-        return self.first + int(np.argmax(self.dice[self.first :]))
+    top: int
 
 
 def draw_delta(results: Results) -> Drawing:
@@ -202,21 +202,16 @@ def _panel(axes: Axes, model: str, curves: Mapping[str, Curve], look: Mapping[st
     axes.axhline(curve.best, color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=2)
     axes.plot(_TAU, curve.dice, color=colour, linewidth=1.6, zorder=3, label=model)
     if curve.fixed:
-        axes.plot(_FIXED / 100, curve.dice[_FIXED], zorder=4, clip_on=False, label="fixed", **_mark("o", colour))
-    axes.plot(curve.top / 100, curve.dice[curve.top], zorder=4, clip_on=False, label="top", **_mark("^", "white"))
-
-
-def _mark(shape: str, face: str) -> dict[str, Any]:
-    return {"marker": shape, "markersize": 5, "markerfacecolor": face, "markeredgecolor": DARK, "markeredgewidth": 0.8,
-            "linestyle": "none"}  # fmt: skip
+        axes.plot(_FIXED / 100, curve.dice[_FIXED], zorder=4, clip_on=False, label="fixed", mfc=colour, **_DOT)
+    axes.plot(curve.top / 100, curve.dice[curve.top], zorder=4, clip_on=False, label="top", **_TRIANGLE)
 
 
 def _handles(scale: float, models: int) -> list[Any]:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], **_mark("o", GREY), label=f"at {0.5 * scale:g}"),
-        Line2D([], [], **_mark("^", "white"), label="best single threshold"),
+        Line2D([], [], mfc=GREY, **_DOT, label=f"at {0.5 * scale:g}"),
+        Line2D([], [], **_TRIANGLE, label="best single threshold"),
         Line2D([], [], color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), label="best Dice"),
         Line2D([], [], color=PALE, linewidth=0.8, label="other models"),
     ]
@@ -258,13 +253,13 @@ def _not_drawn(results: Results, drawn: Collection[str], field: str, *, partial_
 def dice_curve(results: Results, model: str) -> Curve | None:
     """A model's mean Dice over thresholds, unweighted over its datasets that have regions; None without any."""
     cells = [cell for cell in results.row(model) if cell.dice_curve]
-    best = results.mean_number(model, "dice_best").value
+    best = results.number(model, "", "dice_best").value
     if best is None or not cells:
         return None
     curve = 100 * np.mean([cell.dice_curve for cell in cells], axis=0)
     fixed = all(cell.grounding.macro.dice_fixed is not None for cell in cells)
     first = max(level(cell.grounding.options.tau_from) for cell in cells)
-    return Curve(tuple(curve.tolist()), 100 * best, len(cells), fixed, first)
+    return Curve(tuple(curve.tolist()), 100 * best, len(cells), fixed, first + int(np.argmax(curve[first:])))
 
 
 DELTA: Final[Plan] = (

@@ -35,7 +35,9 @@ def draw_recognition(results: Results) -> Drawing:
     from matplotlib.figure import Figure as Drawing
 
     models = [model for model, _ in _rows(results)]
-    panels = _panels(results, models)
+    places = [(results.title(dataset), dataset) for dataset in results.datasets]
+    places += [(_MEAN, "")] * (len(places) > 1)
+    panels = [(title, [point_of(results, model, "auc", dataset) for model in models]) for title, dataset in places]
     columns = min(4, len(panels))
     lines = math.ceil(len(panels) / columns)
     height = lines * (0.45 + 0.19 * len(models)) + 0.3
@@ -62,16 +64,6 @@ def _rows(results: Results) -> list[tuple[str, Point]]:
         if point.value is not None or any(cell.number("auc").value is not None for cell in results.row(model))
     ]
     return sorted(known, key=lambda item: -(item[1].value or 0.0))
-
-
-def _panels(results: Results, models: Sequence[str]) -> list[tuple[str, list[Point]]]:
-    panels = [
-        (results.title(dataset), [point_of(results, model, "auc", dataset) for model in models])
-        for dataset in results.datasets
-    ]
-    if len(panels) > 1:
-        panels.append((_MEAN, [point_of(results, model, "auc") for model in models]))
-    return panels
 
 
 def _panel(

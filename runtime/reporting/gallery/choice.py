@@ -120,7 +120,7 @@ def model_pairs(results: Results, model: str, dataset: str) -> ModelPairs:
         case_id=tuple(rows.case_ids[index] for index in rows.case_of[scored.image_of]),
         finding=tuple(rows.findings[index] for index in scored.class_of),
         counts=scored.counts,
-        hits=scored.found_hits >= 0.5,
+        hits=scored.hits >= 0.5,
         best=_best_levels(results.cells[model, dataset], scored),
     )
 

@@ -86,13 +86,20 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
     map: float32 [h * w]. counts: uint16 [202], area[101] and overlap[101]; a grid of 224 x 224 has 50,176 pixels.
     arithmetic: per protocol, how a map is swept; thresholds float32 [101].
     """
-    protocols = list(dict.fromkeys(overlay.protocol for overlay in gallery.overlays))
-    datasets = list(gallery.titles)
+    datasets, arithmetic = list(gallery.titles), {}
+    for name in dict.fromkeys(overlay.protocol for overlay in gallery.overlays):
+        how = protocol(name)
+        arithmetic[name] = {
+            "upsample": how.upsample,
+            "normalise": how.normalise,
+            "scale": how.tau_scale,
+            "thresholds": _base64(threshold_table(how.comparison, how.tau_scale).astype("<f4").tobytes()),
+        }
     return {
         "grid": GRID,
         "models": list(gallery.models),
         "datasets": [{"name": name, "title": gallery.titles[name]} for name in datasets],
-        "arithmetic": {name: _arithmetic(name) for name in protocols},
+        "arithmetic": arithmetic,
         "images": [_base64(image) for image in gallery.images],
         "native": list(gallery.native),
         "cases": [
@@ -124,17 +131,6 @@ def picture_size(image: bytes) -> int:
 def truth_size(runs: int) -> int:
     """Approximate characters of a case whose region has this number of runs; a run is at most 5 digits, mostly 3."""
     return 4 * runs + 200
-
-
-def _arithmetic(name: str) -> dict[str, Any]:
-    how = protocol(name)
-    thresholds = threshold_table(how.comparison, how.tau_scale).astype("<f4")
-    return {
-        "upsample": how.upsample,
-        "normalise": how.normalise,
-        "scale": how.tau_scale,
-        "thresholds": _base64(thresholds.tobytes()),
-    }
 
 
 def _overlay(overlay: Overlay, models: tuple[str, ...]) -> dict[str, Any]:

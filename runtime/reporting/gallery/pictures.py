@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.maps import image_hashes
 from ...results.schema import WITHOUT_MODEL
 
-__all__ = ["Originals", "Pixels", "current_dataset", "encoded", "open_originals", "stored_dataset"]
+__all__ = ["Originals", "Pixels", "current_dataset", "encoded", "open_originals"]
 
 Pixels = NDArray[np.uint8]
 _QUALITY, _LONGEST = 75, 2048
@@ -137,31 +136,23 @@ def current_dataset(run: StoredRun, name: str, datasets: Mapping[str, DatasetCon
     """Where a dataset is now and how it is read: by `datasets`, else by the run's configuration.
 
     Of a dataset with nothing but a folder, as --data NAME=PATH gives it, reader and options are the run's. Raises
-    DataError as `stored_dataset`.
+    DataError when the run does not name the dataset, or its reader is not one of the known names: a run directory may
+    be untrusted, and code that it names is not run.
     """
     given = datasets.get(name)
-    if given is None:
-        return stored_dataset(run.data["config"], name)
-    if given.reader == name and not given.options:
-        with suppress(DataError):
-            return replace(stored_dataset(run.data["config"], name), root=given.root, attributes=given.attributes)
-    return given
-
-
-def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:
-    """The folder and reader of a dataset, from the run's configuration `config` (in run.json).
-
-    Raises DataError when it is not named there, or its reader is not one of the known names: a run directory may be
-    untrusted, and code that it names is not run.
-    """
-    entry = config.get("datasets", {}).get(name)
-    if not isinstance(entry, Mapping) or not {"root", "reader"} <= set(entry):
+    plain = given is not None and given.reader == name and not given.options
+    entry = run.data["config"].get("datasets", {}).get(name)
+    known = isinstance(entry, Mapping) and {"root", "reader"} <= set(entry)
+    if given is not None and not (plain and known and entry["reader"] in DATASETS.names()):
+        return given
+    if not known:
         raise DataError(f"The run's configuration does not say where the dataset '{name}' is.")
     if entry["reader"] not in DATASETS.names():
         raise DataError(
             f"The reader '{entry['reader']}' of the dataset '{name}' is not one that is built in or installed."
         )
-    return DatasetConfig(name, Path(entry["root"]), entry["reader"], None, dict(entry.get("options") or {}))
+    stored = DatasetConfig(name, Path(entry["root"]), entry["reader"], None, dict(entry.get("options") or {}))
+    return stored if given is None else replace(stored, root=given.root, attributes=given.attributes)
 
 
 def encoded(pixels: Pixels, quality: int) -> bytes:

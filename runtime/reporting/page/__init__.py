@@ -11,6 +11,6 @@ page.css   the style, after runtime/viewing's: narrow, paper
 
 from __future__ import annotations
 
-from .html import PageContent, page_text, write_page
+from .html import PageContent, page_text
 
-__all__ = ["PageContent", "page_text", "write_page"]
+__all__ = ["PageContent", "page_text"]

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
-from ...results.storage import write_bytes
 from ...tables.table import Table, cell_of
 from ...viewing.assets import content_policy, one_script, shared_asset
 from ..gallery.model import gallery_payload
@@ -31,7 +30,6 @@ __all__ = [
     "page_text",
     "sort_key",
     "table_view",
-    "write_page",
 ]
 
 _ASSETS = Path(__file__).parent
@@ -67,12 +65,6 @@ class PageContent:
     links: Sequence[tuple[str, str]] = ()
 
 
-def write_page(path: Path, content: PageContent) -> None:
-    """Writes the page atomically. Raises RunError when it cannot be written, MissingExtraError without Jinja2."""
-    # A file name may hold bytes that are not valid text; the report must not fail on them.
-    write_bytes(path, page_text(content).encode("utf-8", "replace"))
-
-
 def page_text(content: PageContent) -> str:
     """The page as HTML. Raises MissingExtraError when Jinja2 is not installed."""
     try:
@@ -83,14 +75,13 @@ def page_text(content: PageContent) -> str:
             "The page needs Jinja2, which is not installed; install xbench-fast[report]."
         ) from error
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader(_ASSETS), autoescape=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["sort_key"] = sort_key
     environment.tests["hash_like"] = lambda text: _HASH.fullmatch(text) is not None
-    script = one_script(
-        [*(shared_asset(f"{name}.js") for name in _SHARED), *(_asset(f"{name}.js") for name in _SCRIPTS)]
-    )
-    style = shared_asset("base.css") + _asset("page.css")
+    own = ((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = one_script([*(shared_asset(f"{name}.js") for name in _SHARED), *own])
+    style = shared_asset("base.css") + (_ASSETS / "page.css").read_text(encoding="utf-8")
     every = [*content.tables, *content.coverage]
     views = [table_view(table, number, content.models) for number, table in enumerate(every, 1)]
     tables, coverage = views[: len(content.tables)], views[len(content.tables) :]
@@ -99,7 +90,7 @@ def page_text(content: PageContent) -> str:
     gallery = gallery_payload(content.gallery) if content.gallery else None
     payload = json.dumps(gallery, separators=(",", ":"), allow_nan=False) if gallery else ""
     template = environment.get_template("page.html.j2")
-    return template.render(
+    text: str = template.render(
         content=content,
         policy=content_policy(style, script),
         style=Markup(style),
@@ -109,12 +100,9 @@ def page_text(content: PageContent) -> str:
         coverage=coverage,
         figures=figures,
         examples=[(each.caption, jpeg_uri(each.png)) for each in content.examples],
-        contents=tuple(_contents(content, tables, coverage, figures)),
     )
-
-
-def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
+    # A file name may hold bytes that are not valid text; the report must not fail on them.
+    return text.encode("utf-8", "replace").decode()
 
 
 def _drawings(content: PageContent) -> Iterator[SimpleNamespace]:
@@ -146,23 +134,6 @@ def jpeg_uri(png: bytes) -> str:
     with Image.open(io.BytesIO(png)) as image:
         image.convert("RGB").save(stream, "JPEG", quality=85)
     return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode()}"
-
-
-def _contents(
-    content: PageContent,
-    tables: Sequence[SimpleNamespace],
-    coverage: Sequence[SimpleNamespace],
-    figures: Sequence[SimpleNamespace],
-) -> Iterator[dict[str, Any]]:
-    """The table of contents: the title of each part, and its entries."""
-    if content.links:
-        yield {"title": "Trust", "entries": [{"id": "cards", "title": "Trust cards"}]}
-    if tables:
-        yield {"title": "Results", "entries": tables}
-    if figures:
-        yield {"title": "Figures", "entries": figures}
-    last = [{"id": "provenance", "title": "Provenance"}] if content.provenance else []
-    yield {"title": "More", "entries": [{"id": "overlays", "title": "Overlays"}, *coverage, *last]}
 
 
 WIDEST = 12

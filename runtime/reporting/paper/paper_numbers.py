@@ -12,6 +12,7 @@ from typing import Any, Final
 from ....engines.parity import OFFICIAL_MAP
 from ...results.choices import DEFAULTS
 from ...results.numbers.cell_values import CellValues
+from ...tables.table import Cell
 
 __all__ = [
     "FIELDS",
@@ -21,9 +22,9 @@ __all__ = [
     "Paper",
     "Printed",
     "PrintedModel",
-    "apart_notes",
     "mean_apart_notes",
     "paper",
+    "paper_notes",
     "why_apart",
     "why_mean_apart",
 ]
@@ -86,39 +87,34 @@ class PrintedModel:
 
 @dataclass(frozen=True)
 class Paper:
-    """All printed numbers. Keys: (family, dataset, metric), (family, dataset, class), (family, dataset), family."""
+    """All printed numbers. Keys: (family, dataset, number of `FIELDS`), (family, dataset, class), (family, dataset),
+    family. datasets: the seven of the paper, by the names of their readers."""
 
     table1: Mapping[tuple[str, str, str], Printed]
     classes: Mapping[tuple[str, str, str], Printed]
     means: Mapping[tuple[str, str], Printed]
     delta_dice: Mapping[str, Printed]
     r2: Printed
-
-    def in_table1(self, family: str, dataset: str, field: str) -> Printed | None:
-        """The value in Table 1 for a number of `FIELDS`, None if it has none."""
-        return self.table1.get((family, dataset, FIELDS.get(field, "")))
+    datasets: tuple[str, ...]
 
     @property
     def families(self) -> tuple[str, ...]:
         """The seven model families, in the paper's order."""
         return tuple(dict.fromkeys(family for family, _, _ in self.table1))
 
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """The seven datasets, by the names of their readers."""
-        return tuple(dict.fromkeys(dataset for _, dataset, _ in self.table1))
-
 
 @cache
 def paper() -> Paper:
     """The paper's numbers, read once from the package's data."""
-    quoted = _printed("quoted.csv", "quantity", "family")
+    quoted, fields = _printed("quoted.csv", "quantity", "family"), {metric: field for field, metric in FIELDS.items()}
+    table_1 = _printed("table1.csv", "family", "dataset", "metric")
     return Paper(
-        _printed("table1.csv", "family", "dataset", "metric"),
+        {(family, dataset, fields[metric]): printed for (family, dataset, metric), printed in table_1.items()},
         _printed("classes.csv", "family", "dataset", "class"),
         _printed("means.csv", "family", "dataset"),
         {family: printed for (quantity, family), printed in quoted.items() if quantity == "delta_dice"},
         quoted["r2", "all"],
+        tuple(dict.fromkeys(dataset for _, dataset, _ in table_1)),
     )
 
 
@@ -159,7 +155,24 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
         why.append("as the run does not say whether its prompts are official")
     elif not status <= set(_OFFICIAL):
         why.append("as not all prompts are official")
-    why += _other_pairs(cell, name)
+    if cell.limit is not None or cell.shard:
+        why.append("as only a part of the dataset was evaluated")
+    printed = {
+        each: number.pairs
+        for (family, reader, each), number in paper().classes.items()
+        if (family, reader) == (cell.family, cell.reader) and name in ("", each)
+    }
+    lost = [each for each in printed if not cell.count("pointing", each)]
+    if lost:
+        why.append(f"as {len(printed) - len(lost)} of the paper's {len(printed)} classes have a region")
+    have, wanted = cell.n, _PAIRS.get(cell.reader)
+    if printed:
+        known = {each: pairs for each, pairs in printed.items() if pairs is not None}
+        have, wanted = sum(cell.count("pointing", each) for each in known), sum(known.values())
+        if have == wanted and any(cell.count("pointing", each) != pairs for each, pairs in known.items()):
+            why.append("as the classes do not have the paper's numbers of pairs")
+    if wanted is not None and have != wanted:
+        why.append(f"with {have:,} pairs for the paper's {wanted:,}")
     plain = replace(cell.choices, **{option: getattr(DEFAULTS, option) for option in _FREE})
     if cell.protocol not in _PROTOCOLS:
         why.append(f"by protocol {cell.protocol}")
@@ -186,14 +199,21 @@ def mean_apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
     return tuple(f"no difference to the paper's delta Dice, {why}: {', '.join(of)}" for why, of in reasons.items())
 
 
-def apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """A line for each reason, with the cells whose numbers have no difference to the paper's for it."""
+def paper_notes(cells: Iterable[CellValues], rows: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
+    """What to know about the paper's numbers in a table, with a line for each reason why cells have no difference to
+    them; nothing if no row shows one."""
+    if not any(item.paper for row in rows for item in row):
+        return ()
     reasons: dict[str, list[str]] = {}
     for cell in cells:
         if any((cell.family, cell.reader) == key[:2] for key in paper().table1):
             for reason in why_apart(cell):
                 reasons.setdefault(reason, []).append(f"{cell.model} on {cell.title}")
-    return tuple(f"no difference to the paper, {reason}: {', '.join(named)}" for reason, named in reasons.items())
+    return (
+        "paper: as XBench (arXiv 2510.19599) prints it; the difference to it, in points, is given for published "
+        "weights with official prompts on all of the paper's pairs",
+        *(f"no difference to the paper, {reason}: {', '.join(named)}" for reason, named in reasons.items()),
+    )
 
 
 def _datasets(cells: Sequence[CellValues]) -> Iterator[str]:
@@ -204,24 +224,3 @@ def _datasets(cells: Sequence[CellValues]) -> Iterator[str]:
         yield "over datasets that the paper's mean does not have"
     if any(cell.choices.mean_datasets != DEFAULTS.mean_datasets for cell in cells):
         yield "as datasets are weighted by their pairs"
-
-
-def _other_pairs(cell: CellValues, name: str) -> Iterator[str]:
-    if cell.limit is not None or cell.shard:
-        yield "as only a part of the dataset was evaluated"
-    printed = {
-        each: number.pairs
-        for (family, reader, each), number in paper().classes.items()
-        if (family, reader) == (cell.family, cell.reader) and name in ("", each)
-    }
-    lost = [each for each in printed if not cell.count("pointing", each)]
-    if lost:
-        yield f"as {len(printed) - len(lost)} of the paper's {len(printed)} classes have a region"
-    have, wanted = cell.n, _PAIRS.get(cell.reader)
-    if printed:
-        known = {each: pairs for each, pairs in printed.items() if pairs is not None}
-        have, wanted = sum(cell.count("pointing", each) for each in known), sum(known.values())
-        if have == wanted and any(cell.count("pointing", each) != pairs for each, pairs in known.items()):
-            yield "as the classes do not have the paper's numbers of pairs"
-    if wanted is not None and have != wanted:
-        yield f"with {have:,} pairs for the paper's {wanted:,}"

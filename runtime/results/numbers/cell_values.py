@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from ....engines.parity import OFFICIAL_MAP
 from ....metrics_gpu.grounding.best_thresholds import pair_folds
-from ....metrics_gpu.grounding.pairs import Pairs, Search
+from ....metrics_gpu.grounding.pairs import Pairs
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
 from ....metrics_gpu.statistics.bootstrap import Interval
 from ....metrics_gpu.statistics.intervals import Shares
 from ....metrics_gpu.sweep.counts import dice_curves
-from ...datasets.base import FAULTS
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
@@ -29,9 +28,7 @@ from .fields import BEST, FIELDS, GROUNDING, Number, Sample, find_interval, find
 if TYPE_CHECKING:
     from ..pairs import Patients
 
-__all__ = ["COVERAGE", "CellValues", "cell_values"]
-
-COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel", *FAULTS)
+__all__ = ["CellValues", "cell_values"]
 
 _OF_FIXED: Final = ("dice_fixed", "iou_fixed", "delta_dice")
 _OF_BEST: Final = ("dice_best", "iou_best", "best_tau", "iou_tau", "delta_dice")
@@ -42,21 +39,22 @@ _OF_BEST: Final = ("dice_best", "iou_best", "best_tau", "iou_tau", "delta_dice")
 class CellValues:
     """All numbers of one cell.
 
-    `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on other patients, under
-    any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the negative prompt,
-    for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases after which the
-    evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the dataset, "2 of 4",
-    empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and are represented by
-    their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have
-    pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty if the
-    run does not store it. `prompt_status`: class -> where the words of its prompts come from (docs/parity.md §7), empty
-    if the run does not store it; `equalised`: as in `CellRows`. `weights_source`: why published weights are known to
-    be; `saliency_map`: the map that was exported, `OFFICIAL_MAP` for the authors' own. `fixed`: whether threshold 0.5
-    is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best threshold times this factor is
-    in the protocol's unit. `skipped`: pairs with a region that the choices leave out. `faults`: regions by what is
-    wrong with their place. `unnamed`: cases without a patient's name, each of which counts as a patient. `resampled`:
-    whether there are bootstrap replicates. `numbers`: by field and class, see `number`. `boxes`: what run.json tells of
-    a file of boxes. `supervised`: the model reads no text.
+    `lost`: images that are missing or unreadable; `names`: the classes, in the dataset's order; `n`: pairs with a
+    region that count. `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on other
+    patients, under any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
+    negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
+    after which the evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the
+    dataset, "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and
+    are represented by their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the
+    classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
+    dataset's, empty if the run does not store it. `prompt_status`: class -> where the words of its prompts come from
+    (docs/parity.md §7), empty if the run does not store it; `equalised`: as in `CellRows`. `weights_source`: why
+    published weights are known to be; `saliency_map`: the map that was exported, `OFFICIAL_MAP` for the authors' own.
+    `fixed`: whether threshold 0.5 is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best
+    threshold times this factor is in the protocol's unit. `skipped`: pairs with a region that the choices leave out.
+    `faults`: regions by what is wrong with their place. `unnamed`: cases without a patient's name, each of which counts
+    as a patient. `resampled`: whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
+    `boxes`: what run.json tells of a file of boxes. `supervised`: the model reads no text.
     """
 
     model: str
@@ -69,6 +67,9 @@ class CellValues:
     cases: int
     missing: int
     unreadable: int
+    lost: int
+    names: tuple[str, ...]
+    n: int
     grounding: Grounding
     cross_fitted: Grounding
     recognition: Recognition
@@ -93,28 +94,6 @@ class CellValues:
     sample: Sample | None = field(default=None, repr=False, compare=False)
     boxes: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     supervised: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The classes, in the dataset's order."""
-        return tuple(item.name for item in self.grounding.classes)
-
-    @property
-    def n(self) -> int:
-        """Pairs with a region that count."""
-        return self.grounding.micro.n
-
-    @property
-    def coverage(self) -> dict[str, int]:
-        """What was evaluated and what was not: the numbers of `COVERAGE`."""
-        pairs = [self.n, self.skipped, self.grounding.micro.degenerate, sum(self.sub_pixel)]
-        pairs += [self.faults.get(kind, 0) for kind in FAULTS]
-        return dict(zip(COVERAGE, (self.cases, self.patients, self.missing, self.unreadable, *pairs), strict=True))
-
-    @property
-    def lost(self) -> int:
-        """Images that are missing or unreadable."""
-        return self.missing + self.unreadable
 
     @property
     def competes(self) -> bool:
@@ -216,7 +195,7 @@ def cell_values(
         masks=cell.boxed,
     )
     sample = sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro")
-    searches = [Search(pairs.options, levels), Search(replace(pairs.options, unit="cross_fit"))]
+    searches = [(pairs.options, levels), (replace(pairs.options, unit="cross_fit"), None)]
     grounding, cross_fitted = groundings(asked, searches)
     # Boxes have no best threshold, and some protocols have no fixed one.
     lost = (*_OF_FIXED * (pairs.protocol.fixed_tau is None), *_OF_BEST * cell.boxed)
@@ -233,6 +212,9 @@ def cell_values(
         cases=cell.cases,
         missing=cell.missing,
         unreadable=cell.unreadable,
+        lost=cell.missing + cell.unreadable,
+        names=cell.findings,
+        n=len(pairs.counts),
         grounding=grounding,
         cross_fitted=cross_fitted,
         recognition=recognised["recognition"],

@@ -84,6 +84,8 @@ RECOGNITION: Final = tuple(name for name, (source, _) in FIELDS.items() if sourc
 BEST: Final = ("dice_best", "iou_best", "delta_dice")
 """The fields that rest on a best threshold."""
 
+Float = NDArray[np.float64]
+
 _VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
 
 
@@ -108,23 +110,15 @@ def find_numbers(
             kind, values[""] = "macro", macro_mean(values.values())
         if source == "pair" and len(scores.classes) != len(found["recognition"].classes):
             values[""] = None  # a mean over only some classes is not comparable with the others
-        drawn = _drawn(scores, key, kind)
+        drawn, replicates = dict[str, Float](), scores.drawn
+        if replicates is not None and key in replicates.classes and any(item.n for item in scores.classes):
+            drawn = dict(zip(replicates.names, replicates.classes[key].T, strict=True))
+            drawn[""] = replicates.of(key, kind)
         for part, value in values.items():
             if value is not None:
                 interval = find_interval(scores, key, part, drawn.get(part), sample)
                 numbers[name, part] = Number(value, interval, drawn.get(part))
     return numbers
-
-
-def _drawn(scores: Grounding | Recognition, key: str, whole: str) -> dict[str, NDArray[np.float64]]:
-    """The replicates of a field by class, and of the dataset's value under the empty name; {} if there are none."""
-    replicates = scores.drawn
-    if replicates is None or key not in replicates.classes or not any(item.n for item in scores.classes):
-        return {}
-    return {**dict(zip(replicates.names, replicates.classes[key].T, strict=True)), "": replicates.of(key, whole)}
-
-
-Float = NDArray[np.float64]
 
 
 def find_interval(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError
 from ....metrics_gpu.grounding.best_thresholds import model_levels
-from ....metrics_gpu.statistics.bootstrap import macro_mean, micro_mean, percentile_interval
+from ....metrics_gpu.statistics.bootstrap import micro_mean, percentile_interval
 from ...host.machine import usable_cores
 from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in
@@ -79,7 +79,7 @@ class Results:
     @property
     def apart(self) -> tuple[str, ...]:
         """A sentence on the other blocks, if there are any."""
-        return other_protocols(self.protocol, self.protocols)
+        return other_protocols(self.protocol, self.protocols) if self.protocol else ()
 
     @property
     def everyone(self) -> tuple[str, ...]:
@@ -104,19 +104,40 @@ class Results:
         return next((cell.title for cell in self.column(dataset)), dataset)
 
     def number(self, model: str, dataset: str, field: str, name: str = "") -> Number:
-        """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty if there is no such cell."""
-        cell = self.cells.get((model, dataset))
-        return cell.number(field, name) if cell else Number()
+        """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty if there is no such cell. Without
+        a dataset, the mean over datasets (docs/metrics.md §8), empty if the model lacks one (`lacking`).
+
+        A mean is unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines
+        the replicates of the datasets, which are drawn independently: of those that are defined; none if a dataset has
+        too few patients for that.
+        """
+        if dataset:
+            cell = self.cells.get((model, dataset))
+            return cell.number(field, name) if cell else Number()
+        used = [(cell, number) for cell in self.row(model) if (number := cell.number(field)).value is not None]
+        if not used or self.lacking(model, field):
+            return Number()
+        values = [number.value for _, number in used]
+        weights = [self.weight(cell, field) for cell, _ in used]
+        value = micro_mean(values, weights)
+        columns = [number.drawn for _, number in used if number.drawn is not None]
+        if len(columns) < len(used):
+            return Number(value)
+        stack, weight = np.stack(columns), np.array(weights, np.float64)[:, None]
+        known = ~np.isnan(stack)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            drawn: NDArray[np.float64] = np.where(known, stack * weight, 0.0).sum(axis=0) / (known * weight).sum(axis=0)
+        safe = value is not None and all(number.interval and number.interval.method != "t" for _, number in used)
+        return Number(value, percentile_interval(drawn) if safe else None, drawn)
 
     def basis(self, model: str, dataset: str, field: str, name: str = "") -> Hashable:
-        """A key that is equal for two cells of a dataset if a number is of the same protocol and pairs or labels."""
+        """A key that is equal for two cells of a dataset if a number is of the same protocol and pairs or labels;
+        without a dataset, those of all that define the number, each with its own."""
+        if not dataset:
+            used = [cell.dataset for cell in self.row(model) if cell.number(field).value is not None]
+            return tuple((each, self.basis(model, each, field)) for each in used)
         basis = self.bases.get((model, dataset), Basis())
         return basis.protocol, (basis.pairs if field in GROUNDING else basis.labels).get(name)
-
-    def mean_basis(self, model: str, field: str) -> Hashable:
-        """`basis` of a mean over datasets: those that define the number, each with its own."""
-        used = [cell.dataset for cell in self.row(model) if cell.number(field).value is not None]
-        return tuple((dataset, self.basis(model, dataset, field)) for dataset in used)
 
     def lacking(self, model: str, field: str) -> str:
         """Why a model has no mean over datasets, "1 of 2 datasets": it lacks one where a model of the run has the
@@ -133,38 +154,6 @@ class Results:
         if self.choices.mean_datasets == "macro":
             return 1
         return cell.n if field in GROUNDING else cell.cases - cell.lost
-
-    def mean_number(self, model: str, field: str, datasets: Sequence[str] | None = None) -> Number:
-        """A model's value: mean over the datasets (all, or those named) where it is defined (docs/metrics.md §8). Over
-        all of them it has none if it lacks one (`lacking`).
-
-        Unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines the
-        replicates of the datasets, which are drawn independently; none if a dataset has too few patients for that.
-        """
-        if datasets is None and self.lacking(model, field):
-            return Number()
-        known = [(cell, number) for cell in self.row(model) if (number := cell.number(field)).value is not None]
-        used = [(cell, number) for cell, number in known if datasets is None or cell.dataset in datasets]
-        values = [number.value for _, number in used]
-        weights = [self.weight(cell, field) for cell, _ in used]
-        value = macro_mean(values) if self.choices.mean_datasets == "macro" else micro_mean(values, weights)
-        drawn = _mean_drawn([number.drawn for _, number in used], weights)
-        methods = {number.interval.method if number.interval else "" for _, number in used}
-        safe = value is not None and drawn is not None and not methods & {"", "t"}
-        return Number(value, percentile_interval(drawn) if safe and drawn is not None else None, drawn)
-
-
-def _mean_drawn(columns: Sequence[NDArray[np.float64] | None], weights: Sequence[int]) -> NDArray[np.float64] | None:
-    """float64 [B]: the weighted mean of replicates, of those that are defined; None where a column has none."""
-    drawn = [column for column in columns if column is not None]
-    if not drawn or len(drawn) < len(columns):
-        return None
-    stack, weight = np.stack(drawn), np.array(weights, np.float64)[:, None]
-    known = ~np.isnan(stack)
-    total = np.where(known, stack * weight, 0.0).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean: NDArray[np.float64] = total / (known * weight).sum(axis=0)
-    return mean
 
 
 def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
@@ -199,13 +188,15 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
 
     del leave_one_out, walk
 
-    def compute(key: Key) -> CellValues:
-        model, dataset = key
-        return cell_values(rows[key], pairs[key], patients[dataset], choices, levels[model], run.reader(dataset))
-
     # The walks and matrix products release the interpreter lock.
     with ThreadPoolExecutor(usable_cores()) as pool:
-        cells = dict(zip(rows, pool.map(compute, rows), strict=True))
+        made = {
+            (model, dataset): pool.submit(
+                cell_values, cell, pairs[model, dataset], patients[dataset], choices, levels[model], run.reader(dataset)
+            )
+            for (model, dataset), cell in rows.items()
+        }
+    cells = {key: future.result() for key, future in made.items()}
     return Results(
         models=tuple(model for model in run.models if model not in apart),
         datasets=tuple(run.datasets),

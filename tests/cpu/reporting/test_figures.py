@@ -106,7 +106,7 @@ def test_recognition_draws_every_auc(results: Results) -> None:
     with drawing_style("test"):
         panels = {axes.get_title(loc="left"): axes for axes in draw_recognition(results).axes if axes.get_visible()}
     assert list(panels) == ["The one", "The two", "mean of datasets"]
-    means = {model: results.mean_number(model, "auc").value for model in FIVE}
+    means = {model: results.number(model, "", "auc").value for model in FIVE}
     assert means["medklip"] is None and results.number("medklip", "one", "auc").value is not None
     order = sorted((m for m in FIVE if m != "baseline:ones"), key=lambda m: -percent(means[m] or 0.0))
     for title, axes in panels.items():
@@ -127,8 +127,8 @@ def test_recognition_draws_every_auc(results: Results) -> None:
 
 def test_correlation_draws_models_and_their_line(results: Results, figures: list[Figure]) -> None:
     models = ["kad", "mavl", "clip-b32"]
-    x = [percent(results.mean_number(model, "auc").value) for model in models]
-    y = [percent(results.mean_number(model, "pointing").value) for model in models]
+    x = [percent(results.number(model, "", "auc").value) for model in models]
+    y = [percent(results.number(model, "", "pointing").value) for model in models]
     with drawing_style("test"):
         (axes,) = draw_correlation(results).axes
     points = [spots for spots in axes.collections if spots.get_label() != "_band"]
@@ -188,7 +188,7 @@ def test_bars_are_delta_dice(results: Results) -> None:
     assert sorted(order) == sorted(set(FIVE) - {"medklip"})
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(widths, reverse=True)
-    assert widths == pytest.approx([results.mean_number(model, "delta_dice").value for model in order])
+    assert widths == pytest.approx([results.number(model, "", "delta_dice").value for model in order])
     caption = planned(results, DELTA).caption  # type: ignore[union-attr]
     assert "lack a dataset: medklip (1 of 2 datasets)" in caption and "stand-in weights" in caption
     assert "paper" not in caption, "these are no datasets of the paper"
@@ -225,7 +225,7 @@ def test_a_diamond_stands_where_table_1_has_a_difference(
     found = replace(seven, cells=cells, datasets=names, choices=choices)
     with drawing_style("test"):
         (axes,) = draw_delta(found).axes
-    value = found.mean_number("kad-224", "delta_dice").value
+    value = found.number("kad-224", "", "delta_dice").value
     table = table_1(found)
     last = table.rows[-1][-1]
     assert isinstance(last, Cell) and last.paper.startswith("9.7") and value is not None
@@ -264,10 +264,10 @@ def test_curves_are_mean_dice_at_every_threshold(results: Results) -> None:
     assert lines["kad"].get_xdata() == pytest.approx(np.arange(101) / 100)
     assert lines["kad"].get_ydata() == pytest.approx(wanted)
     assert (lines["fixed"].get_xdata()[0], lines["fixed"].get_ydata()[0]) == pytest.approx((0.5, wanted[50]))
-    assert wanted[50] == pytest.approx(percent(results.mean_number("kad", "dice_fixed").value))
+    assert wanted[50] == pytest.approx(percent(results.number("kad", "", "dice_fixed").value))
     top = int(np.argmax(wanted))
     assert (lines["top"].get_xdata()[0], lines["top"].get_ydata()[0]) == pytest.approx((top / 100, wanted[top]))
-    best = percent(results.mean_number("kad", "dice_best").value)
+    best = percent(results.number("kad", "", "dice_best").value)
     assert any(
         line.get_ydata() == pytest.approx([best, best]) for line in panels["kad"].lines if len(line.get_ydata()) == 2
     )
@@ -400,7 +400,7 @@ def test_dice_at_both_thresholds_side_by_side(results: Results) -> None:
     assert names == [model for model in FIVE if model != "medklip"]
     heights = [bar.get_height() for bar in axes.patches]
     for side, field in enumerate(("dice_fixed", "dice_best")):
-        wanted = [percent(results.mean_number(model, field).value) for model in names]
+        wanted = [percent(results.number(model, "", field).value) for model in names]
         assert heights[side * len(names) : (side + 1) * len(names)] == pytest.approx(wanted)
     assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}) == 2
     assert "medklip (1 of 2 datasets)" in planned(results, DICE).caption  # type: ignore[union-attr]
@@ -412,7 +412,7 @@ def test_the_line_has_an_interval_from_four_models_on(tmp_path: Path) -> None:
         with drawing_style("test"):
             axes = draw_correlation(found, per).axes[0]
         (band,) = [item for item in axes.collections if item.get_label() == "_band"]
-        x = [100 * (found.mean_number(m, "auc").value or 0) for m in "abcd"]
+        x = [100 * (found.number(m, "", "auc").value or 0) for m in "abcd"]
         if per == "model":
             assert band.get_paths()[0].get_extents().intervalx == pytest.approx([min(x), max(x)])
         assert "95 % interval at each AUC" in correlation_figure(found, per).caption  # type: ignore[union-attr]
@@ -428,7 +428,7 @@ def test_intervals_are_drawn_where_there_are_replicates(tmp_path: Path) -> None:
         int(line.get_ydata()[0]): line.get_xdata() for line in axes.lines if list(line.get_ydata()) in ([0, 0], [1, 1])
     }
     for place, model in enumerate(order):
-        interval = found.mean_number(model, "delta_dice").interval
+        interval = found.number(model, "", "delta_dice").interval
         assert interval is not None and list(whiskers[place]) == pytest.approx([interval.low, interval.high])
     auc = found.number("kad", "one", "auc").interval
     assert auc is not None

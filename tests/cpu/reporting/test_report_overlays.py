@@ -19,7 +19,7 @@ from xbench_fast.metrics_gpu.grounding.protocols import protocol
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, threshold_table
-from xbench_fast.runtime.reporting.page import PageContent, write_page
+from xbench_fast.runtime.reporting.page import PageContent, page_text
 from xbench_fast.runtime.viewing.assets import shared_asset
 
 
@@ -311,7 +311,7 @@ def test_many_overlays_stay_quick_to_open(browser: Any, made: Made, tmp_path: Pa
     base = made.gallery.overlays[0]
     overlays = tuple(replace(base, case=n, model=model) for n in range(600) for model in models)
     gallery = replace(made.gallery, cases=cases, overlays=overlays, models=models)
-    write_page(tmp_path / "index.html", PageContent("Large", (), {}, (), gallery=gallery))
+    (tmp_path / "index.html").write_text(page_text(PageContent("Large", (), {}, (), gallery=gallery)), "utf-8")
     assert (tmp_path / "index.html").stat().st_size < 12_000_000
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto((tmp_path / "index.html").as_uri())

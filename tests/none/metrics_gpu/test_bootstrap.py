@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import auc, precision_recall_curve
 from test_grounding import random_counts
-from xbench_fast.metrics_gpu.grounding.pairs import Pairs, Search
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding, groundings
 from xbench_fast.metrics_gpu.recognition.scores import FIELDS as RECOGNITION_FIELDS
@@ -196,21 +196,21 @@ def test_searches_that_share_their_sums_are_the_single_ones(tau):
     fold_of = patient_of[None]
     options = GroundingOptions(iou_at="independent", tau_from=0.01)
     searches = [
-        Search(replace(options, unit=unit), (20, 30) if unit == "per_model" else None)
+        (replace(options, unit=unit), (20, 30) if unit == "per_model" else None)
         for unit in ("per_class", "cross_fit", "per_dataset", "per_model", "per_image")
     ]
     asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, pixels=400, draws=draws, patient_of=patient_of)
     together = groundings(asked, searches, tau)
-    for search, found in zip(searches, together, strict=True):
-        alone = grounding(asked, search.options, tau=tau, levels=search.levels)
-        undrawn = grounding(replace(asked, draws=None, patient_of=None), search.options, levels=search.levels)
+    for (how, levels), found in zip(searches, together, strict=True):
+        alone = grounding(asked, how, tau=tau, levels=levels)
+        undrawn = grounding(replace(asked, draws=None, patient_of=None), how, levels=levels)
         assert found == alone == undrawn, "the estimates, to the last bit"
         for field in FIELDS:
             for name in (*NAMES, "macro", "micro"):
                 one, other = found.drawn.of(field, name), alone.drawn.of(field, name)
                 assert len(one) == draws.replicates and one == pytest.approx(other, abs=1e-12, nan_ok=True)
     with pytest.raises(ValueError, match="unit only"):
-        groundings(asked, [Search(options), Search(replace(options, tau_from=0.0))])
+        groundings(asked, [(options, None), (replace(options, tau_from=0.0), None)])
 
 
 def test_intervals_of_columns_are_those_of_each():

@@ -16,6 +16,7 @@ from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.reporting.figures.figure import conditions
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -245,6 +246,8 @@ def test_limits_and_holes_are_stamped(run: Path) -> None:
     stamps = tables["Table 1: grounding"].stamps
     assert "The one: only the first 30 cases were evaluated (clip)" in stamps
     assert "The two: 2 of 30 images are missing or unreadable and not counted" in stamps
+    results = make_report(run, Choices(replicates=0)).results
+    assert conditions(results, results.finished) == tuple(f"Note: {line}." for line in stamps), "so are figures"
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,19 @@ def test_where_nothing_was_as_extreme_p_is_a_bound() -> None:
     assert np.isclose(1 / 20_000, 0.00005)
 
 
+def test_a_mean_has_no_interval_where_a_dataset_has_students(tmp_path: Path) -> None:
+    path = write(tmp_path / "run", random_rows(7))
+    with RunDirectory(path) as run:
+        patients = dict.fromkeys(row.case_id for row in random_rows(7))
+        named = {case: f"p{place % 6}" for place, case in enumerate(patients)}
+        add_cell(run, "kad", "two", [replace(row, patient_id=named[row.case_id]) for row in random_rows(7)])
+    results = make_report(path, Choices(replicates=50)).results
+    own = {name: results.number("kad", name, "dice_best").interval for name in ("one", "two")}
+    assert [interval and interval.method for interval in own.values()] == ["bootstrap", "t"]
+    mean = results.number("kad", "", "dice_best")
+    assert mean.value is not None and mean.interval is None and mean.drawn is not None
+
+
 def test_means_side_by_side_rest_on_the_same_datasets(tmp_path: Path) -> None:
     """On `two` all pairs are of one patient, so nothing is cross-fitted there, by no model."""
     path = write(tmp_path / "run", few(5))
@@ -136,6 +149,6 @@ def test_means_side_by_side_rest_on_the_same_datasets(tmp_path: Path) -> None:
         assert all(set(columns[title]) == {"-"} for title in fitted)
         (note,) = [note for note in table.notes if note.startswith("no mean over datasets")]
         assert f"of {', '.join(fitted)} for kad (1 of 2 datasets), mavl (1 of 2 datasets): " in note
-    assert report.results.mean_number("kad", "dice_best").value is not None
+    assert report.results.number("kad", "", "dice_best").value is not None
     only = make_report(path, Choices(replicates=0), Presentation(datasets=("one",))).results
-    assert only.mean_number("kad", "dice_cross_fitted").value is not None, "where every dataset has the number"
+    assert only.number("kad", "", "dice_cross_fitted").value is not None, "where every dataset has the number"

@@ -122,12 +122,12 @@ def test_a_model_alone_has_the_same_intervals(results: Results, run: Path, tmp_p
 def test_the_mean_over_datasets_combines_their_replicates(results: Results) -> None:
     one, two = (results.cells["mavl", name].number("pointing").drawn for name in ("one", "two"))
     assert one is not None and two is not None
-    found = results.mean_number("mavl", "pointing")
+    found = results.number("mavl", "", "pointing")
     assert found.interval is not None and found.value is not None
     assert (found.interval.low, found.interval.high) == pytest.approx(np.percentile((one + two) / 2, [2.5, 97.5]))
     values = [results.number("mavl", name, "pointing").value for name in ("one", "two")]
     assert found.value == pytest.approx(np.mean([value for value in values if value is not None]))
-    assert results.mean_number("clip", "pointing").value is None
+    assert results.number("clip", "", "pointing").value is None
     assert results.lacking("clip", "pointing") == "1 of 2 datasets" and not results.lacking("mavl", "pointing")
 
 

@@ -68,7 +68,7 @@ def shown(found: dict[str, Any]) -> tuple[Cell, tuple[str, ...]]:
 def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) -> None:
     found = made(tmp_path / "run", "rsna", {"Pneumonia": 1218})
     cell, notes = shown(found)
-    printed = paper().table1["kad", "rsna", "point"]
+    printed = paper().table1["kad", "rsna", "pointing"]
     value = 100 * found["cell"]["grounding"]["macro"]["pointing"]
     assert float(cell.difference) == pytest.approx(value - printed.value, abs=0.0051) and not notes
     provenance = next(table for title, table in found["tables"].items() if title == "Provenance")
@@ -99,7 +99,7 @@ def test_each_reason_leaves_the_papers_cell_alone(
 ) -> None:
     found = made(tmp_path / "run", "rsna", {"Pneumonia": count}, **details)
     cell, notes = shown(found)
-    assert (cell.paper, cell.difference) == (paper().table1["kad", "rsna", "point"].text, "")
+    assert (cell.paper, cell.difference) == (paper().table1["kad", "rsna", "pointing"].text, "")
     assert f"no difference to the paper, {reason}: kad-224 on The lungs" in notes
     assert found["cell"]["paper"]["pointing"]["difference_points"] is None
     lines = csv.DictReader(io.StringIO((found["path"] / "report" / "paper.csv").read_text()))

@@ -13,8 +13,9 @@ import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS
+from xbench_fast.runtime.comparing.align import shared_rows
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.comparability import check_protocols, pair_keys, protocols_in, shared_rows
+from xbench_fast.runtime.results.comparability import check_protocols, pair_keys, protocols_in
 from xbench_fast.runtime.results.load import CellRows, load_run
 from xbench_fast.runtime.results.pairs import ScoredPairs, scored_pairs
 from xbench_fast.runtime.results.run_directory import RunDirectory
