@@ -17,15 +17,38 @@ from .runtime.results.numbers.run_numbers import Results
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .runtime.card.card import TrustCard
     from .runtime.reporting.box_scores import BoxScores
 
-__all__ = ["classes", "coverage", "differences", "frame", "grounding", "recognition", "stored_rows"]
+__all__ = ["cards", "classes", "coverage", "differences", "frame", "grounding", "recognition", "stored_rows"]
 
 _NUMBERS = ("model", "dataset", "finding", "metric", "value", "low", "high", "n")
 _COLUMNS = {
     "coverage": (*_NUMBERS, "engine", "protocol", "state"),
     "differences": ("model", "other", *_NUMBERS[1:], "p", "p_bound", "p_holm", "family", "protocol"),
     "changes": (*_NUMBERS[:4], "a", "b", *_NUMBERS[4:], "p", "p_bound", "p_holm", "family", "protocol"),
+    "cards": (
+        "model",
+        "dataset",
+        "line",
+        "question",
+        "verdict",
+        "why",
+        "metric",
+        "what",
+        "unit",
+        *_NUMBERS[4:7],
+        "baseline",
+        "n",
+        "patients",
+        "p",
+        "p_bound",
+        "p_holm",
+        "family",
+        "criterion",
+        "word",
+        "protocol",
+    ),
 }
 
 
@@ -35,7 +58,7 @@ def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
     found = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, (*_NUMBERS, "protocol"))))
     numbers = [column for column in ("a", "b", "value", "low", "high", "p", "p_holm") if column in found]
-    counts = [column for column in ("n", "family") if column in found]
+    counts = [column for column in ("n", "patients", "family") if column in found]
     flags = [column for column in ("p_bound",) if column in found]
     kinds = {"float64": numbers, "int64": counts, "bool": flags}
     return found.astype({column: kind for kind, columns in kinds.items() for column in columns})
@@ -114,6 +137,23 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
                 metric = "images" if name == "cases" else name
                 value = Number(None if count is None else float(count))
                 yield {**_row(model, dataset, "", metric, value, cell.cases), **told}
+
+
+def cards(found: Iterable[TrustCard]) -> Iterator[dict[str, Any]]:
+    """Every number of every line; a line without one has a row with its word alone."""
+    for card in found:
+        for line in card.lines:
+            told = {"model": card.model, "dataset": card.dataset, "line": line.number, "question": line.question}
+            told |= {"verdict": line.word, "why": line.why, "protocol": card.head["protocol"]}
+            for item in line.numbers:
+                numbers = {"value": item.value, "low": item.low, "high": item.high, "p": item.p, "p_holm": item.p_holm}
+                counts = {"n": item.pairs or 0, "patients": item.patients or 0, "family": item.family or 0}
+                words = {"metric": item.label, "what": item.what, "unit": item.unit, "baseline": item.baseline}
+                judged = {"p_bound": item.p_bound, "criterion": item.criterion, "word": item.word or ""}
+                yield told | numbers | counts | words | judged
+            if not line.numbers:
+                empty = dict.fromkeys(("metric", "what", "unit", "baseline", "criterion", "word"), "")
+                yield told | empty | {"n": 0, "patients": 0, "family": 0, "p_bound": False}
 
 
 def stored_rows(run: StoredRun) -> pd.DataFrame:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "load_run", "report"]
 
-TableName = Literal["grounding", "classes", "recognition", "differences", "coverage"]
+TableName = Literal["grounding", "classes", "recognition", "differences", "coverage", "cards"]
 
 
 class Run:
@@ -49,7 +49,13 @@ class Run:
         results = self._report("notes", {"replicates": 0}).results
         return cell_stamps(results.finished)
 
-    def table(self, name: TableName = "grounding", **choices: Unpack[ReportOptions]) -> pd.DataFrame:
+    def table(
+        self,
+        name: TableName = "grounding",
+        *,
+        trust: FilePath | Sequence[FilePath] = (),
+        **choices: Unpack[ReportOptions],
+    ) -> pd.DataFrame:
         """One of the tables of the report, a row for each number.
 
         Columns: model, dataset, finding, metric, value, low, high, n, protocol. Values are fractions (0.25 is 25 %),
@@ -60,16 +66,25 @@ class Run:
         "grounding": pointing, Dice and IoU of each model on each dataset, n pairs with a region. "classes": the same
         and recognition for each finding. "recognition": AUC, AUPRC, F1 and accuracy, n known labels. "differences":
         `model` minus `other` on the n pairs or labels both have, with p and p_holm, corrected. "coverage": numbers of
-        images and pairs (counts, not fractions), of n images, with engine, protocol and state.
+        images and pairs (counts, not fractions), of n images, with engine, protocol and state. "cards": the numbers of
+        trust cards, see docs/python.md; a line without one has a row without a metric.
 
-        choices: how counts are scored, see `ReportOptions`. Raises ConfigError for a name or choice that does not
-        exist, RunError for results that cannot be read.
+        choices: how counts are scored, see `ReportOptions`. trust: trust directories whose results stand on the cards;
+        a warning names what is not used of them. Raises ConfigError for a name or choice that does not exist and a
+        trust directory of something else, RunError for results that cannot be read.
         """
         from . import frames
 
         if name not in get_args(TableName):
             raise ConfigError(f"There is no table '{name}': {did_you_mean(str(name), get_args(TableName))}.")
+        if trust and name != "cards":
+            raise ConfigError(f"The table '{name}' has nothing of trust directories; 'cards' has, or leave trust out.")
         found = self._report("table", dict(choices))
+        if name == "cards":
+            from .runtime.card.making import make_cards
+
+            cards = make_cards(found, _folders(trust), pictures=False, say=_warn)
+            return frames.frame(name, frames.cards(cards))
         make = getattr(frames, name)
         if name == "coverage":
             return frames.frame(name, make(found.results, found.boxes))
@@ -96,6 +111,14 @@ class Run:
         if key not in self._reports:
             self._reports[key] = make_report(self.path, key[0], Presentation(scorers=scorers))
         return self._reports[key]
+
+
+def _folders(given: FilePath | Sequence[FilePath]) -> list[Path]:
+    return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(each) for each in given]
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line, stacklevel=3)
 
 
 def load_run(path: FilePath) -> Run:
@@ -126,13 +149,10 @@ def report(
     folder = opened.path / "report" if out is None else Path(out)
     made = opened._report("report", dict(choices))
 
-    def say(line: str) -> None:
-        warnings.warn(line, stacklevel=3)
-
-    folders = [Path(trust)] if isinstance(trust, str | os.PathLike) else [Path(each) for each in trust]
+    folders = _folders(trust)
     if card or folders:
         from .runtime.card.making import with_cards
 
-        made = with_cards(made, folders, page=page, say=say)
-    write_report(made, out=None if out is None else folder, page=page, say=say)
+        made = with_cards(made, folders, page=page, say=_warn)
+    write_report(made, out=None if out is None else folder, page=page, say=_warn)
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, get_args
@@ -33,6 +34,8 @@ WORDS: Final[tuple[CardWord, ...]] = get_args(CardWord)
 DESCRIBED: Final = 9
 """The line that lists where the maps fail, and judges nothing."""
 
+_CRITERION: Final = re.compile(r"(above|below) (-?[\d.]+(?:e-\d+)?)(?: by more than ([\d.]+(?:e-\d+)?))?")
+
 Unit = Literal["average precision", "similarity", "ROC AUC", "probability", "share", "pointing", "gap"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 
@@ -41,13 +44,15 @@ UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 class CardNumber:
     """A number of a line.
 
-    what: in words. value, low, high: a fraction or a difference of such, with its interval; None where there is none.
-    baseline: what it is measured against, in words. pairs, patients: what it rests on. p_holm: corrected for the
-    `family` tests that were declared together; p_bound: p is below this value. criterion: as a verdict has it; word:
-    None for a number without a verdict. left_out: why -> pairs. degenerate: pairs with a degenerate map.
+    what: in words; label: in a few, for the figure. value, low, high: a fraction or a difference of such, with its
+    interval; None where there is none. baseline: what it is measured against, in words. pairs, patients: what it rests
+    on. p_holm: corrected for the `family` tests that were declared together; p_bound: p is below this value. criterion:
+    as a verdict has it; word: None for a number without a verdict. left_out: why -> pairs. degenerate: pairs with a
+    degenerate map.
     """
 
     what: str
+    label: str
     unit: Unit
     value: float | None
     low: float | None = None
@@ -63,6 +68,12 @@ class CardNumber:
     word: Word | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     degenerate: int = 0
+
+    @property
+    def edge(self) -> float | None:
+        """What the whole interval must lie beyond by a criterion of `metrics_gpu.trust.verdicts`; None by another."""
+        found = _CRITERION.fullmatch(self.criterion)
+        return None if found is None else float(found[2]) + float(found[3] or 0) * (1 if found[1] == "above" else -1)
 
     @property
     def difference(self) -> bool:

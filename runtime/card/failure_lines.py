@@ -45,9 +45,15 @@ def failure_line(cell: StudyCell, block: Material, study: StudyOutcome) -> tuple
     small = index == names.index(smallest["stratum"])
     sizes = f"{smallest['stratum']}, {_size(smallest)} of the image"
     numbers = (
-        _number(f"pointing on the smallest regions ({sizes})", smallest, _patients(cell, small)),
+        _number(
+            f"pointing on the smallest regions ({sizes})",
+            f"smallest regions ({smallest['stratum']})",
+            smallest,
+            _patients(cell, small),
+        ),
         _number(
             f"pointing on the worst finding ({worst['class']})",
+            f"worst: {worst['class']}",
             worst,
             _patients(cell, cell.class_of == cell.classes.index(worst["class"])),
         ),
@@ -71,9 +77,10 @@ def failure_line(cell: StudyCell, block: Material, study: StudyOutcome) -> tuple
     return line, pictures
 
 
-def _number(what: str, row: Mapping[str, Any], patients: int) -> CardNumber:
+def _number(what: str, label: str, row: Mapping[str, Any], patients: int) -> CardNumber:
     return CardNumber(
         what=what,
+        label=label,
         unit="pointing",
         value=row["pointing"],
         low=row["pointing_low"],

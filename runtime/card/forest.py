@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
@@ -28,7 +27,6 @@ _AXES: Final[dict[Unit, str]] = {
 _PERCENT: Final = ("share", "gap", "pointing")
 _ROW, _AXIS, _LINE = 0.23, 0.46, 0.15  # inches of a row, of an axis below a panel, of a line without numbers
 _SIDE: Final = 24  # characters of a label
-_BOUND: Final = re.compile(r"(above|below) (-?[\d.]+)(?: by more than ([\d.]+))?")
 
 _Row = tuple[CardLine, CardNumber]
 
@@ -72,46 +70,19 @@ def _panel(axes: Axes, unit: Unit, rows: Sequence[_Row]) -> None:
     axes.axvline(0, color=GREY, linewidth=0.6)
     for place, (line, item) in enumerate(rows):
         assert item.value is not None
-        bound = _BOUND.match(item.criterion)
-        if bound is not None:
-            sign = 1 if bound[1] == "above" else -1
-            edge = scale * (float(bound[2]) + sign * float(bound[3] or 0))
-            axes.plot([edge, edge], [place - 0.42, place + 0.42], color=GREY, linewidth=0.6, linestyle=(0, (2, 1.5)))
+        if item.edge is not None:
+            ends = [place - 0.42, place + 0.42]
+            axes.plot([scale * item.edge] * 2, ends, color=GREY, linewidth=0.6, linestyle=(0, (2, 1.5)))
         if item.low is not None and item.high is not None:
             axes.plot([scale * item.low, scale * item.high], [place, place], color=DARK, linewidth=1)
         axes.plot([scale * item.value], [place], "s", color=DARK, markersize=3)
-        axes.annotate(
-            f"{line.number} {_label(item)}", (-1.58, place), xycoords=("axes fraction", "data"), va="center", fontsize=7
-        )
+        label = f"{line.number} {shorten(item.label, _SIDE, placeholder=' ...')}"
+        axes.annotate(label, (-1.58, place), xycoords=("axes fraction", "data"), va="center", fontsize=7)
         axes.annotate(item.word or "", (1.06, place), xycoords=("axes fraction", "data"), va="center", fontsize=7)
         if place:
             axes.axhline(place - 0.5, color=PALE, linewidth=0.4)
     axes.margins(x=0.08)
     axes.locator_params(axis="x", nbins=3)
-
-
-_SHORT: Final = (
-    (r"^average precision: the map - chance$", "AP - chance"),
-    (r"^average precision: the map - the mean map .*$", "AP - mean map of others"),
-    (r"^average precision: the map - maps of other .*$", "AP - other findings"),
-    (r"^answers the prompt: .*, own - all other findings$", "AP - all other findings"),
-    (r"^(Spearman|SSIM) of the maps of random.*$", r"\1, random weights"),
-    (r"^ROC AUC of the map with learnt.*$", "ROC AUC, random weights"),
-    (r"^(deletion|insertion), fill (\w+): .*$", r"\1, \2"),
-    (r"^region, fill (\w+): .*$", r"region filled, \1"),
-    (r"^share of pointing flips over .*$", "flips"),
-    (r"^largest standardised gap of pointing, ", ""),
-    (r"^pointing on the smallest regions \((\w+), .*\)$", r"smallest regions (\1)"),
-    (r"^pointing on the worst finding \((.*)\)$", r"worst: \1"),
-)
-
-
-def _label(item: CardNumber) -> str:
-    """What a number is, in a few words."""
-    text = item.what
-    for pattern, short in _SHORT:
-        text = re.sub(pattern, short, text)
-    return shorten(text, _SIDE, placeholder=" ...")
 
 
 def _caption(card: TrustCard) -> str:

@@ -19,15 +19,17 @@ __all__ = ["GroupStudies"]
 
 
 class GroupStudies:
-    """The studies of subgroups of a run. folders: current ones of datasets."""
+    """The studies of subgroups of a run. folders: current ones of datasets. stored: whether those in the run directory,
+    which are of all pairs, are used."""
 
-    def __init__(self, folders: Mapping[str, DatasetConfig] | None) -> None:
+    def __init__(self, folders: Mapping[str, DatasetConfig] | None, *, stored: bool = True) -> None:
         self._folders = folders
+        self._use_stored = stored
         self._new: dict[tuple[str, str], tuple[Mapping[str, Rows], tuple[str, ...]]] = {}
 
     def line(self, cell: StudyCell, block: Material) -> CardLine:
         """Line 8: the largest gap between groups that was tested."""
-        stored = _stored(cell, block)
+        stored = _stored(cell, block) if self._use_stored else None
         if stored is not None:
             data, folder, notes = stored
             return _line(cell, data, f"{folder}/subgroups.md", notes)
@@ -87,8 +89,10 @@ def _line(cell: StudyCell, data: Mapping[str, Rows], table: str, notes: Sequence
         for each in _rows(data["gaps"], cell.model, cell.dataset)
         if each["measure"] == "pointing" and all(each[key] == row[key] for key in ("attribute", "first", "second"))
     )
+    groups = f"{row['attribute']}: {row['first']} - {row['second']}"
     number = CardNumber(
-        what=f"largest standardised gap of pointing, {row['attribute']}: {row['first']} - {row['second']}",
+        what=f"largest standardised gap of pointing, {groups}",
+        label=groups,
         unit="gap",
         value=row["standardised"],
         low=row["standardised_low"],

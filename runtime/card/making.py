@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import ConfigError
+from ..results.choices import Choices
 from ..results.pairs import Resampling, unnamed_lines
 from ..studies.material import Material, blocks_of, material_of
 from ..tables.stamps import cell_stamps
@@ -71,8 +72,9 @@ def make_cards(
             f"A trust card needs intervals, and --replicates is {choices.replicates}; give {LEAST_DRAWS} or more."
         )
     told = TrustResults(trust)
-    material = material_of(report.run, Resampling(choices.replicates, choices.seed))
-    groups = GroupStudies(folders)
+    chosen = _pair_choices(report)
+    material = material_of(report.run, Resampling(choices.replicates, choices.seed), choices=chosen)
+    groups = GroupStudies(folders, stored=not chosen.told)
     cards = []
     for block in blocks_of(material):
         if not block.paired:
@@ -82,9 +84,16 @@ def make_cards(
     told.check_used([(cell.model, cell.dataset) for cell in material.paired])
     for cell in material.cells:
         if not cell.n:
-            say(f"There is no trust card of {cell.model} on {cell.title}: none of its pairs has a region.")
+            why = f"{chosen.told[0]}, none of its pairs is left" if chosen.told else "none of its pairs has a region"
+            say(f"There is no trust card of {cell.model} on {cell.title}: {why}.")
     order = {name: place for place, name in enumerate((*material.models, *material.datasets))}
     return sorted(cards, key=lambda card: (order[card.model], order[card.dataset]))
+
+
+def _pair_choices(report: Report) -> Choices:
+    """Which pairs count in a report; its other choices are not of a card."""
+    choices = report.results.choices
+    return Choices(pairs=choices.pairs, constant=choices.constant)
 
 
 class _Studies:
@@ -107,7 +116,7 @@ class _Studies:
         for why in dict.fromkeys(trust.faults.values()):
             probes = ", ".join(probe for probe, each in trust.faults.items() if each == why)
             say(f"{cell.model} on {cell.title}, {probes}: not on the card: {why}.")
-        command = command_for(cell, block, trust, next(iter(self._trust.folders), _OUT))
+        command = command_for(cell, block, trust, self._trust.out_for(cell, _OUT))
         first, second, third = (stored_line(number, cell, block, self._maps) for number in (1, 2, 3))
         beside, remarks = beside_readers(cell, block)
         last, pictures = failure_line(cell, block, self._failures)
@@ -119,7 +128,7 @@ class _Studies:
             self._groups.line(cell, block),
             last,
         ]
-        facts = [block.sampling.fact, *remarks, *_of_cell(self._failures.remarks, cell, pictures)]
+        facts = [*self._told(), block.sampling.fact, *remarks, *_of_cell(self._failures.remarks, cell, pictures)]
         return TrustCard(
             cell.model,
             cell.dataset,
@@ -130,6 +139,11 @@ class _Studies:
             pictures,
             tuple(dict.fromkeys(facts)),
         )
+
+    def _told(self) -> Iterator[str]:
+        """The choices of the report about pairs, and what they do not reach."""
+        for line in _pair_choices(self._report).told:
+            yield f"{line}; what trust directories hold, and the commands named on the lines, rest on all pairs"
 
     def _stamps(self, cell: StudyCell) -> tuple[str, ...]:
         values = self._report.results.cells[cell.model, cell.dataset]

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.trust.faithfulness import FILLS
 from ..studies.material import Material
 from ..studies.readers.ceiling import is_reader
 from ..studies.study_cell import StudyCell
@@ -29,6 +31,15 @@ _UNITS: Final[Mapping[int, Unit]] = {
     6: "probability",
     7: "share",
 }
+_LABELS: Final[Mapping[str, str]] = {
+    "prompts_average_precision": "AP - all other findings",
+    "randomisation_spearman": "Spearman, random weights",
+    "randomisation_ssim": "SSIM, random weights",
+    "randomisation_roc_auc": "ROC AUC, random weights",
+    **{f"{mode}_{fill}": f"{mode}, {fill}" for mode in ("deletion", "insertion") for fill in FILLS},
+    **{f"region_{fill}": f"region filled, {fill}" for fill in FILLS},
+}
+"""The question of a probe -> the label of its number; of others the question itself."""
 _NO_MODEL: Final = {
     "baseline": "a baseline is no model, which could be asked about other images",
     "maps": "the maps are from a folder, and no model is there to be asked",
@@ -46,6 +57,11 @@ def why_no_passes(cell: StudyCell, number: int) -> str:
     entry = cell.rows.entry["ingredients"]
     if "phrases" in entry:
         return "xbench-fast trust asks for findings, and this dataset asks phrases"
+    if protocol(cell.rows.protocol).upsample != "bilinear" or cell.rows.equalised:
+        return (
+            f"xbench-fast trust prepares images and reads maps as the default protocol does, and this result is by "
+            f"{cell.rows.protocol}; evaluate by the default protocol"
+        )
     if number == 4 and str(entry["engine"]).endswith(" int8"):
         return "the weights are in INT8, so that none can be replaced by random ones; test the bundle in FP32"
     return ""
@@ -96,14 +112,14 @@ def probe_line(probe: str, cell: StudyCell, trust: CellTrust, command: str) -> C
     notes = [*entry.data["notes"], *_engine(entry.data, cell)]
     if probe == "stability" and "repeat" in trust.entries:
         notes += trust.entries["repeat"].data["notes"]
-    subject, told = "the map", _told(number, entry.data["facts"])
-    return judged_line(number, subject, _numbers(records), table=entry.table, notes=notes, told=told)
+    told = _joined(_told(number, entry.data["facts"]), _fewer(entry.data, cell))
+    return judged_line(number, "the map", _numbers(records), table=entry.table, notes=notes, told=told)
 
 
 def prompts_line(stored: CardLine, cell: StudyCell, trust: CellTrust, command: str) -> CardLine:
     """Line 3: by the probe of all other findings where there is one, else `stored`, by maps of present findings."""
-    records = trust.on_line(3, PROMPTS)
-    if records:
+    records, why = trust.on_line(3, PROMPTS), why_no_passes(cell, 3)
+    if records and not why:
         entry = trust.entries[PROMPTS]
         beside = [_without_verdict(item) for item in stored.numbers if item.word is not None]
         notes = [*entry.data["notes"], *stored.notes, *_engine(entry.data, cell)]
@@ -113,16 +129,16 @@ def prompts_line(stored: CardLine, cell: StudyCell, trust: CellTrust, command: s
             [*_numbers(records), *beside],
             table="; ".join(filter(None, (entry.table, stored.table))),
             notes=notes,
-            told="the other findings are all of the prompt set, absent ones too",
+            told=_joined("the other findings are all of the prompt set, absent ones too", _fewer(entry.data, cell)),
         )
     if stored.word in ("not run", "not applicable"):
         return stored
     notes = ["the other findings are those with a region in the same image; maps of absent findings ask harder"]
     if PROMPTS in trust.entries:
-        notes += trust.entries[PROMPTS].data["notes"]
+        notes += [f"the probe {PROMPTS} is not used: {why}"] if why else trust.entries[PROMPTS].data["notes"]
     elif PROMPTS in trust.faults:
         notes.append(f"the probe {PROMPTS} is not used: {trust.faults[PROMPTS]}")
-    elif PROMPTS in PROBES.names() and not why_no_passes(cell, 3):
+    elif PROMPTS in PROBES.names() and not why:
         return replace(stored, notes=(*notes, *stored.notes), command=command)
     return replace(stored, notes=(*notes, *stored.notes))
 
@@ -135,6 +151,7 @@ def _numbers(records: Sequence[Mapping[str, Any]]) -> list[CardNumber]:
     return [
         CardNumber(
             what=record["text"],
+            label=_LABELS.get(record["question"], record["question"].replace("_", " ")),
             unit="ROC AUC" if "roc_auc" in record["question"] else _UNITS[record["line"]],
             word=record["word"],
             left_out={why: count for why, count in record["left_out"].items() if count},
@@ -174,6 +191,18 @@ def _told(number: int, facts: Mapping[str, Any]) -> str:
             worst = max(flips, key=lambda change: flips[change])
             return f"the worst is {worst}, which changes {flips[worst]:.1%} of the hits"
     return ""
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
+
+
+def _fewer(data: Mapping[str, Any], cell: StudyCell) -> str:
+    """Which findings were asked where those of the run are more."""
+    asked, all_of_them = (list(each["ingredients"]["findings"]) for each in (data, cell.rows.entry))
+    if len(asked) == len(all_of_them):
+        return ""
+    return f"asked of {len(asked)} of {len(all_of_them)} findings: {', '.join(asked)}"
 
 
 def _engine(data: Mapping[str, Any], cell: StudyCell) -> list[str]:

@@ -19,9 +19,12 @@ __all__ = ["asked_of_maps", "beside_readers", "stored_line", "why_no_map"]
 
 _BASELINES: Final = {1: "chance", 2: "prior", 3: "other_finding"}
 _WORDS: Final = {
-    "chance": "average precision: the map - chance",
-    "prior": "average precision: the map - the mean map of the finding in other patients",
-    "other_finding": "average precision: the map - maps of other present findings of the image",
+    "chance": ("average precision: the map - chance", "AP - chance"),
+    "prior": ("average precision: the map - the mean map of the finding in other patients", "AP - mean map of others"),
+    "other_finding": (
+        "average precision: the map - maps of other present findings of the image",
+        "AP - other findings",
+    ),
 }
 
 
@@ -55,8 +58,10 @@ def stored_line(number: int, cell: StudyCell, block: Material, study: StudyOutco
         return unjudged_line(number, "not applicable" if without else "not run", why)
     (row,) = rows
     counts = {why: int(count) for why, count in (each.rsplit(": ", 1) for each in row["why"].split("; ") if each)}
+    what, label = _WORDS[baseline]
     asked = CardNumber(
-        what=_WORDS[baseline],
+        what=what,
+        label=label,
         unit="average precision",
         value=row["difference"],
         low=row["difference_low"],
@@ -82,19 +87,21 @@ def _more(cell: StudyCell, study: StudyOutcome, number: int) -> list[CardNumber]
         baseline = "" if reference is None else f"chance {percent(reference, 1)} %"
         return [
             CardNumber(
-                "pointing",
-                "pointing",
-                own["value"],
-                own["value_low"],
-                own["value_high"],
-                baseline,
-                own["pairs"],
-                own["patients"],
+                what="pointing",
+                label="pointing",
+                unit="pointing",
+                value=own["value"],
+                low=own["value_low"],
+                high=own["value_high"],
+                baseline=baseline,
+                pairs=own["pairs"],
+                patients=own["patients"],
             )
         ]
     return [
         CardNumber(
             what="ROC AUC, the same difference",
+            label="ROC AUC",
             unit="ROC AUC",
             value=row["difference"],
             low=row["difference_low"],
@@ -128,6 +135,7 @@ def _beside(row: Mapping[str, Any]) -> CardNumber:
     values = f"map {percent(row['value'], 1)} %, radiologist {percent(row['reader_value'], 1)} %"
     return CardNumber(
         what=f"{name}: the map - the radiologist ({row['reader']})",
+        label=f"{name} - radiologist",
         unit="gap",
         value=row["difference"],
         low=row["difference_low"],

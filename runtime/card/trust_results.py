@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +45,15 @@ class ProbeEntry:
         state, where = self.data.get("state"), self.folder / TRUST_FILE
         if state == "failed":
             return f"it failed: {str(self.data.get('reason', 'no reason was noted')).rstrip('.')}"
-        differs = self._differs(cell)
+        differs = self.differs(cell)
         if differs:
             return f"results of {differs} in {where}; run trust again with what the run has, in another --out"
         if state != "done":
             return f"it is not finished in {where} ({state}); run the same trust command again"
         return self._other_images(hashes)
 
-    def _differs(self, cell: StudyCell) -> str:
+    def differs(self, cell: StudyCell) -> str:
+        """What is another than in this result; empty if nothing is."""
         own, ours = self.data["ingredients"], cell.rows.entry["ingredients"]
         if own["bundle"] != ours.get("bundle"):
             return f"another bundle ({_short(own['bundle'])}, and the run has {_short(ours.get('bundle'))})"
@@ -112,13 +114,7 @@ class TrustResults:
     def of_cell(self, cell: StudyCell, file: Path) -> CellTrust:
         """What belongs to a result of a run, whose rows are in `file`. Raises ConfigError where two directories answer
         one probe."""
-        made = cell.rows.entry["ingredients"]
-        mine = [
-            entry
-            for entry in self._entries
-            if entry.data["dataset"] == cell.dataset
-            and (entry.data["model"] == made.get("model") or entry.data.get("bundle", "") == made.get("bundle"))
-        ]
+        mine = self._named(cell)
         self._used |= {entry.folder for entry in mine}
         hashes = image_hashes(file) if mine else {}
         entries: dict[str, ProbeEntry] = {}
@@ -136,6 +132,28 @@ class TrustResults:
             else:
                 entries[entry.probe] = entry
         return CellTrust(entries, {probe: why for probe, why in faults.items() if probe not in entries})
+
+    def _named(self, cell: StudyCell) -> list[ProbeEntry]:
+        """The entries of the result's dataset and of its bundle, or of one with its name."""
+        made = cell.rows.entry["ingredients"]
+        return [
+            entry
+            for entry in self._entries
+            if entry.data["dataset"] == cell.dataset
+            and (entry.data["model"] == made.get("model") or entry.data.get("bundle", "") == made.get("bundle"))
+        ]
+
+    def out_for(self, cell: StudyCell, default: Path) -> Path:
+        """Where to run what is missing of a result: in the first directory that holds nothing else under its name, or
+        in a new one, so that no results are lost."""
+        others = {
+            each.folder for each in self._named(cell) if each.data.get("state") != "failed" and each.differs(cell)
+        }
+        free = [folder for folder in self.folders or [default] if folder not in others]
+        if free:
+            return free[0]
+        new = (self.folders[0].with_name(f"{self.folders[0].name}-{number}") for number in count(2))
+        return next(folder for folder in new if not folder.exists())
 
     def check_used(self, shown: Sequence[tuple[str, str]]) -> None:
         """Raises ConfigError for a directory of which nothing belongs to a card. shown: model and dataset of each."""

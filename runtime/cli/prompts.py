@@ -81,7 +81,12 @@ def encode(
     bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundle_folders), names)]
     for bundle in bundles:
         check_names(bundle, chosen, replace=replace)
-    encoded = [prompt_encoder(bundle, threads=threads)(chosen) for bundle in bundles]
+    encoded = []
+    for bundle in bundles:
+        try:
+            encoded.append(prompt_encoder(bundle, threads=threads)(chosen))
+        except ConfigError as error:
+            raise ConfigError(f"{bundle.name}: {error}") from error
     for name, entries in chosen.items():
         click.echo(f"{name}: {len(entries)} findings, {sum(len(entry.texts) for entry in entries)} prompts")
     for bundle, found in zip(bundles, encoded, strict=True):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...engines.errors import ConfigError, RunError
 from ...engines.registry import did_you_mean
-from ..results.choices import Choices
+from ..results.choices import DEFAULTS, Choices
 from ..results.comparability import other_protocols, protocols_in
 from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
@@ -168,9 +168,14 @@ def load_materials(
 
 
 def material_of(
-    run: StoredRun, sampling: Resampling, models: Collection[str] = (), datasets: Collection[str] = ()
+    run: StoredRun,
+    sampling: Resampling,
+    models: Collection[str] = (),
+    datasets: Collection[str] = (),
+    choices: Choices = DEFAULTS,
 ) -> Material:
-    """The finished cells of an open run; `models`, `datasets`: only these. Raises RunError when there is none."""
+    """The finished cells of an open run; `models`, `datasets`: only these; `choices`: which pairs count and how. Raises
+    RunError when there is none."""
 
     def asked(model: str, dataset: str) -> bool:
         return (not models or model in models) and (not datasets or dataset in datasets)
@@ -185,7 +190,6 @@ def material_of(
         )
     order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
     rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
-    choices = Choices(replicates=sampling.replicates, seed=sampling.seed)
     found = rest_on_models(
         {(cell.model, cell.dataset): cell for cell in rows},
         {(cell.model, cell.dataset): scored_pairs(run, cell, choices) for cell in rows},

@@ -15,6 +15,7 @@ from ...engines.errors import ConfigError, DataError, RunError, XBenchError
 from ...engines.registry import did_you_mean
 from ...engines.select import open_engine
 from ..evaluation.pairing import asked_prompts
+from ..evaluation.progress import not_asked_line
 from ..evaluation.reading import CaseReader
 from ..evaluation.row_code import NEVER
 from ..evaluation.sources import masks_opener, source_opener
@@ -100,8 +101,8 @@ class ProbeRunner:
         self._progress = progress
         self._decoder = decoder
         self._threads = config.eval.threads or usable_cores()
-        self.outcome = TrustOutcome()
         self._at_once = request.pairs, config.eval.batch
+        self.outcome = TrustOutcome()
 
     def bundle(self, path: Path, datasets: Sequence[DatasetConfig], probes: Sequence[AnyProbe], engine: str) -> None:
         """Runs all probes of one bundle; `engine` is what runs it, but for probes that change the model, which run on
@@ -154,6 +155,9 @@ class ProbeRunner:
         if isinstance(asked, str):
             raise ConfigError(f"{bundle.name} cannot be asked about {config.name}: {asked}.")
         prompts, findings = asked
+        classes = loaded.dataset.classes
+        if left := [each for each in classes if each not in findings]:
+            say(f"{bundle.name} on {config.name}: {not_asked_line(prompts.name, left, len(classes))}")
         for name in request.findings:
             if name not in findings:
                 raise ConfigError(

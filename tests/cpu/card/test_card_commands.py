@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
+import xbench_fast as xb
 from card_world import DATASET, MODEL, OPTIONS, cards, change, changed, command, make_card_world
 from synthetic import make_bundle
 
@@ -90,6 +93,52 @@ def test_a_report_without_cards_reads_no_code_of_them(world: Path, monkeypatch: 
     assert [path.name for path in (world / "run/report/cards").iterdir()] == ["kept.txt"]
     assert "cards" not in json.loads((world / "run/report/report.json").read_text())
     assert not (world / "run/report/latex/cards.tex").exists()
+
+
+def test_cards_are_a_data_frame_too(world: Path) -> None:
+    run = xb.load_run(world / "run")
+    found = run.table("cards", trust="trust", replicates=10)
+    cells = cards(world, world / "trust", replicates=10)
+    assert [(row.model, row.line) for row in found.drop_duplicates(["model", "line"]).itertuples()] == [
+        (model, line) for model in cells for line in range(1, 10)
+    ]
+    for model, card in cells.items():
+        for line in card.lines:
+            rows = found[(found.model == model) & (found.line == line.number)]
+            assert set(rows.verdict) == {line.word} and set(rows.question) == {line.question}
+            assert set(rows.why) == {line.why} and set(rows.protocol) == {"default"}
+            if not line.numbers:
+                assert rows.metric.tolist() == [""] and rows.value.isna().all() and rows.n.tolist() == [0]
+                continue
+            names = ("value", "low", "high", "p", "p_holm")
+            for row, item in zip(rows.to_dict("records"), line.numbers, strict=True):
+                numbers = [getattr(item, name) for name in names]
+                assert [None if np.isnan(row[name]) else row[name] for name in names] == numbers
+                assert (row["metric"], row["what"], row["word"] or None) == (item.label, item.what, item.word)
+                assert (row["n"], row["patients"], row["family"]) == (item.pairs, item.patients, item.family or 0)
+    assert len(found[(found.line == 7) & (found.word == "pass")]) == 1
+    assert (run.table("cards", replicates=10).query("line == 7 and model == @MODEL").verdict == "not run").all()
+    with pytest.raises(xb.XBenchError, match="'grounding' has nothing of trust directories"):
+        run.table(trust="trust")
+    with pytest.raises(xb.XBenchError, match="needs intervals"):
+        run.table("cards", replicates=0)
+
+
+def test_the_pairs_that_a_report_leaves_are_those_of_its_cards(world: Path) -> None:
+    def card(*options: object) -> dict[str, Any]:
+        command("report", "run", "--card", "--no-page", "--quiet", "--replicates", 10, *options)
+        found: dict[str, Any] = json.loads((world / f"run/report/cards/{MODEL}--{DATASET}.json").read_text())
+        return found
+
+    whole, left = card(), card("--pairs", "true_positives")
+    run = json.loads((world / "run/run.json").read_text())["cells"][f"{MODEL}--{DATASET}"]
+    pairs = [row for row in pq.read_table(world / "run" / run["file"]).to_pylist() if row["area"] is not None]
+    counts = len(pairs), sum(row["logit"] >= 0 for row in pairs)
+    assert (int(whole["head"]["pairs"]), int(left["head"]["pairs"])) == counts and 0 < counts[1] < counts[0]
+    for told, count in zip((whole, left), counts, strict=True):
+        assert told["lines"][0]["numbers"][1]["pairs"] == count and f"{count} pairs of" in told["lines"][8]["finding"]
+    said = "made with --pairs true_positives; what trust directories hold, and the commands named on the lines, rest on"
+    assert left["facts"][0] == f"{said} all pairs" and not any("made with" in fact for fact in whole["facts"])
 
 
 def test_a_bundle_is_known_by_its_hash_and_printed_names_are_used(made: Path, world: Path) -> None:

@@ -159,6 +159,7 @@ def test_line_8_takes_the_study_in_the_run_directory_if_it_is_of_this_result(wor
     line = card_of(world)["lines"][7]
     assert line["verdict"] == "fail" and line["numbers"][0]["value"] == -0.2 and line["numbers"][0]["family"] == 1
     assert "1 gap tested, 2 not tested" in line["finding"] and line["table"] == f"{path.parent}/subgroups.md"
+    assert cards(world, pairs="true_positives")[MODEL].lines[7].word != "fail", "a study of all pairs is not taken"
     told["results"] = [each | {"key": "another"} for each in told["results"]]
     path.write_text(json.dumps(told))
     assert card_of(world)["lines"][7]["verdict"] == "not run", "a study of another result is not taken"

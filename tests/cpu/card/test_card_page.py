@@ -132,6 +132,37 @@ def test_the_figure_has_a_row_for_each_number_with_a_verdict(world: Path, page: 
     assert page.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_the_words_of_a_number_do_not_reach_the_figure(world: Path) -> None:
+    """Its rows have labels of their own, and dashed lines by the criteria."""
+    say(world.parents[1] / "trust", "prompts", ("pass",))
+    card = cards(world.parents[1], world.parents[1] / "trust")[MODEL]
+
+    def drawn(what: str) -> list[str]:
+        lines = [
+            replace(line, numbers=tuple(replace(item, what=what or item.what) for item in line.numbers))
+            for line in card.lines
+        ]
+        root = ET.fromstring(forest_figure(replace(card, lines=tuple(lines)), "labels").svg)
+        texts = ["".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")]
+        return [text for text in texts if re.match(r"\d \S", text)]
+
+    found = drawn("")
+    assert found == drawn("said in another way")
+    for label in (
+        "1 AP - chance",
+        "2 AP - mean map of others",
+        "3 AP - all other findings",
+        "4 Spearman, random weights",
+        "4 SSIM, random weights",
+        "4 ROC AUC, random weights",
+        "5 deletion, mean",
+        "5 insertion, blur16",
+        "6 region filled, mean",
+        "7 flips",
+    ):
+        assert label in found, label
+
+
 def test_the_figure_of_a_card_without_numbers_is_drawn(world: Path) -> None:
     """Of boxes, for example, lines 1 to 7 have none."""
     card = cards(world.parents[1])[MODEL]

@@ -294,6 +294,21 @@ def probes_maps(world: World) -> None:
     assert not (world.folder / "trust").exists()
 
 
+def probes_protocol(world: World) -> None:
+    probed(world, *of(world))
+    words = {}
+    for out, given in (("run", ()), ("other", ("--protocol", "medklip"))):
+        world.eval(*given, out=out)
+        line = ("report", world.folder / out, "--trust", world.folder / "trust", "--no-page", "--replicates", 20)
+        ran = command(*line)
+        assert ran.status == 0, ran.text
+        card = json.loads((world.folder / out / "report" / "cards" / f"{FP32}--coco.json").read_text())
+        words[out] = [(card["lines"][place]["verdict"], card["lines"][place]["why"]) for place in (3, 4)]
+    assert words["run"][0][0] == "cannot tell" and words["run"][1][0] == "not run"
+    for word, why in words["other"]:
+        assert word == "not applicable" and "this result is by medklip; evaluate by the default protocol" in why
+
+
 def probes_twin(world: World) -> None:
     probed(world, *of(world), *world.twin, "--dataset", "coco", "--dataset", "again")
     one, two = (probe_rows(world, f"{FP32}--{name}--randomisation") for name in ("coco", "again"))

@@ -54,7 +54,7 @@ def supervised_prompts(world: World) -> None:
     file.write_text('{"coco": {"Effusion": ["Hernia"], "Mass": ["Mass"]}, "free": {"Mass": ["a round blob"]}}')
     line = ("prompts", "encode", "--prompts", file, "--bundles", taught(world).models, "--bundle", NAME)
     ran = command(*line)
-    assert ran.status == 1 and "reads no text, and 'a round blob' is none of its findings" in ran.text
+    assert ran.status == 1 and f"{NAME}: The model is supervised and reads no text, and 'a round blob' is" in ran.text
     assert "known are Mass, Hernia" in ran.text
     assert command(*line, "--set", "coco").status == 0
     world.eval(model=NAME)
@@ -66,7 +66,7 @@ def supervised_report(world: World) -> None:
     tables = {title: text for title, text in world.tables().items() if NAME in text}
     assert tables and all(STAMP in text for text in tables.values()), tables.keys()
     (coverage,) = [text for title, text in tables.items() if title.startswith("Coverage")]
-    assert f"of {NAME}: Effusion" in coverage
+    assert f"of {NAME}: Effusion" in coverage and f"of {NAME}: Effusion" in tables["Table 1: grounding"]
     assert world.differences("pointing")[FP32, NAME]["shared"] == 4
     (line,) = [line for line in tables["Table 1: grounding"].splitlines() if line.startswith(f"| {NAME}")]
     assert "**" not in line, "never the best"
@@ -90,6 +90,7 @@ def supervised_trust(world: World) -> None:
     line += ["--seeds", 1, "--blocks", 1]
     ran = command(*line, "--mode", "cascade", "--mode", "text", "--out", world.folder / "trust")
     assert ran.status == 0 and STAMP in ran.text, ran.text
+    assert f"{NAME} on coco: 1 of 2 classes are not asked for" in ran.text
     assert "prompts are not exchanged: the model is supervised and reads none" in ran.text
     ran = command(*line, "--mode", "text", "--out", world.folder / "other")
     assert ran.status == 1 and "is supervised and reads no prompts that could be exchanged" in ran.text

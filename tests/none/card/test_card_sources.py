@@ -77,14 +77,26 @@ def test_another_engine_of_the_same_precision_is_noted(world: Path, material: Ma
     assert line.word == "pass" and "computed by tensorrt fp32, and the run by numpy fp32" in line.notes
 
 
-def test_some_findings_alone_are_taken(world: Path, material: Material) -> None:
+def test_some_findings_alone_are_taken_and_named(world: Path, material: Material) -> None:
     other = changed(world / "trust", world / "other")
 
     def fewer(data: dict[str, Any]) -> None:
         for entry in data["cells"].values():
             entry["ingredients"]["findings"] = {"Mass": "Mass"}
 
-    assert stability(material, change(other, fewer)).word == "pass"
+    line = stability(material, change(other, fewer))
+    assert line.word == "pass" and line.finding.endswith("; asked of 1 of 2 findings: Mass.")
+    assert "findings" not in stability(material, world / "trust").finding
+
+
+def test_what_is_missing_is_run_where_it_replaces_nothing(world: Path, material: Material) -> None:
+    (cell,) = (cell for cell in material.cells if cell.model == MODEL)
+    trust, out = world / "trust", Path("trust")
+    assert TrustResults([]).out_for(cell, out) == out and TrustResults([trust]).out_for(cell, out) == trust
+    other = changed(trust, world / "other", ingredients={"bundle": "ab" * 32})
+    assert TrustResults([other, trust]).out_for(cell, out) == trust
+    (world / "other-2").mkdir()
+    assert TrustResults([other]).out_for(cell, out) == world / "other-3"
 
 
 def test_other_images_than_those_of_the_run_are_not_run(world: Path, material: Material) -> None:
