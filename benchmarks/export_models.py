@@ -1,11 +1,11 @@
 """Measures exports: every model with stand-in weights, each in its own process, with its parity report.
 
-    python benchmarks/export_models.py [--models kad,clip] [--prompts FOLDER] [--json FILE]
+    python benchmarks/export_models.py [--models kad,clip] [--prompts FOLDER] [--keep DIR] [--json FILE]
 
 Stand-in weights have the true shapes, so time, memory and size are those of the published weights; only reading a
 checkpoint differs. `--prompts` is a folder with the published sentences of MedKLIP and MAVL, whose sets then contain
-the whole book. Models that are not named keep their figures in FILE. CPU seconds are those of all threads; on a machine
-with other work (see the load average) they are more reliable than wall time.
+the whole book. Models that are not named keep their figures in FILE; `--keep` keeps the bundles. CPU seconds are those
+of all threads; on a machine with other work (see the load average) they are more reliable than wall time.
 
 Reported: parameters, multiply-accumulates (`xbench_fast.export.cost`), size, seconds by step, the peak resident memory
 of the process, and the worst comparison of graph and model, as a fraction of the largest value.
@@ -24,7 +24,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-MODELS = ("kad", "medklip", "mavl", "carzero", "biomedclip", "clip", "devide")
+from xbench_fast.engines.manifest import MODEL_ORDER
+
 BOOKS = ("medklip", "mavl")
 
 
@@ -39,7 +40,9 @@ def export_one(model: str, prompts: Path | None, out: Path) -> dict[str, Any]:
     wall, usage = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
     load = os.getloadavg()[2]
     manifest = result.bundle.manifest
-    worst = {name: result.report.worst(name) for name in ("features", "logits", "saliency")}
+    worst: dict[str, float] = {}
+    for check in result.report.checks:
+        worst[check.output] = max(check.needed, worst.get(check.output, 0.0))
     return {
         "bundle": f"{manifest.model}-{manifest.variant}",
         "book": bool(own),
@@ -54,19 +57,20 @@ def export_one(model: str, prompts: Path | None, out: Path) -> dict[str, Any]:
         "parity": {
             "compared": len(result.report.checks),
             "tolerance": 1e-4,
-            "worst": {name: float(f"{check.needed:.2g}") for name, check in worst.items() if check is not None},
+            "worst": {name: float(f"{needed:.2g}") for name, needed in sorted(worst.items())},
         },
     }
 
 
-def run(models: list[str], prompts: Path | None) -> dict[str, Any]:
-    """Every model in its own process, one after another."""
+def run(models: list[str], prompts: Path | None, keep: Path | None) -> dict[str, Any]:
+    """Every model in its own process, one after another; `keep` is a folder for the bundles."""
     found = {}
     for model in models:
         with tempfile.TemporaryDirectory(prefix="xbench-export-") as folder:
             answer = Path(folder) / "answer.json"
             command = [sys.executable, __file__, "--one", model, "--json", str(answer)]
             command += ["--prompts", str(prompts)] if prompts is not None else []
+            command += ["--keep", str(keep or folder)]
             subprocess.run(command, check=True)
             found[model] = json.loads(answer.read_text())
         print(f"{model}: {describe(found[model])}", flush=True)
@@ -84,20 +88,20 @@ def describe(entry: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What an export takes.")
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", default=",".join(MODEL_ORDER))
     parser.add_argument("--prompts", type=Path)
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the bundles here")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
-        with tempfile.TemporaryDirectory(prefix="xbench-export-") as folder:
-            arguments.json.write_text(json.dumps(export_one(arguments.one, arguments.prompts, Path(folder))))
+        arguments.json.write_text(json.dumps(export_one(arguments.one, arguments.prompts, arguments.keep)))
     else:
         from xbench_fast.export.machine import versions
         from xbench_fast.runtime.benching.record import write_record
 
         kept = json.loads(arguments.json.read_text())["models"] if arguments.json and arguments.json.is_file() else {}
-        models = {**kept, **run(arguments.models.split(","), arguments.prompts)}
+        models = {**kept, **run(arguments.models.split(","), arguments.prompts, arguments.keep)}
         total = {key: round(sum(entry[key] for entry in models.values()), 1) for key in ("wall_s", "cpu_s")}
         what = "export with parity report, stand-in weights, each model in a process of its own"
         result = {"what": what, "exporter": versions(), "models": dict(sorted(models.items())), "total": total}

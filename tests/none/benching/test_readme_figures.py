@@ -49,6 +49,12 @@ def test_comparisons_are_quoted_from_their_results(root: Path) -> None:
     line = row("`eval`, KAD-224 in INT8", "float32 bundle")
     assert f"| {found['ratio']:.2f} × |" in line and f"{found['images']} prepared radiographs" in line
 
+    table = (root / "docs" / "parity.md").read_text(encoding="utf-8").splitlines()
+    for name, entry in result("int8")["models"].items():
+        (line,) = (line for line in table if line.startswith(f"| `{name.removesuffix('-int8')}` |"))
+        assert f"| {entry['ratio']:.2f} ×" in line and f"| {entry['hits_flipped']} of {entry['pairs']} |" in line
+        assert f"| 1/{entry['cpu_ratio']:.2f} |" in line if "cpu_ratio" in entry else "| - |" in line
+
     found = result("box-lines")
     line, cost = row("`eval` and `report`", "60 s on two idle cores"), found["lines"]["100000"]["together"]
     assert f"| {cost['wall_s']} s, {cost['cpu_s']} s of CPU time, {cost['peak_mb'] / 1000:.2f} GB |" in line

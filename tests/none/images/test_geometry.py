@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from make_images import encode
+from PIL import Image
 from xbench_fast.engines.errors import BundleError, ImageError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.images.area import resize_area
+from xbench_fast.runtime.images.decode import decode_grey
 from xbench_fast.runtime.images.geometry import field_of_view, to_model
 
 CLIP = Geometry("crop", 224, 224, "bicubic")
@@ -45,8 +49,13 @@ def test_crop_equals_the_official_clip_pipeline(shared: Path, shape: str) -> Non
         np.testing.assert_array_equal(found, golden[f"preprocess_out_{shape}"])
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("model", "geometry", "step"), [("carzero", CARZERO, 1), ("afloc", AFLOC, 2)])
+@pytest.mark.parametrize(
+    ("model", "geometry", "step", "shape"),
+    [
+        *(("carzero", CARZERO, 1, shape) for shape in SHAPES),
+        *(("afloc", AFLOC, 2, each) for each in (*SHAPES, "narrow")),
+    ],
+)
 def test_area_averaging_equals_the_official_pipelines(
     shared: Path, model: str, geometry: Geometry, step: int, shape: str
 ) -> None:
@@ -60,6 +69,73 @@ def test_lanczos_into_a_black_square_equals_the_official_chexzero_pipeline(share
     with np.load(shared / "parity/chexzero.npz") as golden:
         found = to_model(golden[f"preprocess_in_{shape}"], CHEXZERO)
         np.testing.assert_array_equal(found[::3, ::3], golden[f"preprocess_square_{shape}"])
+
+
+SQUARES = {"chexzero": (CHEXZERO, "preprocess_square", 3), "afloc": (AFLOC, "preprocess_out", 2)}
+
+
+@pytest.mark.parametrize(("model", "most", "filled"), [("chexzero", 241, 3), ("afloc", 238, 1)])
+def test_16_bits_are_stretched_where_the_authors_cut_them(shared: Path, model: str, most: int, filled: int) -> None:
+    """The high byte alone leaves a file of 12 bits almost black; of one that fills 16 bits it is nearly the same
+    (docs/parity.md §3.10 and §3.11)."""
+    geometry, name, step = SQUARES[model]
+    with np.load(shared / f"parity/{model}.npz") as golden:
+        given, wanted = golden["preprocess_in_deep"], golden[f"{name}_deep"]
+    whole = np.linspace(0, 65535, given.size).astype(np.uint16)
+    whole = np.random.default_rng(0).permuted(whole).reshape(given.shape)
+    for stored, bound in ((given, most), (whole, filled)):
+        cut = to_model((stored >> 8).astype(np.uint8), geometry)
+        seen = to_model(decode_grey(encode(stored, "PNG"), "deep"), geometry)
+        assert np.abs(seen.astype(int) - cut).max() == bound
+        if stored is given:
+            np.testing.assert_array_equal(cut[::step, ::step], wanted)
+            assert cut.max() <= 18 and seen.max() >= 250
+
+
+@pytest.mark.parametrize(("model", "most"), [("chexzero", 12), ("afloc", 2)])
+def test_colour_is_grey_before_the_resize(shared: Path, model: str, most: int) -> None:
+    geometry, name, step = SQUARES[model]
+    with np.load(shared / f"parity/{model}.npz") as golden:
+        given, wanted = golden["preprocess_in_colour"], golden[f"{name}_colour"]
+    seen = to_model(decode_grey(encode(given, "PNG"), "colour"), geometry)
+    assert np.abs(seen[::step, ::step].astype(int) - wanted).max() == most
+
+
+def chexzeros_square(stored: Image.Image) -> np.ndarray:
+    """The steps of CheXzero's preparation: resize, then grey, then the middle of a black square."""
+    ratio = 320 / max(stored.size)
+    image = stored.convert("RGB").resize([int(side * ratio) for side in stored.size], Image.Resampling.LANCZOS)
+    square = Image.new("L", (320, 320))
+    square.paste(image.convert("L"), tuple((320 - side) // 2 for side in image.size))
+    return np.asarray(square)
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1), (1, 300), (320, 1), (2, 5), (303, 200), (319, 320), (321, 641), (700, 611), (97, 98)]
+)
+def test_chexzeros_preparation_of_any_size(size: tuple[int, int]) -> None:
+    """Enlarged and shrunk, one pixel wide or short of a pixel; grey, with opacity, and of a palette of greys."""
+    height, width = size
+    grey = np.random.default_rng(height).integers(0, 256, (height, width), np.uint8)
+    wanted = chexzeros_square(Image.fromarray(grey))
+    for mode in ("L", "LA", "RGB", "RGBA", "P"):
+        np.testing.assert_array_equal(to_model(decode_grey(encode(grey, "PNG", mode), mode), CHEXZERO), wanted)
+
+
+REAL = ("nih_cxr14/*.png", "chexlocalize/CheXpert/valid/*/*/*.jpg")  # two of them have an opacity
+# SHA-256 of the pixels of all, one after another, as OpenCV 5.0 and Pillow 13 prepare them by the authors' steps.
+PREPARED = {
+    "afloc": "8d5501cf89f2a1ec401857d85f5a3f4d0884cc79c6d96aa9a9732103bc502602",
+    "chexzero": "1c7dfbec7be6cbaf4a688ff1b982b9d5d735027138e2119e7c99e648b6e83476",
+}
+
+
+@pytest.mark.parametrize("model", PREPARED)
+def test_real_radiographs_are_prepared_as_the_authors_do(shared: Path, model: str) -> None:
+    paths = [path for pattern in REAL for path in sorted((shared / "data/images").glob(pattern))]
+    found = [to_model(decode_grey(path.read_bytes(), path.name), SQUARES[model][0]) for path in paths]
+    assert len(found) == 14
+    assert sha256(b"".join(pixels.tobytes() for pixels in found)).hexdigest() == PREPARED[model]
 
 
 def test_only_chexzero_truncates_the_longer_side() -> None:
@@ -81,8 +157,6 @@ def test_squash_equals_the_official_kad_pipeline(shared: Path, model: str, size:
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 def test_one_grey_channel_equals_three_equal_ones(interpolation: str) -> None:
-    from PIL import Image
-
     grey = smooth(301, 457)
     method = Image.Resampling.BILINEAR if interpolation == "bilinear" else Image.Resampling.BICUBIC
     colour = np.asarray(Image.fromarray(grey).convert("RGB").resize((224, 224), method))

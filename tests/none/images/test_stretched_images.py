@@ -126,6 +126,14 @@ def test_a_jpeg() -> None:
     np.testing.assert_array_equal(through(data, SMALL), naive(np.asarray(Image.open(io.BytesIO(data))), SMALL))
 
 
+def test_division_comes_before_multiplication() -> None:
+    """A level that is whole in exact arithmetic can be one lower in the loader's."""
+    ranges = [np.arange(most + 1, dtype=np.uint16) for most in range(1, 400)]
+    for stored in ranges:
+        np.testing.assert_array_equal(stretch_stored(stored), (stored / float(stored[-1]) * 255).astype(np.uint8))
+    assert any((stretch_stored(stored) != stored * 255 // stored[-1].astype(int)).any() for stored in ranges)
+
+
 def test_a_constant_image_is_black() -> None:
     for stored in (np.full((30, 40), 77, np.uint8), np.full((30, 40), 7777, np.uint16)):
         assert not decode_grey(encode(stored, "PNG"), "an image", stretched=True).any()
@@ -141,7 +149,8 @@ def test_a_dicom_without_window_and_rescale() -> None:
     plain = dicom(DEEP, bits=12)
     shown = dicom(DEEP, bits=12, WindowCenter=900, WindowWidth=300, RescaleSlope=2, RescaleIntercept=-1000)
     wanted = naive(DEEP, SMALL)
-    for data in (plain, shown, dicom(DEEP.astype(np.int16) - 2000, bits=12)):
+    falling = dicom(DEEP, bits=12, RescaleSlope=-1, RescaleIntercept=4095)  # no MONOCHROME1, so not inverted
+    for data in (plain, shown, falling, dicom(DEEP.astype(np.int16) - 2000, bits=12)):
         np.testing.assert_array_equal(through(data, SMALL), wanted)
     np.testing.assert_array_equal(through(dicom(NARROW), SMALL), naive(NARROW, SMALL))
 
