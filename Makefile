@@ -31,7 +31,7 @@ demo: $(INSTALLED)
 	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/out/run
 	$(BIN)/xbench-fast report demo/out/run
 
-# Two processes, a file of tests at a time, in the order of the folders.
+# Two processes, a file of tests at a time: the quick ones first, then the folders with long files (tests/conftest.py).
 test: $(TESTING)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 

@@ -31,6 +31,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONG = ("cpu/export", "cpu/trusting", "cpu/house", "cpu/scaling")
+"""Folders with files of tests that take minutes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The quick tests first, then the folders with long files: one of them at the end would leave a process idle."""
+
+    def turn(item: pytest.Item) -> int:
+        name = item.path.relative_to(ROOT / "tests").as_posix()
+        return 0 if name.startswith("none/") else 1 if name.startswith(LONG) else 2
+
+    items.sort(key=turn)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of shared tables, goldens and real radiographs; tests that need it skip where it is absent."""

@@ -5,35 +5,51 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from synthetic import make_dataset
+from xbench_fast.export.cli import main as export
 from xbench_fast.export.cli.export_command import command
+from xbench_fast.runtime.cli import main as runtime
 from xbench_fast.runtime.cli.app import app
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    ("line", "status"),
+    ("main", "line", "status"),
     [
-        ("xbench_fast.runtime.cli models", 0),
-        ("xbench_fast.runtime.cli datasets check coco --data coco=data", 0),
-        ("xbench_fast.runtime.cli report nothing", 1),
-        ("xbench_fast.runtime.cli evla", 2),
-        ("xbench_fast.export.cli --list", 0),
-        ("xbench_fast.export.cli --model nothing --out here", 1),
-        ("xbench_fast.export.cli rwap", 2),
+        (runtime, "models", 0),
+        (runtime, "datasets check coco --data coco=data", 0),
+        (runtime, "report nothing", 1),
+        (runtime, "evla", 2),
+        (export, "--list", 0),
+        (export, "--model nothing --out here", 1),
+        (export, "rwap", 2),
     ],
 )
-def test_each_status_is_as_documented(tmp_path: Path, line: str, status: int) -> None:
+def test_each_status_is_as_documented(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    main: Callable[[list[str]], int | None],
+    line: str,
+    status: int,
+) -> None:
     make_dataset(tmp_path / "data", 4)
-    done = subprocess.run(
-        [sys.executable, "-m", *line.split()], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(main(line.split()))  # as the installed command does
+    assert ended.value.code == status and "Traceback" not in capsys.readouterr().err
+
+
+def test_a_process_ends_with_the_status(tmp_path: Path) -> None:
+    started = [sys.executable, "-m", "xbench_fast.runtime.cli", "report", "nothing"]
+    done = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("line", ["xbench_fast.runtime.cli datasets --json -", "xbench_fast.export.cli --list"])

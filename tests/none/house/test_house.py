@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import xbench_fast
@@ -39,20 +41,41 @@ def modules(root: Path, room: str) -> Iterator[tuple[str, Path]]:
             yield ".".join((*package(root, path.parent), *([] if path.stem == "__init__" else [path.stem]))), path
 
 
+class Parsed(NamedTuple):
+    """What the tests of the house ask of a file: its imports from modules, its functions, and its own classes."""
+
+    imports: list[ast.ImportFrom]
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
+    classes: list[str]
+
+
+@cache
+def parsed(path: Path) -> Parsed:
+    """A file, parsed once for all tests of a process."""
+    tree, found = ast.parse(path.read_text(encoding="utf-8")), Parsed([], [], [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found.imports.append(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.functions.append(node)
+    found.classes.extend(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+    for function in found.functions:
+        function.body, function.decorator_list = [], []  # only names and parameters are asked for
+    return found
+
+
 @pytest.mark.parametrize("room", ARROWS)
 def test_imports_follow_the_arrows(root: Path, room: str) -> None:
     checked = 0
     for _, path in modules(root, room):
         here = package(root, path.parent)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
+        for node in parsed(path).imports:
+            if node.level:
                 target = (*here[: len(here) - node.level + 1], *(node.module or "").split("."))
                 assert len(here) >= node.level, f"{path} imports from above the package"
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 target = tuple((node.module or "").split("."))
                 assert target[0] != "xbench_fast", f"{path}:{node.lineno}: write imports within the project relatively"
-                continue
-            else:
                 continue
             checked += 1
             reached = [target[1]] if target[1:2] != ("",) else [alias.name for alias in node.names]

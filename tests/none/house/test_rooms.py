@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
-from test_house import ARROWS, modules, package
+from test_house import ARROWS, modules, package, parsed
 
 ROOMS = {
     "host": set[str](),
@@ -44,8 +43,8 @@ def files(root: Path) -> dict[str, Path]:
 def imported(root: Path, path: Path) -> Iterator[tuple[int, str]]:
     """(line, module of this project) for each import of `path`; a package stands for its __init__."""
     here, known = package(root, path.parent), files(root)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
+    for node in parsed(path).imports:
+        if not node.level:
             continue
         base = ".".join((*here[: len(here) - node.level + 1], *((node.module or "").split(".") if node.module else ())))
         for alias in node.names:
@@ -126,20 +125,19 @@ def test_functions_take_few_parameters(root: Path) -> None:
     for name, path in files(root).items():
         if ".cli" in name:
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                taken = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-                count = len(taken) - (taken[:1] in (["self"], ["cls"]))
-                if count > MOST_PARAMETERS:
-                    many.append(f"{path.relative_to(root)}:{node.lineno}: {node.name} takes {count}")
+        for node in parsed(path).functions:
+            taken = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            count = len(taken) - (taken[:1] in (["self"], ["cls"]))
+            if count > MOST_PARAMETERS:
+                many.append(f"{path.relative_to(root)}:{node.lineno}: {node.name} takes {count}")
     assert not many, "\n".join(many)
 
 
 def test_no_public_class_name_stands_twice(root: Path) -> None:
     where: dict[str, list[str]] = defaultdict(list)
     for path in files(root).values():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                where[node.name].append(str(path.relative_to(root)))
+        for name in parsed(path).classes:
+            if not name.startswith("_"):
+                where[name].append(str(path.relative_to(root)))
     twice = {name: found for name, found in where.items() if len(found) > 1}
     assert not twice, "\n".join(f"{name}: {', '.join(found)}" for name, found in sorted(twice.items()))

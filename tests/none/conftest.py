@@ -1,4 +1,4 @@
-"""What holds for the quick tests of reports."""
+"""What holds for the quick tests."""
 
 from __future__ import annotations
 
