@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError
-from ..datasets.base import FAULTS, Case
+from ..datasets.base import Case
+from ..datasets.region_boxes import FAULTS
 from ..datasets.region_grid import DrawnRegions, ManyRegions, region_masks
 from ..host.source_code import PROJECT, code_digest
 from .layout import safe_name

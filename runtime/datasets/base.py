@@ -21,14 +21,10 @@ from .patients import read_patients
 if TYPE_CHECKING:
     from .readers.marks import ReaderMarks
 
-__all__ = ["FAULTS", "PATIENTS", "Case", "Dataset", "Note", "OfficialCounts", "Region"]
+__all__ = ["PATIENTS", "Case", "Dataset", "Note", "OfficialCounts", "Region"]
 
 PATIENTS: Final = {"patients": "a CSV file that names the patient of each image, default none"}
 """The option of readers whose files name no patient, for their `option_help`; `Dataset.cases` applies it."""
-
-
-FAULTS: Final = ("outside", "clipped", "empty")
-"""What can be wrong with the place of a region (docs/datasets.md §0.3)."""
 
 
 @runtime_checkable

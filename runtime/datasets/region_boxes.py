@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,15 @@ from numpy.typing import NDArray
 from ...engines.errors import DataError
 from .mask_run_lengths import MAX_SIDE, check_grid
 
-__all__ = ["ROUNDING", "Boxes", "Corners", "extents", "pixel_of"]
+__all__ = ["FAULTS", "ROUNDING", "Boxes", "Corners", "extents", "pixel_of"]
 
 Corners = tuple[float, float, float, float]
 
 ROUNDING = 2.0
 """Pixels by which a box may reach beyond its image because of rounding."""
+
+FAULTS: Final = ("outside", "clipped", "empty")
+"""What can be wrong with the place of a region (docs/datasets.md §0.3)."""
 
 
 @dataclass(frozen=True)

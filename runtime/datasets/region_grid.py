@@ -26,7 +26,7 @@ _PACKED = 224, 28
 
 DrawnRegions = tuple[Mapping[str, NDArray[np.uint8]], frozenset[str], Mapping[str, str]]
 """Class -> packed bits uint8 [224, 28] of a region that is not empty, which of them are sub-pixel, and class -> fault,
-one of `base.FAULTS`."""
+one of `region_boxes.FAULTS`."""
 
 
 class ManyRegions(NamedTuple):

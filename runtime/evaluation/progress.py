@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..datasets.base import FAULTS
+from ..datasets.region_boxes import FAULTS
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
+from ..host.machine import usable_cores
 from .decode import read_bytes
 from .size import image_size
 
-__all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_hash", "file_state"]
+__all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_hash", "file_state", "hashes_now"]
 
 HASH_BYTES = 16
 ABSENT = bytes(HASH_BYTES)
@@ -62,6 +64,19 @@ def file_state(path: Path) -> FileState:
 def content_hash(data: bytes) -> bytes:
     """The first 16 bytes of the SHA-256 of a file's content."""
     return hashlib.sha256(data).digest()[:HASH_BYTES]
+
+
+def hashes_now(files: Mapping[str, Path]) -> dict[str, bytes]:
+    """Name -> hash of its file as it is, `ABSENT` if it cannot be read."""
+
+    def read(path: Path) -> bytes:
+        try:
+            return content_hash(read_bytes(path))
+        except ImageError:
+            return ABSENT
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return dict(zip(files, pool.map(read, files.values()), strict=True))
 
 
 class Contents:

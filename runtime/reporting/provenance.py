@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..datasets.base import FAULTS
+from ..datasets.region_boxes import FAULTS
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import unnamed_lines

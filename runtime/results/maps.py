@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from .load import StoredRun
 from .schema import GRID, reading
 from .storage import read_columns
 
-__all__ = ["MapRows", "image_hashes", "load_maps"]
+__all__ = ["MapRows", "image_hashes", "index_file", "indexed_images", "load_maps"]
 
 _COLUMNS = (
     "case_id",
@@ -123,3 +124,21 @@ def image_hashes(file: Path) -> dict[str, bytes | None]:
     except (OSError, pa.ArrowException):
         return {}
     return dict(zip(table["case_id"].to_pylist(), table["image_hash"].to_pylist(), strict=True))
+
+
+def index_file(run: Path, dataset: str) -> Path:
+    """The index of the images of a dataset in a run directory."""
+    return run / "images" / f"{re.sub(r'[^A-Za-z0-9_.+-]', '_', dataset)}.parquet"
+
+
+def indexed_images(run: Path, dataset: str) -> dict[bytes, str]:
+    """Hash -> file below the folder of the dataset with that content when it was read, by the index; empty if that is
+    missing or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(index_file(run, dataset), columns=["content", "path"])
+    except (OSError, pa.ArrowException):
+        return {}
+    return dict(zip(table["content"].to_pylist(), table["path"].to_pylist(), strict=True))

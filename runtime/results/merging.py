@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import RunError
-from ..datasets.base import FAULTS
+from ..datasets.region_boxes import FAULTS
 from .cell_key import changed_ingredients, digest_of
 from .integrity import fault_in_rows
 from .outcome import RunOutcome, kept_line

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..datasets.base import FAULTS
+from ..datasets.region_boxes import FAULTS
 
 __all__ = ["RunOutcome", "kept_line"]
 

@@ -6,7 +6,6 @@ whose state is unchanged need not be read again. The index can be deleted: the f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +16,7 @@ from ..host.machine import usable_cores
 from ..images.contents import Contents, FileState
 from ..images.decode import decode_ahead
 from .cell_key import relative_paths
-from .maps import image_hashes
+from .maps import image_hashes, index_file
 from .schema import WITHOUT_MODEL
 from .storage import CellFiles, write_table
 
@@ -31,7 +30,7 @@ class ImageIndex:
     """The index of the images of one dataset, below `root`, in the run directory `run`."""
 
     def __init__(self, run: Path, dataset: str, root: Path) -> None:
-        self._file = run / "images" / f"{re.sub(r'[^A-Za-z0-9_.+-]', '_', dataset)}.parquet"
+        self._file = index_file(run, dataset)
         self._root = root
 
     def load(self, contents: Contents) -> None:

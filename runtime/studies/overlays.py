@@ -110,7 +110,7 @@ def case_pictures(
     for row in rows:
         wanted.setdefault(row["dataset"], set()).add(row["case"])
     originals, changed = open_originals(run, wanted, datasets)
-    pictures, lacking = small_pictures(run, originals, wanted)
+    pictures, lacking = small_pictures(run, originals, datasets)
     return pictures, [f"{note} Overlays without a picture have a black ground." for note in (*lacking, *changed)]
 
 

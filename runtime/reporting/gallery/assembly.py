@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import XBenchError
 from ....metrics_gpu.sweep.masks import encode_runs, unpack_masks
-from ...host.config import DatasetConfig
 from ...results.load import StoredRun
 from ...results.maps import load_maps
 from ...results.numbers.run_numbers import Results
@@ -20,6 +20,9 @@ from ...results.schema import GRID
 from .choice import MOST, ModelPairs, choose, in_rounds, model_pairs, pair_scores
 from .model import Gallery, GalleryCase, Overlay, overlay_size, picture_size, truth_size
 from .pictures import Originals, open_originals
+
+if TYPE_CHECKING:
+    from ...host.config import DatasetConfig
 
 __all__ = ["BUDGET", "make_gallery", "run_lengths"]
 
@@ -62,12 +65,14 @@ def make_gallery(
     if any(loaded.dataset.asks_phrases for loaded in originals.loaded.values()):
         cases = [replace(case, phrase=originals.phrase(case.dataset, case.case_id, case.finding)) for case in cases]
     kept, spent = _within(cases, overlays, {}, budget)
-    keys = dict.fromkeys((case.dataset, case.case_id) for case in kept if case.dataset in originals.loaded)
+    keys = dict.fromkeys(
+        (case.dataset, case.case_id) for case in kept if (case.dataset, case.case_id) in originals.files
+    )
     fine = pictures = _native(keys, originals, budget - spent)
     if len(fine) < len(keys):
         from .small_pictures import small_pictures
 
-        pictures, lacking = small_pictures(run, originals, wanted)
+        pictures, lacking = small_pictures(run, originals, datasets or {})
         notes = [*lacking, *notes]
         kept, spent = _within(cases, overlays, pictures, int((1 - _FINE) * budget) if pictures else budget)
         fine = _in_place(kept, pictures, fine, budget - spent)

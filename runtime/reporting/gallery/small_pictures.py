@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,15 +13,15 @@ from ....engines.errors import BundleError, ImageError, XBenchError
 from ....engines.geometry import Geometry
 from ...cache.layout import read_meaning, store_folder
 from ...cache.store import PreparedStore
+from ...datasets.base import Case
 from ...datasets.pixels import direct_source
+from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
 from ...results.load import StoredRun
-from ...results.loaded_dataset import LoadedDataset
+from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.schema import GRID
+from .annotated import current_dataset
 from .pictures import Originals, Pixels, encoded
-
-if TYPE_CHECKING:
-    from ...datasets.base import Case
 
 __all__ = ["small_pictures"]
 
@@ -31,31 +30,33 @@ _QUALITY = 80  # about 8 kB for a radiograph
 
 
 def small_pictures(
-    run: StoredRun, originals: Originals, wanted: Mapping[str, Collection[str]]
+    run: StoredRun, originals: Originals, datasets: Mapping[str, DatasetConfig]
 ) -> tuple[dict[tuple[str, str], bytes], list[str]]:
-    """(dataset, case_id) -> picture of the cases `wanted`, dataset -> its case ids, and a sentence for each dataset
-    that lacks some."""
+    """(dataset, case_id) -> picture of the cases of `originals`, and a sentence for each dataset that lacks some.
+
+    datasets: current folders of datasets, used instead of the run's configuration.
+    """
     config = run.data["config"]
     cache = Path(config["cache"]) if config.get("cache") else None
     pictures: dict[tuple[str, str], bytes] = {}
     notes = []
-    for dataset, loaded in originals.loaded.items():
-        ids = wanted[dataset]
-        found = _read(loaded, ids, cache)
+    for dataset in dict.fromkeys(dataset for dataset, _ in originals.files):
+        files = {case_id: path for (name, case_id), path in originals.files.items() if name == dataset}
+        store = None
+        with suppress(XBenchError):
+            if cache is not None and cache.is_dir():
+                loaded = originals.loaded.get(dataset) or load_dataset(current_dataset(run, dataset, datasets))
+                store = _open_store(loaded, cache)
+        found = _read(files, store)
         pictures |= {(dataset, case_id): picture for case_id, picture in found.items()}
-        if len(found) < len(ids):
-            notes.append(f"{dataset}: {len(ids) - len(found)} of {len(ids)} pictures can no longer be read.")
+        if len(found) < len(files):
+            notes.append(f"{dataset}: {len(files) - len(found)} of {len(files)} pictures can no longer be read.")
     return pictures, notes
 
 
-def _read(loaded: LoadedDataset, wanted: Collection[str], cache: Path | None) -> dict[str, bytes]:
+def _read(files: Mapping[str, Path], store: PreparedStore | None) -> dict[str, bytes]:
     """Case id -> JPEG, 8-bit grey, 224 x 224, the native frame squashed. A picture that cannot be read is left out."""
-    cases = [case for case in loaded.cases if case.case_id in wanted]
-    decode = direct_source(_WHOLE_FRAME, loaded.contents)
-    try:
-        store = _open_store(loaded, cache)
-    except XBenchError:
-        store = None
+    decode = direct_source(_WHOLE_FRAME)
     with store or nullcontext(), ThreadPoolExecutor(usable_cores()) as pool:
 
         def read(case: Case) -> tuple[str, bytes | None]:
@@ -65,14 +66,12 @@ def _read(loaded: LoadedDataset, wanted: Collection[str], cache: Path | None) ->
             except (FileNotFoundError, ImageError):
                 return case.case_id, None
 
-        found = dict(pool.map(read, cases))
+        found = dict(pool.map(read, (Case(case_id, path, {}, {}, "") for case_id, path in files.items())))
     return {case_id: picture for case_id, picture in found.items() if picture is not None}
 
 
-def _open_store(loaded: LoadedDataset, cache: Path | None) -> PreparedStore | None:
+def _open_store(loaded: LoadedDataset, cache: Path) -> PreparedStore | None:
     """The dataset's prepared images that show the whole frame; None if there are none."""
-    if cache is None or not cache.is_dir():
-        return None
     cases = loaded.dataset.cases()
     for folder in sorted(cache.glob("*-squash-*")):
         meaning = read_meaning(folder) or {}

@@ -221,9 +221,7 @@ def test_prepared_images_are_used_where_they_hold_the_whole_frame(
     store_run(world.out, document)
     monkeypatch.setattr(assembly, "_native", lambda *_: {})
     plain = built(world)
-    monkeypatch.setattr(
-        small_pictures, "direct_source", lambda geometry, contents: lambda case: pytest.fail("decoded again")
-    )
+    monkeypatch.setattr(small_pictures, "direct_source", lambda geometry: lambda case: pytest.fail("decoded again"))
     gallery = built(world)
     assert len(gallery.images) == len(plain.images) and gallery.notes == ()
 
@@ -269,11 +267,46 @@ def test_code_named_by_a_run_is_not_run(world: World, data: DatasetConfig, tmp_p
     trap = tmp_path / "trap.py"
     trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\nclass Reader: pass\n")
     configure(world, root=str(data.root), reader=f"{trap}:Reader")
+    shutil.rmtree(world.out / "images")  # which would say where the images are
     gallery = built(world)
     assert not (tmp_path / "sprung").exists() and not gallery.images and "trap.py" in gallery.notes[0]
     # Named by the user instead, it is.
     given_now = DatasetConfig("coco", data.root, "xbench_fast.runtime.datasets.formats.coco:Coco")
     assert built(world, datasets={"coco": given_now}).images
+
+
+def test_unchanged_pictures_are_found_without_annotations(world: World, data: DatasetConfig, tmp_path: Path) -> None:
+    """By the hashes in the rows and the index of the run directory, in a folder that was moved too."""
+    whole, source = built(world), data.root / "annotations.json"
+    said = source.read_text()
+    source.write_text("no annotations")
+    assert built(world).images == whole.images and built(world).notes == ()
+    moved = DatasetConfig("coco", data.root.rename(tmp_path / "moved"), "coco")
+    assert built(world, datasets={"coco": moved}).images == whole.images
+    case = whole.cases[0].case_id
+    (moved.root / "images" / f"{case}.png").rename(moved.root / f"{case}.png")
+    left = built(world, datasets={"coco": moved})
+    assert not left.images and "images are not available" in left.notes[0]
+    (moved.root / "annotations.json").write_text(said)
+    assert "1 of" in built(world, datasets={"coco": moved}).notes[0]
+
+
+@pytest.mark.parametrize("index", ["absent", "damaged", "other"])
+def test_without_an_index_the_annotations_say_where_pictures_are(world: World, data: DatasetConfig, index: str) -> None:
+    whole, (file,) = built(world), (world.out / "images").iterdir()
+    if index == "absent":
+        file.unlink()
+    elif index == "damaged":
+        file.write_bytes(b"PAR1")
+    else:  # names another file for each image: its content is compared
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(file)
+        turned = table["path"].to_pylist()[1:] + table["path"].to_pylist()[:1]
+        pq.write_table(table.set_column(0, table.schema.field("path"), [turned]), file)
+    assert built(world).images == whole.images and built(world).notes == ()
+    (data.root / "annotations.json").write_text("no annotations")
+    assert not built(world).images
 
 
 def test_a_picture_that_is_gone_is_counted(world: World, data: DatasetConfig) -> None:
