@@ -76,10 +76,10 @@ class Radiograph:
         if finding not in self._classes:
             raise DataError(f"The dataset has no class '{finding}': {did_you_mean(finding, self._classes)}.")
         if grid:
-            from .metrics_gpu.sweep.masks import GRID, unpack_masks
+            from .metrics_gpu.sweep.masks import GRID
 
-            packed, _, _ = region_masks(self._case, self.size, [finding])
-            return unpack_masks(packed[finding][None], GRID[1])[0] if packed else np.zeros(GRID, np.bool_)
+            drawn, _, _ = region_masks(self._case, self.size, [finding])
+            return drawn[finding] if drawn else np.zeros(GRID, np.bool_)
         region = self._case.regions.get(finding)
         if region is None:
             return np.zeros(self.size, np.bool_)
@@ -158,12 +158,9 @@ class Radiographs:
         return map(self._input, decode_ahead(read, cases, workers, 2 * workers))
 
     def _input(self, decoded: DecodedCase) -> ModelInput:
-        from .metrics_gpu.sweep.masks import GRID, unpack_masks
-
         radiograph = Radiograph(decoded.case, self.classes)
-        regions = {name: unpack_masks(packed[None], GRID[1])[0] for name, packed in decoded.masks.items()}
         pixels = None if decoded.pixels is None else decoded.pixels[None]
-        return ModelInput(radiograph, pixels, regions, decoded.frame, decoded.reason)
+        return ModelInput(radiograph, pixels, dict(decoded.masks), decoded.frame, decoded.reason)
 
 
 def load_dataset(

@@ -181,12 +181,16 @@ class MaskStore:
 
 def _rows(cases: Sequence[tuple[Sequence[str], DrawnRegions]]) -> list[Rows]:
     """The rows of the regions of each case, in the order of the names."""
+    from ...metrics_gpu.sweep.masks import GRID, pack_masks
+
+    held = [masks[name] for names, (masks, _, _) in cases for name in names if name in masks]
+    packed = iter(pack_masks(np.array(held, np.bool_).reshape(-1, *GRID)).reshape(-1, _SAID))
     found = []
     for names, (masks, sub_pixel, faults) in cases:
         rows = np.zeros((len(names), MASK_ROW), np.uint8)
         for row, name in zip(rows, names, strict=True):
             if name in masks:
-                row[:_SAID] = masks[name].reshape(-1)
+                row[:_SAID] = next(packed)
                 row[_SAID] |= _DRAWN
             if name in sub_pixel:
                 row[_SAID] |= _SUB_PIXEL

@@ -24,9 +24,9 @@ __all__ = [
 
 _PACKED = 224, 28
 
-DrawnRegions = tuple[Mapping[str, NDArray[np.uint8]], frozenset[str], Mapping[str, str]]
-"""Class -> packed bits uint8 [224, 28] of a region that is not empty, which of them are sub-pixel, and class -> fault,
-one of `region_boxes.FAULTS`."""
+DrawnRegions = tuple[Mapping[str, NDArray[np.bool_]], frozenset[str], Mapping[str, str]]
+"""Class -> bool [224, 224] of a region that is not empty, which of them are sub-pixel, and class -> fault, one of
+`region_boxes.FAULTS`."""
 
 
 class ManyRegions(NamedTuple):
@@ -45,8 +45,10 @@ class ManyRegions(NamedTuple):
     @staticmethod
     def of(drawn: Sequence[tuple[int, DrawnRegions]], findings: Sequence[str]) -> ManyRegions:
         """The regions of single cases, each with the place of its case, in rising order."""
+        from ...metrics_gpu.sweep.masks import pack_masks
+
         place = {name: at for at, name in enumerate(findings)}
-        found, faults = list[tuple[int, int, NDArray[np.uint8], bool]](), list[tuple[int, int, str]]()
+        found, faults = list[tuple[int, int, NDArray[np.bool_], bool]](), list[tuple[int, int, str]]()
         for case, (masks, sub_pixel, wrong) in drawn:
             for at in sorted(place[name] for name in masks if name in place):
                 found.append((case, at, masks[findings[at]], findings[at] in sub_pixel))
@@ -54,7 +56,7 @@ class ManyRegions(NamedTuple):
         return ManyRegions(
             np.array([case for case, _, _, _ in found], np.intp),
             np.array([at for _, at, _, _ in found], np.intp),
-            np.stack([mask for _, _, mask, _ in found]) if found else np.zeros((0, *_PACKED), np.uint8),
+            pack_masks(np.stack([mask for _, _, mask, _ in found])) if found else np.zeros((0, *_PACKED), np.uint8),
             np.array([flag for _, _, _, flag in found], np.bool_),
             faults,
         )
@@ -114,9 +116,7 @@ def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tup
 
 def region_masks(case: Case, size: tuple[int, int], findings: Collection[str]) -> DrawnRegions:
     """The regions of `findings`, drawn on a native grid of `size`. Raises DataError when a region cannot be drawn."""
-    from ...metrics_gpu.sweep.masks import pack_masks
-
-    masks: dict[str, NDArray[np.uint8]] = {}
+    masks: dict[str, NDArray[np.bool_]] = {}
     sub_pixel: set[str] = set()
     faults: dict[str, str] = {}
     for finding in findings:
@@ -131,7 +131,7 @@ def region_masks(case: Case, size: tuple[int, int], findings: Collection[str]) -
         if fault is not None:
             faults[finding] = fault
         if mask.any():
-            masks[finding] = pack_masks(mask[None])[0]
+            masks[finding] = mask
             if vanished:
                 sub_pixel.add(finding)
     return masks, frozenset(sub_pixel), faults

@@ -27,8 +27,8 @@ class DecodedCase:
     """A case ready for the engine.
 
     `pixels`: uint8 [S, S], None unless `status` is "ok", and once they are copied into a batch; `frame`: (y0, x0, y1,
-    x1), the part of the native image that the model input covers; `masks`: finding -> packed bits uint8 [224, 28],
-    non-empty ones only; `sub_pixel`: findings whose region is sub-pixel on the grid, and `faults`: finding -> what is
+    x1), the part of the native image that the model input covers; `masks`: finding -> bool [224, 224], non-empty
+    ones only; `sub_pixel`: findings whose region is sub-pixel on the grid, and `faults`: finding -> what is
     wrong with the place of its region, one of `region_boxes.FAULTS` (docs/datasets.md §0.3); `size`: (height, width) of
     the native grid on which the regions were drawn, None if no region was drawn; `image`: a hash of what was read of
     the image file (`images.contents`), None if nothing was; `file_size`: (height, width) of the image, None if its
@@ -40,7 +40,7 @@ class DecodedCase:
     reason: str | None = None
     pixels: NDArray[np.uint8] | None = None
     frame: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
-    masks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     sub_pixel: frozenset[str] = frozenset()
     size: tuple[int, int] | None = None
     faults: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.other_patients import OtherPatients
-from ....metrics_gpu.sweep.masks import unpack_masks
+from ....metrics_gpu.sweep.masks import pack_masks, unpack_masks
 from ...results.schema import GRID
 from ..decoding import DecodedCase
 from ..drawn import DrawnPairs
@@ -59,7 +59,7 @@ class Prior:
         masks, class_of, patient_of = [np.zeros((0, GRID, GRID // 8), np.uint8)], list[int](), list[int]()
         for case in self._cases:
             found = draw_case(case, self._findings, self._contents).masks
-            masks += [mask[None] for mask in found.values()]
+            masks += [pack_masks(mask[None]) for mask in found.values()]
             class_of += map(self._findings.index, found)
             patient_of += [numbers[case.patient]] * len(found)
         packed = np.concatenate(masks)

@@ -68,6 +68,8 @@ def compute_reference(
             scored: list[Scored] = []
             for batch in batches(islice(prepared, len(chunks[index])), reference.batch):
                 found, said = reference.score(batch)
+                for case in found:
+                    case.masks = {}  # they are counted
                 cases += found
                 scored += said
                 advance(len(batch))

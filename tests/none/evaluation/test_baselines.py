@@ -240,7 +240,7 @@ def case(image: Path, region: Any, size: tuple[int, int] | None = None) -> Case:
 def test_where_the_size_of_a_region_comes_from(tmp_path: Path) -> None:
     box, missing = Boxes(((0, 0, 20, 10),)), tmp_path / "missing.png"
     assert draw_case(case(missing, box), ["a"]).status == "missing"
-    assert draw_case(case(missing, box, (40, 40)), ["a"]).masks["a"].shape == (224, 28)
+    assert draw_case(case(missing, box, (40, 40)), ["a"]).masks["a"].shape == (224, 224)
     assert draw_case(case(missing, Rle((4, 4), (0, 8, 8))), ["a"]).masks
     assert draw_case(case(missing, union([Rle((4, 4), (0, 8, 8)), Rle((4, 4), (8, 8))])), ["a"]).masks
     assert draw_case(case(missing, box), ["b"]).status == "ok"

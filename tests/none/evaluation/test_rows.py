@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from result_rows import ResultRow, table_of
 from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.decoding import DecodedCase
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
@@ -26,7 +27,7 @@ def random_case(rng: np.random.Generator, number: int, status: str) -> DecodedCa
         return DecodedCase(case, status, "it is damaged", image=image)
     held = [name for name in FINDINGS if rng.random() < 0.6]
     rng.shuffle(held)
-    masks = {name: rng.integers(0, 256, (224, 28), np.uint8) for name in held}
+    masks = {name: rng.random((224, 224)) < 0.5 for name in held}
     frame = tuple(rng.random(4).tolist())
     faults = {name: "clipped" for name in FINDINGS if rng.random() < 0.2}
     return DecodedCase(case, "ok", None, None, frame, masks, frozenset(held[:1]), (9, 9), faults, image)
@@ -59,7 +60,11 @@ def plain_rows(cases: list[DecodedCase], scored: list[Scored]) -> list[ResultRow
                 if (part.pairs.of_case[pair], part.pairs.of_finding[pair]) == (number, at):
                     row.take(part.counts, pair)
                     row.sub_pixel = finding in decoded.sub_pixel
-                    row.keep(decoded.masks[finding], decoded.frame, None if part.maps is None else part.maps[pair])
+                    row.keep(
+                        pack_masks(decoded.masks[finding][None])[0],
+                        decoded.frame,
+                        None if part.maps is None else part.maps[pair],
+                    )
                     row.native = None if part.native is None else part.native[pair]
     return rows
 
