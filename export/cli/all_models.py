@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...engines.errors import ConfigError
-from ...engines.manifest import PAPER_MODELS
-from ...engines.registry import did_you_mean
 from ..models.published import PUBLISHED
 
 if TYPE_CHECKING:
     from .flags import Flags
 
-__all__ = ["Job", "JobOutcome", "Shared", "export_all", "models_named", "plan", "run_all", "summary"]
+__all__ = ["Job", "JobOutcome", "Shared", "export_all", "plan", "run_all", "summary"]
 
-_GROUPS = {"all": PAPER_MODELS, "everything": tuple(PUBLISHED)}
 _OWN_TEXT, _COMMON_TEXT = ("biovil", "biovil_t"), ("mavl", "medklip")
 """Models that --text-encoder is for: those with text weights of their own, and those that take Bio_ClinicalBERT."""
 
@@ -73,18 +69,6 @@ class JobOutcome:
     name: str
     reason: str
     seconds: float
-
-
-def models_named(text: str) -> tuple[str, ...]:
-    """The models that `text` names: `all` are the paper's, `everything` all known ones, else a list with commas; empty
-    for a single name. Raises ConfigError for an unknown name in a list."""
-    if text in _GROUPS or "," not in text or ":" in text:
-        return _GROUPS.get(text, ())
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names:
-        if name not in PUBLISHED:
-            raise ConfigError(f"--model: a list has no model '{name}': {did_you_mean(name, PUBLISHED)}.")
-    return names
 
 
 def plan(models: Sequence[str], checkpoints: Path | None, shared: Shared) -> list[Job]:

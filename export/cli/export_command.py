@@ -17,7 +17,7 @@ from ...engines.errors import XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
 from ..models.published import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
-from .flags import Flags, complete_maps, complete_models
+from .flags import Flags, complete_maps, complete_models, models_named
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable
 from .precision_options import precision_options
 
@@ -184,8 +184,6 @@ def command(context: click.Context, /, **_: Any) -> int:
     """
     if context.invoked_subcommand is not None:
         return 0
-    from .all_models import export_all, models_named
-
     flags = Flags.read(context)
     if flags.listing:
         from .list_models import list_models
@@ -198,6 +196,8 @@ def command(context: click.Context, /, **_: Any) -> int:
     if flags.out is None:
         raise click.UsageError("Give --out, the folder for the bundle, or write 'bundles' in xbench.toml.")
     if models := models_named(flags.model or ""):
+        from .all_models import export_all
+
         return export_all(models, flags, _say)
     entry = flags.entry()
     flags = flags.joined(entry, context)

@@ -11,11 +11,16 @@ import click
 from click.core import ParameterSource
 
 from ...engines.errors import ConfigError, XBenchError
+from ...engines.manifest import PAPER_MODELS
+from ...engines.registry import did_you_mean
 from ..models import MODELS
+from ..models.published import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, MAPS, PATCH_MAPS
 from .models_in_config import ModelEntry, ModelTable, of_family, read_models
 
-__all__ = ["Flags", "complete_maps", "complete_models"]
+__all__ = ["Flags", "complete_maps", "complete_models", "models_named"]
+
+_GROUPS = {"all": PAPER_MODELS, "everything": tuple(PUBLISHED)}
 
 _ALWAYS = (
     "out",
@@ -185,3 +190,15 @@ def complete_maps(context: click.Context, option: click.Parameter, incomplete: s
     """What a shell completes for --saliency: the maps of the model, or of all."""
     known = MAPS.get(context.params.get("model") or "", (*ATTENTION_MAPS, *PATCH_MAPS))
     return [name for name in known if name.startswith(incomplete)]
+
+
+def models_named(text: str) -> tuple[str, ...]:
+    """The models that `text` names: `all` are the paper's, `everything` all known ones, else a list with commas; empty
+    for a single name. Raises ConfigError for an unknown name in a list."""
+    if text in _GROUPS or "," not in text or ":" in text:
+        return _GROUPS.get(text, ())
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in PUBLISHED:
+            raise ConfigError(f"--model: a list has no model '{name}': {did_you_mean(name, PUBLISHED)}.")
+    return names

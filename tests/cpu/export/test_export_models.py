@@ -24,8 +24,9 @@ from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export import Adapter
 from xbench_fast.export.cli import main
-from xbench_fast.export.cli.all_models import Job, JobOutcome, Shared, models_named, plan, run_all, summary
+from xbench_fast.export.cli.all_models import Job, JobOutcome, Shared, plan, run_all, summary
 from xbench_fast.export.cli.export_command import command
+from xbench_fast.export.cli.flags import models_named
 from xbench_fast.export.graph import image_spec, text_spec
 from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.published import PUBLISHED
