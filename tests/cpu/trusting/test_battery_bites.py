@@ -84,7 +84,7 @@ def test_the_trained_demo_model_passes_on_phantoms(demo: Path, capsys: pytest.Ca
 def test_the_demo_model_with_random_weights_passes_no_question(
     demo: Path, root: Path, tmp_path: Path, seed: int
 ) -> None:
-    """As it is it passes all three on phantoms (tests/none/studies); the margins are there for such maps."""
+    """As it is it passes all three on phantoms (tests/cpu/studies); the margins are there for such maps."""
     (path,) = (demo / "bundles").iterdir()
     graph, source = RandomisedGraph(Bundle.load(path)), root / "demo" / "chestxdet10"
     with graph.bundle(graph.layers, seed, "permute") as random:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +12,15 @@ from evaluation_world import World
 from result_rows import ResultRow
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from synthetic import make_bundle, make_dataset
+from written_report import report, rows_of, texts
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.figures.figure import conditions
-from xbench_fast.runtime.reporting.report import make_report, write_report
+from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.tables.metrics import percent
-from xbench_fast.runtime.tables.table import Item, Table, cell_of
 
 
 @pytest.fixture
@@ -36,24 +34,6 @@ def run(tmp_path: Path) -> Path:
         made.set_cell("toy", "one", "skipped", reason="no prompts")
         made.set_cell("toy", "two", "running", key="k", file="cells/none.parquet")
     return tmp_path / "run"
-
-
-FILES = [
-    "auc_differences.csv", "classes.csv", "coverage.csv", "differences.csv", "recognition.csv",
-    "report.json", "table1.csv", "tables.md", "tables.tex",
-]  # fmt: skip
-
-SOME = {"paper.csv", "recognition.csv"}  # without rows they are not written
-
-
-def report(path: Path, choices: Choices | None = None) -> tuple[dict[str, Any], dict[str, Table], str]:
-    """The report without resampling and drawing; intervals have tests of their own."""
-    made = make_report(path, choices or Choices(replicates=0))
-    written = write_report(made, page=False)
-    names = {p.name for p in written if p.parent.name != "latex"}
-    assert names | SOME == {*FILES, *SOME} and all(p.stat().st_size for p in written)
-    data = json.loads((path / "report" / "report.json").read_text())
-    return data, {table.title: table for table in made.tables}, (path / "report" / "tables.md").read_text()
 
 
 def test_one_model_differs_from_no_other_in_tables_that_say_so(tmp_path: Path) -> None:
@@ -71,15 +51,6 @@ def test_one_model_differs_from_no_other_in_tables_that_say_so(tmp_path: Path) -
                 and head.startswith("dataset,")
                 and bool(rows) == (models[1:] != ())
             )
-
-
-def texts(row: tuple[Item, ...]) -> tuple[str, ...]:
-    return tuple(cell_of(item).text for item in row)
-
-
-def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
-    """Rows by their first item."""
-    return {cell_of(row[0]).text: texts(row[1:]) for row in table.rows}
 
 
 def naive_class(rows: list[ResultRow], finding: str) -> dict[str, float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from stored_counts import add_cell, random_rows
-from test_report import FILES
+from written_report import FILES
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.reporting.report import make_report, write_report

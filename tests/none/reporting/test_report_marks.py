@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
-from test_report import report
+from written_report import report
 from xbench_fast.runtime.reporting.cells import entry, marked
 from xbench_fast.runtime.reporting.paper import paper
 from xbench_fast.runtime.results.choices import Choices

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from result_rows import ResultRow
 from stored_counts import PIXELS, add_cell
-from test_report import report
+from written_report import report
 from xbench_fast.runtime.reporting.paper import paper
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory

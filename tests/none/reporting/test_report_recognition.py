@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 from stored_counts import add_cell, random_rows
-from test_report import report, rows_of, texts
+from written_report import report, rows_of, texts
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.metrics import percent
 from xbench_fast.runtime.tables.table import cell_of

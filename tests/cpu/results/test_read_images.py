@@ -26,6 +26,8 @@ from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.shards import Shard
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 SQUASH = Geometry("squash", 32, 32, "bicubic")
 
 

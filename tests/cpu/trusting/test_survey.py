@@ -17,6 +17,8 @@ from xbench_fast.engines.base import Scores
 from xbench_fast.metrics_gpu.trust.reference_maps import prior_maps
 from xbench_fast.runtime.cli import main
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 DATA = "data/images/case{:04d}.png"
 
 

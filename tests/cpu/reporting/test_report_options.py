@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from result_rows import ResultRow
 from scipy.ndimage import distance_transform_edt
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
-from test_report import rows_of
+from written_report import rows_of
 from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
 from xbench_fast.metrics_gpu.grounding.tolerance import tolerant_share
@@ -30,6 +30,8 @@ from xbench_fast.runtime.results.choices import SCORERS, Choices
 from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
+
+pytestmark = pytest.mark.usefixtures("empty_drawings")
 
 
 def swept_rows(name: str = "default", seed: int = 3) -> list[ResultRow]:

@@ -35,6 +35,8 @@ from xbench_fast.runtime.images.decode import decode_grey, read_grey
 from xbench_fast.runtime.images.geometry import to_model
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 SQUASH = Geometry("squash", 32, 32, "bilinear")
 CROP = Geometry("crop", 32, 36, "bicubic")
 COMMAND = [sys.executable, "-m", "xbench_fast.runtime.cli"]

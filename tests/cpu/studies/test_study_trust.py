@@ -21,6 +21,8 @@ from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.studies.material import load_material
 from xbench_fast.runtime.studies.trusting.pair_scores import pair_scores
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 Rows = list[dict[str, Any]]
 
 

@@ -15,6 +15,8 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.table import cell_of
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:

@@ -15,6 +15,8 @@ from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.comparing.gate import NAMES, Condition, Verdict, parse_condition
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 
 class Ran:
     def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:

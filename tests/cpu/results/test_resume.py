@@ -19,6 +19,8 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.storage import CellFiles, write_atomic
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 
 def test_a_finished_cell_is_not_computed_again(world: World, bundle: Path, data: DatasetConfig) -> None:
     world.run([bundle], [data])

@@ -8,6 +8,8 @@ import pytest
 import xbench_fast as xb
 from basis_world import Desk, desk
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 __all__ = ["desk"]
 
 

@@ -19,6 +19,8 @@ from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.studies import quantiles
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 RNG = np.random.default_rng(7)
 
 

@@ -28,6 +28,8 @@ from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.shards import Shard
 from xbench_fast.runtime.studies.material import load_material
 
+pytestmark = pytest.mark.usefixtures("empty_drawings")
+
 CASES, FINDINGS = 20, 2
 
 
