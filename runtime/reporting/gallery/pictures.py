@@ -86,8 +86,8 @@ def open_originals(
         done = [entry for entry in entries if entry.get("state") == "done"]
         read = [image_hashes(run.path / entry["file"]) for entry in done if entry["weights"] not in WITHOUT_MODEL]
         stored = [hashes for hashes in read if any(hashes.values())]
-        given, entry = datasets.get(dataset), run.data["config"].get("datasets", {}).get(dataset, {})
-        root = entry.get("root") if given is None else given.root
+        given, told = datasets.get(dataset), run.data["config"].get("datasets", {}).get(dataset, {})
+        root = told.get("root") if given is None else given.root
         files = {}
         if root and not any("phrases" in entry.get("ingredients", {}) for entry in done):
             known = {content: Path(root, path) for content, path in indexed_images(run.path, dataset).items()}
@@ -95,8 +95,8 @@ def open_originals(
         if len(files) < len(ids):
             from .annotated import open_annotated
 
-            loaded, files, told = open_annotated(run, (dataset, ids), stored, datasets)
-            notes += told
+            loaded, files, remarks = open_annotated(run, (dataset, ids), stored, datasets)
+            notes += remarks
             originals.loaded.update({dataset: loaded} if loaded else {})
         originals.files.update(((dataset, case_id), path) for case_id, path in files.items())
     return originals, notes

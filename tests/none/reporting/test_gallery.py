@@ -291,6 +291,28 @@ def test_unchanged_pictures_are_found_without_annotations(world: World, data: Da
     assert "1 of" in built(world, datasets={"coco": moved}).notes[0]
 
 
+def test_a_picture_is_the_one_that_all_models_read(world: World, data: DatasetConfig) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    case, (first,) = built(world).cases[0].case_id, (world.out / "cells").glob("whole-32--*.parquet")
+    (data.root / "annotations.json").write_text("no annotations")
+
+    def hashed(content: bytes | None) -> None:
+        table = pq.read_table(first)
+        ids, hashes = (table[name].to_pylist() for name in ("case_id", "image_hash"))
+        changed = [content if each == case else old for each, old in zip(ids, hashes, strict=True)]
+        at = table.schema.get_field_index("image_hash")
+        field = table.schema.field(at)
+        pq.write_table(table.set_column(at, field, pa.array(changed, field.type)), first)
+
+    hashed(None)  # of a case that this model did not read
+    assert built(world).images and built(world).notes == ()
+    hashed(bytes(range(16)))  # of another file, as it was when this model read it
+    left = built(world)
+    assert not left.images and "images are not available" in left.notes[0]
+
+
 @pytest.mark.parametrize("index", ["absent", "damaged", "other"])
 def test_without_an_index_the_annotations_say_where_pictures_are(world: World, data: DatasetConfig, index: str) -> None:
     whole, (file,) = built(world), (world.out / "images").iterdir()
