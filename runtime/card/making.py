@@ -153,7 +153,7 @@ class _Studies:
         """What the card is of; docs/trust.md §8 lists the names."""
         entry: Mapping[str, Any] = cell.rows.entry
         made = entry["ingredients"]
-        saliency = str(entry.get("saliency_map", "")) or "none"
+        saliency = str(entry.get("saliency_map", "")) or ("not described" if cell.has_thresholds else "none")
         told: Mapping[str, Any] = next((found.data.get("saliency", {}) for found in trust.entries.values()), {})
         if told.get("description"):
             saliency = f"{told.get('kind', '')}, {saliency}: {told['description']}".removeprefix(", ")

@@ -113,9 +113,11 @@ def read_run(path: Path) -> dict[str, Any]:
     """
     source = path / RUN_FILE
     if not source.is_file():
-        raise RunError(
-            f"{path} is no run directory: it holds no {RUN_FILE}; make one with xbench-fast eval --out {path}."
-        )
+        inside = sorted(str(found.parent) for found in path.glob(f"*/{RUN_FILE}"))
+        advice = f"make one with xbench-fast eval --out {path}"
+        if inside:
+            advice = f"name those in it: {', '.join(inside[:5])}{', ...' * (len(inside) > 5)}"
+        raise RunError(f"{path} is no run directory: it holds no {RUN_FILE}; {advice}.")
     try:
         data = json.loads(source.read_text(encoding="utf-8"))
         whole = not isinstance(data, dict) or CHECKSUM not in data or data[CHECKSUM] == checksum_of(data)

@@ -25,7 +25,7 @@ def kept_maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.floa
     if not cell.has_thresholds:
         raise RunError("boxes from a file have no map.")
     if cell.weights == "baseline":
-        raise RunError("its maps were not kept.")
+        raise RunError("a run keeps no maps of this baseline.")
     raise RunError(
         f"its maps are larger than {KEPT_SIDE} x {KEPT_SIDE} or of several sizes, so the run did not keep them."
     )

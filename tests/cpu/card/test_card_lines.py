@@ -166,7 +166,9 @@ def test_line_8_takes_the_study_in_the_run_directory_if_it_is_of_this_result(wor
 
 
 def test_a_baseline_has_what_needs_no_model(world: Path) -> None:
-    lines = cards(world)["baseline:center"].to_json["lines"]
+    card = cards(world)["baseline:center"].to_json
+    lines = card["lines"]
+    assert card["head"]["saliency"] == "not described"
     assert [line["verdict"] for line in lines[3:7]] == ["not applicable"] * 4
     assert all("a baseline is no model" in line["why"] and not line["command"] for line in lines[3:7])
     assert lines[2]["numbers"][0]["value"] == 0 and lines[2]["verdict"] in ("fail", "cannot tell")

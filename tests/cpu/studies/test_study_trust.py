@@ -313,7 +313,10 @@ def test_results_without_maps_are_left_out_with_a_sentence(tmp_path: Path, capsy
     ones = ("baseline:ones", {"weights": "baseline", "grid": None, "ties": "expected"}, random_rows(1))
     run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4]}, random_rows(1)), ones)
     said = study(capsys, "trust", run, "--replicates", 20)
-    assert "No trust tests of baseline:ones on The one: its maps were not kept." in answer(run, "trust")["facts"]
+    assert (
+        "No trust tests of baseline:ones on The one: a run keeps no maps of this baseline."
+        in answer(run, "trust")["facts"]
+    )
     assert "baseline:ones: a reference map" not in said, "it stands in no table"
     assert {row["model"] for row in answer(run, "trust")["verdicts"]} == {"kad"}
     run = make_run(tmp_path / "none", boxes)

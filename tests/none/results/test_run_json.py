@@ -21,7 +21,7 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.results.run_json import read_run
+from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.studies.material import load_material
 
 EXAMPLES = 40 * int(os.environ.get("XBENCH_FUZZ", "1"))
@@ -172,3 +172,17 @@ def test_another_schema_and_endless_nesting(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("[" * 100_000)
     with pytest.raises(RunError, match="delete that file"):
         read_run(tmp_path)
+
+
+def test_a_folder_of_run_directories_is_told_from_an_empty_one(tmp_path: Path) -> None:
+    for name in ("b", "a", "empty"):
+        (tmp_path / "shards" / name).mkdir(parents=True)
+    (tmp_path / "file").write_text("no folder")
+    for name in ("shards", "absent", "file"):
+        with pytest.raises(RunError, match="make one with xbench-fast eval --out"):
+            read_run(tmp_path / name)
+    for name in "ba":
+        store_run(tmp_path / "shards" / name, {"schema": 1, "config": {}, "cells": {}})
+    with pytest.raises(RunError) as error:
+        read_run(tmp_path / "shards")
+    assert str(error.value).endswith(f"name those in it: {tmp_path / 'shards/a'}, {tmp_path / 'shards/b'}.")
