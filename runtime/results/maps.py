@@ -137,8 +137,9 @@ def indexed_images(run: Path, dataset: str) -> dict[bytes, str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    wanted = pa.schema([("content", pa.binary()), ("path", pa.string())])
     try:
-        table = pq.read_table(index_file(run, dataset), columns=["content", "path"])
+        table = pq.read_table(index_file(run, dataset), schema=wanted).drop_null()
     except (OSError, pa.ArrowException):
         return {}
     return dict(zip(table["content"].to_pylist(), table["path"].to_pylist(), strict=True))

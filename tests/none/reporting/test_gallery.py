@@ -313,19 +313,27 @@ def test_a_picture_is_the_one_that_all_models_read(world: World, data: DatasetCo
     assert not left.images and "images are not available" in left.notes[0]
 
 
-@pytest.mark.parametrize("index", ["absent", "damaged", "other"])
+@pytest.mark.parametrize("index", ["absent", "damaged", "other", "no path", "numbers", "null", "zero byte"])
 def test_without_an_index_the_annotations_say_where_pictures_are(world: World, data: DatasetConfig, index: str) -> None:
     whole, (file,) = built(world), (world.out / "images").iterdir()
     if index == "absent":
         file.unlink()
     elif index == "damaged":
         file.write_bytes(b"PAR1")
-    else:  # names another file for each image: its content is compared
+    else:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = pq.read_table(file)
-        turned = table["path"].to_pylist()[1:] + table["path"].to_pylist()[:1]
-        pq.write_table(table.set_column(0, table.schema.field("path"), [turned]), file)
+        names = table["path"].to_pylist()
+        paths: dict[str, Any] = {
+            "other": names[1:] + names[:1],  # another file for each image: its content is compared
+            "numbers": [*range(len(names))],
+            "null": [None] * len(names),
+            "zero byte": [f"{name}\0" for name in names],
+        }
+        table = table.drop_columns(["path"])
+        pq.write_table(table.append_column("path", pa.array(paths[index])) if index in paths else table, file)
     assert built(world).images == whole.images and built(world).notes == ()
     (data.root / "annotations.json").write_text("no annotations")
     assert not built(world).images
