@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, cast, get_args
 
 from .errors import BundleError
@@ -53,7 +54,7 @@ class Geometry:
         plain = f"{self.mode}-{self.size}-{self.resize}-{self.interpolation}"
         return plain if self.intensity == "unchanged" else f"{plain}-{self.intensity}"
 
-    @property
+    @cached_property
     def stretched(self) -> bool:
         """Whether the grey levels follow from an image's stored values, so that decoding depends on it."""
         return self.intensity == "stretched"

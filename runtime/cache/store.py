@@ -46,7 +46,6 @@ class PreparedStore:
 
     def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
         self.geometry = geometry
-        self.stretched = geometry.stretched
         self.contents = Contents()
         self.others: Sequence[PreparedStore] = ()
         self.note = note
@@ -121,7 +120,7 @@ class PreparedStore:
         missing = [store for store in self.others if store.lacks(index, state)]
         try:
             data = self.contents.read(path)
-            kinds = {store.stretched for store in (self, *missing)}
+            kinds = {store.geometry.stretched for store in (self, *missing)}
             grey = {stretched: decode_grey(data, str(path), stretched=stretched) for stretched in kinds}
         except ImageAccessError:
             raise  # the file may be readable later, or by another user
@@ -131,8 +130,8 @@ class PreparedStore:
             raise
         for store in missing:
             with contextlib.suppress(ImageError):  # recorded; it concerns that geometry only
-                store.keep(index, grey[store.stretched], state)
-        return self.keep(index, grey[self.stretched], state)
+                store.keep(index, grey[store.geometry.stretched], state)
+        return self.keep(index, grey[self.geometry.stretched], state)
 
     def index(self, case: Case) -> int:
         """The number of a case in the order the store was opened with."""
