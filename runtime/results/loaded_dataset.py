@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,10 @@ from ..images.size import image_size
 from .cell_key import dataset_digest, digest_of, reader_code
 
 if TYPE_CHECKING:
+    from .load import StoredRun
     from .shards import Shard
 
-__all__ = ["LoadedDataset", "check_reader", "load_dataset"]
+__all__ = ["LoadedDataset", "check_reader", "current_dataset", "load_dataset"]
 
 
 @dataclass(frozen=True)
@@ -142,3 +143,26 @@ def load_dataset(
         what = "asks no phrase" if dataset.asks_phrases and dataset.cases() else "has no cases"
         raise DataError(f"The dataset '{config.name}' in {config.root} {what}; check its root and its options.")
     return loaded
+
+
+def current_dataset(run: StoredRun, name: str, datasets: Mapping[str, DatasetConfig]) -> DatasetConfig:
+    """Where a dataset is now and how it is read: by `datasets`, else by the run's configuration.
+
+    Of a dataset with nothing but a folder, as --data NAME=PATH gives it, reader and options are the run's. Raises
+    DataError when the run does not name the dataset, or its reader is not one of the known names: a run directory may
+    be untrusted, and code that it names is not run.
+    """
+    given = datasets.get(name)
+    plain = given is not None and given.reader == name and not given.options
+    entry = run.data["config"].get("datasets", {}).get(name)
+    known = isinstance(entry, Mapping) and {"root", "reader"} <= set(entry)
+    if given is not None and not (plain and known and entry["reader"] in DATASETS.names()):
+        return given
+    if not known:
+        raise DataError(f"The run's configuration does not say where the dataset '{name}' is.")
+    if entry["reader"] not in DATASETS.names():
+        raise DataError(
+            f"The reader '{entry['reader']}' of the dataset '{name}' is not one that is built in or installed."
+        )
+    stored = DatasetConfig(name, Path(entry["root"]), entry["reader"], None, dict(entry.get("options") or {}))
+    return stored if given is None else replace(stored, root=given.root, attributes=given.attributes)

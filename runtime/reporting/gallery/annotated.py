@@ -6,15 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ....engines.errors import DataError, XBenchError
-from ...datasets.registry import DATASETS
+from ....engines.errors import XBenchError
 from ...host.config import DatasetConfig
 from ...images.contents import hashes_now
 from ...results.cell_key import reader_code
 from ...results.load import StoredRun
-from ...results.loaded_dataset import LoadedDataset, load_dataset
+from ...results.loaded_dataset import LoadedDataset, current_dataset, load_dataset
 
-__all__ = ["current_dataset", "open_annotated"]
+__all__ = ["open_annotated"]
 
 Hashes = Mapping[str, bytes | None]
 
@@ -63,26 +62,3 @@ def _changed(run: StoredRun, loaded: LoadedDataset, stored: Sequence[Hashes], fi
             if ([loaded.name, digest], reader_code(loaded.dataset)) != made:
                 return True
     return False
-
-
-def current_dataset(run: StoredRun, name: str, datasets: Mapping[str, DatasetConfig]) -> DatasetConfig:
-    """Where a dataset is now and how it is read: by `datasets`, else by the run's configuration.
-
-    Of a dataset with nothing but a folder, as --data NAME=PATH gives it, reader and options are the run's. Raises
-    DataError when the run does not name the dataset, or its reader is not one of the known names: a run directory may
-    be untrusted, and code that it names is not run.
-    """
-    given = datasets.get(name)
-    plain = given is not None and given.reader == name and not given.options
-    entry = run.data["config"].get("datasets", {}).get(name)
-    known = isinstance(entry, Mapping) and {"root", "reader"} <= set(entry)
-    if given is not None and not (plain and known and entry["reader"] in DATASETS.names()):
-        return given
-    if not known:
-        raise DataError(f"The run's configuration does not say where the dataset '{name}' is.")
-    if entry["reader"] not in DATASETS.names():
-        raise DataError(
-            f"The reader '{entry['reader']}' of the dataset '{name}' is not one that is built in or installed."
-        )
-    stored = DatasetConfig(name, Path(entry["root"]), entry["reader"], None, dict(entry.get("options") or {}))
-    return stored if given is None else replace(stored, root=given.root, attributes=given.attributes)

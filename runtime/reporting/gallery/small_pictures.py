@@ -18,9 +18,8 @@ from ...datasets.pixels import direct_source
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
 from ...results.load import StoredRun
-from ...results.loaded_dataset import LoadedDataset, load_dataset
+from ...results.loaded_dataset import LoadedDataset, current_dataset, load_dataset
 from ...results.schema import GRID
-from .annotated import current_dataset
 from .pictures import Originals, Pixels, encoded
 
 __all__ = ["small_pictures"]

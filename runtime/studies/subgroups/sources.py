@@ -11,8 +11,7 @@ from ...datasets.attributes.lookup import CaseAttributes, look_up
 from ...datasets.base import Dataset
 from ...host.config import DatasetConfig
 from ...host.paths import has_file
-from ...reporting.gallery.annotated import current_dataset
-from ...results.loaded_dataset import load_dataset
+from ...results.loaded_dataset import current_dataset, load_dataset
 from ..material import Material
 
 __all__ = ["attributes_of", "case_ids", "given_tables"]
