@@ -193,3 +193,13 @@ def test_a_wide_table_without_groups_breaks_between_columns() -> None:
     columns = tuple(Column(f"c{n}") for n in range(30))
     view = table_view(Table("t", columns, (tuple(map(str, range(30))),)), 1, ())
     assert [len(part.heads) for part in view.parts] == [12, 12, 8]
+
+
+def test_dark_colours_are_the_same_by_choice_and_by_the_system(root: Path) -> None:
+    """They stand twice: a list of selectors cannot reach into a media query, and light-dark() is for newer browsers."""
+    text = (root / "runtime/viewing/base.css").read_text(encoding="utf-8")
+    system, chosen = (
+        re.search(selector + r" \{([^}]*)\}", text)
+        for selector in (r':root:not\(\[data-theme="light"\]\)', r':root\[data-theme="dark"\]')
+    )
+    assert system and chosen and "--paper" in chosen[1] and system[1].split() == chosen[1].split()
