@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["CHECKSUM", "checksum_of", "distinct_keys", "no_constant"]
+__all__ = ["CHECKSUM", "checksum_of", "distinct_keys", "no_constant", "parse_json"]
 
 CHECKSUM: Final = "checksum"
 """The key of a document's checksum, which covers every other key."""
@@ -29,6 +29,11 @@ def distinct_keys(pairs: list[tuple[K, Any]]) -> dict[K, Any]:
                 raise ValueError(f"the key '{str(key)[:_SHOWN]}' appears twice")
             seen.add(key)
     return found
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The content of a JSON document of a user. Raises ValueError; also for a key that an object has twice."""
+    return json.loads(text, object_pairs_hook=distinct_keys)
 
 
 def no_constant(text: str) -> NoReturn:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConfigError, MissingExtraError
-from ..strict_json import distinct_keys
+from ..strict_json import parse_json
+from ..strict_yaml import parse_yaml
 
 __all__ = ["SEPARATOR", "FindingPrompts", "PromptSets", "parse_prompt_file", "prompt_sets", "read_prompt_file"]
 
@@ -70,37 +69,16 @@ def parse_prompt_file(path: Path) -> object:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The prompt file {path} cannot be read: {error}; give a YAML or JSON text file.") from error
-    if path.suffix.lower() == ".json":
-        try:
-            parsed: object = json.loads(text, object_pairs_hook=distinct_keys)
-        except ValueError as error:
-            raise ConfigError(f"The prompt file {path} is not valid JSON: {error}; correct it.") from error
-        return parsed
     try:
-        import yaml
+        return parse_json(text) if path.suffix.lower() == ".json" else parse_yaml(text)
     except ImportError as error:
         raise MissingExtraError(
             "A YAML file of prompts needs pyyaml, which is not installed; install xbench-fast[cpu] or use JSON."
         ) from error
-    try:
-        parsed = yaml.load(text, _yaml_loader(yaml))
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"The prompt file {path} has a wrong key: {error}; correct it.") from error
-    except yaml.YAMLError as error:
-        where = " ".join(str(error).split())
-        raise ConfigError(f"The prompt file {path} is not valid YAML: {where}; correct it.") from error
-    return parsed
-
-
-def _yaml_loader(yaml: Any) -> Any:
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Plain data only, and no duplicate keys."""
-
-    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
-        return distinct_keys(loader.construct_pairs(node, deep=True))
-
-    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    return Loader
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if path.suffix.lower() == ".json" else "YAML"
+        text = " ".join(str(error).split())
+        raise ConfigError(f"The prompt file {path} is not valid {kind}: {text}; correct it.") from error
 
 
 def _mapping(value: object, where: str, what: str) -> dict[str, object]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...engines.errors import CheckpointError
+from ...engines.strict_json import parse_json
 
 __all__ = ["WEIGHT_SUFFIXES", "Weights", "find_weights", "is_safetensors", "read_index", "weight_files", "what_it_is"]
 
@@ -200,7 +201,7 @@ def weight_files(folder: Path) -> list[Path]:
 def read_index(path: Path) -> dict[str, list[str]]:
     """File -> the tensors it holds, from the index of shards at `path`. Raises CheckpointError."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        table = parse_json(path.read_text(encoding="utf-8"))["weight_map"]
         shards: dict[str, list[str]] = {}
         for tensor, name in table.items():
             if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):

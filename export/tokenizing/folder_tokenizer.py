@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import ConfigError, MissingExtraError
+from ...engines.strict_json import parse_json
 from ...engines.tokenizing import BackendTokenizer
 from ...engines.tokenizing.tokenizers import require_tokenizers
 
@@ -113,7 +114,7 @@ def _ready(folder: Path) -> FolderWords:
     path = folder / _READY
     rules = {**_table(folder / _NAMED), **_table(folder / _RULES)}
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
         normalizer = tree.get("normalizer") or {}
         if normalizer.get("type") == "BertNormalizer":
             normalizer.update({key: rules[name] for key, name in _BERT.items() if name in rules})
@@ -163,7 +164,7 @@ def _add_special(backend: Any, rules: Mapping[str, Any], tokens: Mapping[str, st
 def _table(path: Path) -> dict[str, Any]:
     """A JSON file that need not be there. Raises ConfigError for one that is no table."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        table = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read ({_line(error)}); take the model's own file.") from error
     if not isinstance(table, dict):

@@ -8,12 +8,12 @@ masked (docs/parity.md §3.4), or the causal mask hides what follows the end tok
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import ConfigError
+from ...engines.strict_json import parse_json
 from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, HashTokenizer, Tokenizer, WordPieceTokenizer
 from ..checkpoints.hugging_face import cached_file
 
@@ -185,7 +185,7 @@ def _read(path: Path) -> dict[str, int]:
         text = path.read_bytes().decode("utf-8")
         if path.suffix == ".txt":
             return _from_lines(text, path)
-        model = json.loads(text)["model"]
+        model = parse_json(text)["model"]
         kind = model.get("type", "BPE" if "merges" in model else "WordPiece")
         if kind != "WordPiece":
             raise ConfigError(f"{path} is a {kind} tokenizer, not WordPiece; give --tokenizer another folder.")

@@ -4,69 +4,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...engines.errors import ConfigError, DataError
 from ...engines.registry import did_you_mean
 from ..host.paths import has_file, has_folder
+from .case import Case, Region
+from .case_rules import POLICIES, CaseRules, Settled
 from .files import Note
-from .patients import read_patients
+from .patients import with_patients
 
 if TYPE_CHECKING:
     from .readers.marks import ReaderMarks
 
-__all__ = ["PATIENTS", "Case", "Dataset", "Note", "OfficialCounts", "Region"]
+__all__ = ["PATIENTS", "UNCERTAIN_LABELS", "Case", "Dataset", "Note", "OfficialCounts", "Region"]
 
 PATIENTS: Final = {"patients": "a CSV file that names the patient of each image, default none"}
 """The option of readers whose files name no patient, for their `option_help`; `Dataset.cases` applies it."""
 
-
-@runtime_checkable
-class Region(Protocol):
-    """The area of one class in one image; drawn only on request; `region_boxes` and `region_shapes` have them."""
-
-    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
-        """The region on its native grid, bool [height, width]. Raises DataError when it was drawn on another grid."""
-        ...
-
-
-@dataclass(frozen=True)
-class Case:
-    """One image with what its dataset says about it.
-
-    labels: class -> 1, 0 or None (the dataset does not say; excluded, never 0). Holds every class of the dataset.
-    regions: class -> region; only classes that have one. A region can still turn out empty (a box outside the image).
-    rows: the case's position in the annotation file, for messages: lines of a CSV, 1-based entries of a JSON list.
-    size: (height, width) of the grid on which the regions are drawn; None: the image's own. A copy of the images at
-    another resolution can use the same annotation, because grid and image are resized to the same evaluation frame.
-    phrases: finding -> the phrase that this image is asked for it, of a dataset that `asks_phrases`. unasked: keys
-    (`phrases.pairs.phrase_key`) of phrases of the image that are not asked, because they have no region.
-    attributes: what is known of the patient and the exposure, such as view, sex and age; None unless a reader fills it.
-    Studies of subgroups read those of the built-in readers later (`attributes.lookup`), and no result depends on them.
-    """
-
-    case_id: str
-    image: Path
-    labels: Mapping[str, int | None]
-    regions: Mapping[str, Region]
-    split: str
-    patient_id: str | None = None
-    rows: tuple[int, ...] = ()
-    size: tuple[int, int] | None = None
-    phrases: Mapping[str, str] = field(default_factory=dict)
-    unasked: tuple[str, ...] = ()
-    attributes: Mapping[str, str | float] | None = None
-
-    @property
-    def patient(self) -> str:
-        """The patient's name, or one of its own if the dataset does not say it."""
-        return f"case {self.case_id}" if self.patient_id is None else self.patient_id
+UNCERTAIN_LABELS: Final = {
+    "uncertain": "policy for uncertain labels (-1, as in CheXpert): ignore (default; the label becomes unknown), "
+    "positive or negative"
+}
+"""The option of readers with labels, for their `option_help`; `Dataset.cases` applies it."""
 
 
 @dataclass(frozen=True)
@@ -134,41 +97,31 @@ class Dataset(ABC):
 
     def cases(self) -> Sequence[Case]:
         """All cases in the order of the annotation file; read once and cached. Raises DataError."""
-        return self._content[0]
+        return self._content.cases
 
     @property
     def notes(self) -> Sequence[Note]:
         """The problems in the files, with file and row; reads the files on the first call. Raises DataError."""
-        return self._content[1]
+        return self._content.notes
+
+    @property
+    def uncertain_labels(self) -> int:
+        """The number of labels that the annotator was not sure of; reads the files on the first call."""
+        return self._content.uncertain
 
     @cached_property
-    def _content(self) -> tuple[tuple[Case, ...], tuple[Note, ...]]:
+    def uncertain(self) -> str:
+        """The policy for uncertain labels: ignore, positive or negative. Raises ConfigError."""
+        return self.choice_option("uncertain", POLICIES, POLICIES[0])
+
+    @cached_property
+    def _content(self) -> Settled:
         notes: list[Note] = []
         cases = self.read(notes)
         if "patients" in self.options:
-            cases = self._with_patients(cases)
-        seen: set[str] = set()
-        for case in cases:
-            if case.case_id in seen:
-                raise DataError(
-                    f"The dataset '{self.name}' yields the case '{case.case_id}' twice; give it one id per image."
-                )
-            seen.add(case.case_id)
-        return tuple(cases), tuple(notes)
-
-    def _with_patients(self, cases: Sequence[Case]) -> list[Case]:
-        """The cases with the patients that the option `patients` names. Raises DataError for one it does not name."""
-        file = self.path_option("patients", "")
-        known = read_patients(file)
-        names = [(case.image.name, case.image.stem, case.case_id) for case in cases]
-        found = [next((known[name] for name in each if name in known), None) for each in names]
-        missing = [each[0] for each, patient in zip(names, found, strict=True) if patient is None]
-        if missing:
-            raise DataError(
-                f"{file} names no patient for {len(missing)} of {len(cases)} images of the dataset '{self.name}', the "
-                f"first is {missing[0]}; add them, or leave the option patients out."
-            )
-        return [replace(case, patient_id=patient) for case, patient in zip(cases, found, strict=True)]
+            cases = with_patients(cases, self.path_option("patients", ""), self.name)
+        rules = CaseRules(self.name, self.classes, self.uncertain, self.cases_per_image)
+        return rules.settle(cases, notes, next(iter(self.sources()), self.root))
 
     def path_option(self, key: str, default: str) -> Path:
         """The file or folder named by the option `key`, relative to the root unless absolute."""

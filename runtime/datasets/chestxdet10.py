@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from .base import PATIENTS, Case, Dataset, Note, OfficialCounts
-from .files import ImageFolder, fail, numbers, read_json
+from .files import fail, numbers
 from .region_boxes import Boxes
+from .source.documents import read_json
+from .source.image_index import ImageFolder
 
 __all__ = ["ChestXDet10"]
 

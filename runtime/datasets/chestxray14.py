@@ -9,8 +9,11 @@ from typing import ClassVar
 
 from ..host.paths import has_file, has_folder
 from .base import Case, Dataset, Note, OfficialCounts
-from .files import ImageTree, fail, inside, number, read_rows
+from .files import fail, number
 from .region_boxes import Boxes
+from .source.image_index import ImageTree
+from .source.image_names import inside
+from .source.tables import read_rows
 
 __all__ = ["ChestXray14"]
 

@@ -10,9 +10,10 @@ from typing import ClassVar
 from ..host.paths import has_file
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .chexlocalize_shapes import compare, read_polygons, read_segmentations
-from .files import fail, read_csv
+from .files import fail
 from .readers.human_benchmark import read_benchmark
 from .readers.marks import RADIOLOGIST, ReaderMarks
+from .source.tables import read_csv
 
 __all__ = ["CheXlocalize"]
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...engines.errors import DataError
 from .base import Note, Region
-from .files import fail, numbers, read_json
+from .files import fail, numbers
 from .region_shapes import Polygons, RunText
+from .source.documents import read_json
 
 __all__ = ["Keys", "Shapes", "compare", "entries", "read_polygons", "read_segmentations"]
 
@@ -97,7 +98,7 @@ def compare(masks: Shapes, outlines: Shapes, pixels: bool, notes: list[Note]) ->
 
 def entries(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Iterator[tuple[str, str | None, Any]]:
     """(key, finding, shape) of all entries; an image's first entry has the finding None and its img_size."""
-    document = read_json(file, unique=True)
+    document = read_json(file)
     if not isinstance(document, dict):
         raise fail(file, None, "it holds no object of images")
     for key, image in document.items():

@@ -9,9 +9,12 @@ from typing import ClassVar
 from ...engines.errors import DataError
 from ..host.paths import has_folder
 from .base import Case, Dataset, Note, OfficialCounts
-from .files import ImageTree, fail, inside, read_csv
+from .files import fail
 from .mask_files import read_mask
 from .region_shapes import MaskRuns
+from .source.image_index import ImageTree
+from .source.image_names import inside
+from .source.tables import read_csv
 
 __all__ = ["CovidRural"]
 

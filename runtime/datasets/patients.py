@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from .files import fail, header_text, read_rows
+from ...engines.errors import DataError
+from .case import Case
+from .files import fail
+from .source.image_names import portable_name
+from .source.tables import header_text, read_rows
 
-__all__ = ["IMAGE_COLUMNS", "NIH_COLUMNS", "PATIENT_COLUMNS", "read_indices", "read_patients"]
+__all__ = [
+    "IMAGE_COLUMNS",
+    "NIH_COLUMNS",
+    "PATIENT_COLUMNS",
+    "is_placeholder",
+    "read_indices",
+    "read_patients",
+    "with_patients",
+]
 
 IMAGE_COLUMNS: Final = ("image", "file_name", "filename", "image_id", "ImageId", "case_id")
 PATIENT_COLUMNS: Final = ("patient_id", "patient", "PatientID", "Patient ID")
 NIH_COLUMNS: Final = ("nih_image_index", "Image Index")
 """Columns with the name of an image in NIH ChestX-ray14; the part before "_" is the patient."""
+
+
+_PLACEHOLDERS: Final = frozenset(
+    {
+        "nan", "none", "null", "na", "n/a", "<na>", "nat", "unknown", "unk", "undefined", "missing", "not available",
+        "anonymous", "anonymized", "anonymised", "anon", "anonym", "anonymous patient", "deidentified", "de-identified",
+        "removed", "redacted", "hidden", "no id", "noid", "-", "--", "?", "??", ".", "x", "xx", "xxx", "xxxx",
+    }
+)  # fmt: skip
+
+
+def is_placeholder(patient: str) -> bool:
+    """Whether a text stands in the place of a patient and names none: empty, "nan", "ANONYMOUS" and the like.
+
+    A number is a name, also 0: the films of a patient named so are counted (`case_rules.settle`).
+    """
+    text = " ".join(patient.split()).casefold().strip("^ ")
+    return not text or text in _PLACEHOLDERS
+
+
+def with_patients(cases: Sequence[Case], file: Path, dataset: str) -> list[Case]:
+    """The cases with the patients that `file` names. Raises DataError for a case whose patient it does not name."""
+    patients = {portable_name(image): patient for image, patient in read_patients(file).items()}
+    names = [(case.image.name, case.image.stem, case.case_id) for case in cases]
+    chosen = [next((patients[name] for name in map(portable_name, each) if name in patients), None) for each in names]
+    missing = [each[0] for each, patient in zip(names, chosen, strict=True) if patient is None]
+    if missing:
+        raise DataError(
+            f"{file} names no patient for {len(missing)} of {len(cases)} images of the dataset '{dataset}', the "
+            f"first is {missing[0]}; add them, or leave the option patients out."
+        )
+    return [replace(case, patient_id=patient) for case, patient in zip(cases, chosen, strict=True)]
 
 
 def read_patients(file: Path) -> dict[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from ...engines.errors import DataError
 from .mask_run_lengths import MAX_SIDE, check_grid
 
-__all__ = ["FAULTS", "ROUNDING", "Boxes", "Corners", "extents", "pixel_of"]
+if TYPE_CHECKING:
+    from .case import Region
+
+__all__ = ["FAULTS", "ROUNDING", "Boxes", "Corners", "distinct", "extents", "pixel_of"]
 
 Corners = tuple[float, float, float, float]
 
@@ -48,6 +51,11 @@ class Boxes:
     def from_sizes(boxes: Iterable[Sequence[float]]) -> Boxes:
         """Boxes given as (x, y, width, height): rows int(y) .. int(y)+int(height)-1, columns alike."""
         return Boxes(tuple((int(x), int(y), int(x) + int(w), int(y) + int(h)) for x, y, w, h in boxes))
+
+    def distinct(self) -> tuple[Boxes, int]:
+        """The same with each box once, and how many were left out."""
+        corners = tuple(dict.fromkeys(self.corners))
+        return replace(self, corners=corners), len(self.corners) - len(corners)
 
     def extents(self, height: int, width: int) -> tuple[Corners, ...]:
         """The corners in pixels of a [height, width] image."""
@@ -109,6 +117,12 @@ def extents(region: object, height: int, width: int) -> Sequence[Corners]:
     """
     found: Callable[[int, int], Sequence[Corners]] | None = getattr(region, "extents", None)
     return () if found is None else found(height, width)
+
+
+def distinct(region: Region) -> tuple[Region, int]:
+    """A region with each of its parts once, and how many were left out; a region without parts is as it was."""
+    parts: Callable[[], tuple[Region, int]] | None = getattr(region, "distinct", None)
+    return (region, 0) if parts is None else parts()
 
 
 def pixel_of(fraction: float, side: int) -> float:

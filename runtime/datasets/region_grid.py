@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError
-from .base import Case, Region
+from .case import Case, Region
 from .region_boxes import ROUNDING, Boxes, extents
 
 __all__ = [

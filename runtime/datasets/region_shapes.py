@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 from ...metrics_gpu.sweep.masks import encode_runs
-from .base import Region
 from .mask_run_lengths import (
     MAX_PIXELS,
     MAX_SIDE,
@@ -22,7 +21,10 @@ from .mask_run_lengths import (
     decode_pairs,
     paint,
 )
-from .region_boxes import Boxes, Corners, extents, pixel_of
+from .region_boxes import Boxes, Corners, distinct, extents, pixel_of
+
+if TYPE_CHECKING:
+    from .case import Region
 
 __all__ = ["AtLeast", "Ellipse", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "fill_polygon", "union"]
 
@@ -42,6 +44,11 @@ class Polygons:
     def __post_init__(self) -> None:
         if any(abs(value) > 2 * MAX_SIDE for outline in self.outlines for point in outline for value in point):
             raise DataError(f"A polygon has a point more than {2 * MAX_SIDE} pixels away; check its coordinates.")
+
+    def distinct(self) -> tuple[Polygons, int]:
+        """The same with each outline once, and how many were left out."""
+        outlines = tuple(dict.fromkeys(self.outlines))
+        return replace(self, outlines=outlines), len(self.outlines) - len(outlines)
 
     def pixels(self, height: int, width: int) -> tuple[tuple[tuple[float, float], ...], ...]:
         """The outlines in pixels of a [height, width] image."""
@@ -193,6 +200,11 @@ class AtLeast:
     parts: tuple[Region, ...]
     least: int
 
+    def distinct(self) -> tuple[AtLeast, int]:
+        """The same without what each part has twice, and how many were left out; equal parts are votes of readers."""
+        inner = [distinct(part) for part in self.parts]
+        return replace(self, parts=tuple(part for part, _ in inner)), sum(count for _, count in inner)
+
     def extents(self, height: int, width: int) -> list[Corners]:
         """Those of all parts."""
         return [box for part in self.parts for box in extents(part, height, width)]
@@ -211,6 +223,12 @@ class Union:
     """The union (logical or) of several regions of one class."""
 
     parts: tuple[Region, ...]
+
+    def distinct(self) -> tuple[Union, int]:
+        """The same with each part once, also inside of its parts, and how many were left out."""
+        inner = [distinct(part) for part in self.parts]
+        parts = tuple(dict.fromkeys(part for part, _ in inner))
+        return replace(self, parts=parts), len(inner) - len(parts) + sum(count for _, count in inner)
 
     def extents(self, height: int, width: int) -> list[Corners]:
         """Those of all parts."""

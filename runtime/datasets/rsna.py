@@ -9,8 +9,10 @@ from typing import ClassVar
 
 from ..host.paths import has_file
 from .base import PATIENTS, Case, Dataset, Note, OfficialCounts
-from .files import ImageFolder, fail, number, read_csv
+from .files import fail, number
 from .region_boxes import Boxes
+from .source.image_index import ImageFolder
+from .source.tables import read_csv
 
 __all__ = ["Rsna"]
 

@@ -10,9 +10,12 @@ from typing import ClassVar
 from ...engines.errors import ConfigError, DataError
 from ..host.paths import has_folder
 from .base import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
-from .files import ImageTree, fail, inside, read_csv
+from .files import fail
 from .mask_files import MaskFile
 from .region_shapes import RunText, union
+from .source.image_index import ImageTree
+from .source.image_names import inside
+from .source.tables import read_csv
 
 __all__ = ["Siim"]
 
@@ -23,6 +26,10 @@ _FOLDERS = ("dicom-images-train", "dicom-images-test", "stage_2_images", "proces
 # Of the stage-1 file, the stage-2 file, and the test list of MAVL.
 _IMAGES = (OfficialCounts(10_675, 2_379), OfficialCounts(12_047, 2_669), OfficialCounts(2_264, 594))
 _ROWS = (OfficialCounts(11_582, 3_286), OfficialCounts(12_954, 3_576), OfficialCounts(2_317, 647))
+
+
+_MOST_ROWS = 10
+"""More rows than an image of the challenge has; a film with more of them is a wrong column."""
 
 
 @dataclass
@@ -62,6 +69,8 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
         super().__init__(root, **options)
         self.split, self.list = self.list_option()
         self.unit = self.choice_option("unit", ("image", "row"), "row" if self.split == "paper" else "image")
+        if self.unit == "row":
+            self.cases_per_image = _MOST_ROWS
         self.annotations = self._annotation_files()
         self.masks = self.path_option("masks", "") if "masks" in self.options else None
         known = [self.root / name for name in _FOLDERS if has_folder(self.root / name)]

@@ -10,10 +10,12 @@ from typing import ClassVar
 from ...engines.errors import ConfigError
 from ..host.paths import has_file
 from .base import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
-from .files import ImageFolder, fail, number, read_csv
+from .files import fail, number
 from .reader_consensus import RULES, Corners, merge, needed
 from .readers.left_out import LEAVE_ONE_OUT, READERS, LeftOut
 from .readers.marks import RADIOLOGIST, ReaderMarks
+from .source.image_index import ImageFolder
+from .source.tables import read_csv
 
 __all__ = ["Vindr", "VindrKaggle"]
 

@@ -76,10 +76,12 @@ class LoadedDataset:
 
     @property
     def warnings(self) -> dict[str, str]:
-        """What looks wrong with the boxes, kind -> sentence, by the annotation and the images' sizes read so far."""
+        """What looks wrong with the annotation, kind -> sentence, by its notes, and by all boxes and the images' sizes
+        read so far."""
         from ..datasets.checking.box_statistics import box_warnings
+        from ..datasets.checking.note_warnings import note_warnings
 
-        return box_warnings(self.dataset, self.all_cases, self.file_sizes)
+        return note_warnings(self.dataset.notes) | box_warnings(self.dataset, self.all_cases, self.file_sizes)
 
     @cached_property
     def digest(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from ....engines.errors import ConfigError, MissingExtraError
 from ....engines.registry import did_you_mean
+from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.hugging_face import cached_file
 from ...checkpoints.matching import install
@@ -179,7 +179,7 @@ def _near(name: str, known: list[str]) -> str:
 def _from_file(path: Path) -> _Architecture:
     _library()
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
         model = content.get("model_cfg", content)
         parts = {"embed_dim", "vision_cfg", "text_cfg"} - set(model)
     except (OSError, ValueError, AttributeError, TypeError) as error:

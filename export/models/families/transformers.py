@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from ....engines.errors import CheckpointError, ConfigError, MissingExtraError
 from ....engines.registry import did_you_mean
+from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
@@ -98,7 +98,7 @@ def _siglip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:
 def _kind(folder: Path) -> str:
     path = folder / "config.json"
     try:
-        kind = json.loads(path.read_text(encoding="utf-8"))["model_type"]
+        kind = parse_json(path.read_text(encoding="utf-8"))["model_type"]
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{folder} has no config.json: give --checkpoint the folder that save_pretrained wrote, or that was "

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..files import fail, header_text, read_rows
+from ..files import fail
 from ..patients import IMAGE_COLUMNS, NIH_COLUMNS, PATIENT_COLUMNS
+from ..source.tables import header_text, read_rows
 from .values import NAMES, Attributes, Value, read_value
 
 __all__ = ["AttributeTable", "read_table"]

@@ -18,6 +18,7 @@ from ..region_grid import region_fault, region_grid
 from ..region_shapes import AtLeast, Union
 from .audit_images import decode_images, read_headers
 from .box_statistics import box_warnings
+from .note_warnings import note_warnings
 
 __all__ = ["Audit", "AuditCheck", "audit"]
 
@@ -165,7 +166,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         regions_unchecked=regions.unchecked,
         misfits=len(regions.misfits),
         misfit_regions=tuple(regions.misfits[:_NAMED]),
-        warnings=tuple(box_warnings(dataset, cases, images.sizes).values()),
+        warnings=(*note_warnings(dataset.notes).values(), *box_warnings(dataset, cases, images.sizes).values()),
         unknown_classes=dict(sorted(unknown.items())),
         notes=dict(sorted(Counter(note.kind for note in dataset.notes).items())),
         note_texts=tuple(str(note) for note in dataset.notes[:_NAMED]),

@@ -6,7 +6,6 @@ sentence with what was counted, what it looks like, and what mends it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +27,6 @@ SHARE: Final = 0.1  # of boxes or images, from which something is no single mist
 ALMOST_ALL: Final = 0.99
 CORNER: Final = (10, 0.55)  # so many boxes, all in this part of the width and of the height
 IN_FILE: Final = ((5, 0.55), (10, 0.75))  # the same, where the part is the size of the image files
-SAME_IMAGE: Final = 10  # entries that may name one image, as rows of SIIM do
 SAME_ROWS: Final = 20  # entries of a file of which more than half belong to one image
 
 _MENDS: Final = {
@@ -37,7 +35,6 @@ _MENDS: Final = {
     "smaller": "use the images on which the boxes were drawn, or scale the boxes in the annotation to these images",
     "larger": "use the images on which the boxes were drawn, or scale the boxes in the annotation to these images",
     "units": "check the unit of the boxes in the annotation",
-    "same_image": "name each image's own file in the annotation",
     "same_rows": "name each image's own file in the annotation",
     "swapped": "exchange height and width in the annotation",
 }
@@ -54,7 +51,7 @@ def box_warnings(dataset: Dataset, cases: Sequence[Case], sizes: Sizes) -> dict[
     sizes: case -> (height, width) of the image files, as far as they are known.
     """
     found = [
-        *_same_images(cases, dataset.cases_per_image),
+        *_same_rows(cases),
         *_swapped(cases, sizes),
         *_of_boxes(_boxes_of(cases, sizes)),
     ]
@@ -172,14 +169,10 @@ def _text(sizes: NDArray[np.float64]) -> str:
     return f"{high[0]} x {high[1]}" if (low == high).all() else f"up to {high[0]} x {high[1]}"
 
 
-def _same_images(cases: Sequence[Case], each: int) -> Iterator[Finding]:
-    """Many entries that name one image, as cases of their own or merged into one; each: the cases an image may be."""
+def _same_rows(cases: Sequence[Case]) -> Iterator[Finding]:
+    """Most entries name one image, and were merged into one case; `case_rules` notes cases that share an image."""
     if not cases:
         return
-    image, most = Counter(case.image for case in cases).most_common(1)[0]
-    files = len({case.image for case in cases})
-    if most > each and (most > SAME_IMAGE or (most >= FEW and 2 * files <= len(cases))):
-        yield "same_image", f"{most} of {len(cases)} entries name the image {image.name}, there are {files} images", 0
     largest = max(cases, key=lambda case: len(case.rows))
     rows = sum(len(case.rows) for case in cases)
     if len(largest.rows) >= SAME_ROWS and 2 * len(largest.rows) > rows:

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 from ....engines.errors import DataError
 from ..base import PATIENTS, Case, Dataset, Note, Region
-from ..files import fail, number, numbers, read_json
+from ..files import fail, number, numbers
 from ..region_boxes import Boxes
 from ..region_shapes import Polygons, Rle, union
+from ..source.documents import read_json
 from .file_format import SHARED
 from .named_images import NamedImages
 from .nothing import NOTHING, says_nothing
@@ -49,7 +50,6 @@ class Coco(Dataset):
         "fractions": "set the option unit to fractions (--data-option {name}.unit=fractions)",
         "smaller": "state height and width of the images on which they were drawn in images",
         "larger": "state height and width of the images on which they were drawn in images",
-        "same_image": "check file_name in images",
         "swapped": "exchange height and width in images",
     }
 

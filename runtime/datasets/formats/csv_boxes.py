@@ -10,8 +10,9 @@ from typing import ClassVar
 from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
 from ..base import PATIENTS, Case, Dataset, Note
-from ..files import fail, number, read_csv
+from ..files import fail, number
 from ..region_boxes import Boxes
+from ..source.tables import read_csv
 from .file_format import SHARED
 from .named_images import NamedImages
 from .nothing import NOTHING, says_nothing
@@ -69,7 +70,6 @@ class CsvBoxes(Dataset):
         "fractions": "set the option unit to fractions (--data-option {name}.unit=fractions)",
         "smaller": "add the columns image_width and image_height of the images on which they were drawn",
         "larger": "add the columns image_width and image_height of the images on which they were drawn",
-        "same_image": "check the column of the image's file name",
         "swapped": "exchange the columns image_width and image_height",
     }
 

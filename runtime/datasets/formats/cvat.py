@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -10,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..files import fail, number
-from ..region_shapes import Polygons
-from .file_format import POLYGONS, SHARED, Annotated, FileFormat, Shape, made, placed
+from .file_format import POLYGONS, SHARED, FileFormat
+from .shapes import Annotated, Shape, placed
 from .xml_tree import Element, read_xml
 
 __all__ = ["Cvat"]
@@ -79,17 +78,7 @@ class Cvat(FileFormat):
 
     def _box(self, item: Element, finding: str) -> Shape:
         x1, y1, x2, y2 = (item.value(key) for key in ("xtl", "ytl", "xbr", "ybr"))
-        shape = self.box(finding, (x1, y1, x2, y2), item.where)
-        angle = math.radians(_rotation(item))
-        if not angle:
-            return shape
-        x, y = (x1 + x2) / 2, (y1 + y2) / 2
-        turned = [
-            (x + (a - x) * math.cos(angle) - (b - y) * math.sin(angle),
-             y + (a - x) * math.sin(angle) + (b - y) * math.cos(angle))
-            for a, b in ((x1, y1), (x2, y1), (x2, y2), (x1, y2))
-        ]  # fmt: skip
-        return Shape(finding, made(item.where, lambda: Polygons((tuple(turned),), centres=True)), item.line)
+        return self.box(finding, (x1, y1, x2, y2), item.where, angle=_rotation(item))
 
 
 def _labels(top: Element) -> Iterator[str]:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ....engines.errors import XBenchError
-from ..files import fail, tree
-from .file_format import Place
+from ..files import fail
+from ..source.listing import tree
+from .shapes import Place
 
 __all__ = ["OBJECTS", "DicomFile", "dicom_files", "guarded", "items", "read_object", "text_of"]
 

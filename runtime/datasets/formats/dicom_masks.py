@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..files import fail
 from .dicom_files import items, text_of
-from .file_format import plausible
+from .shapes import plausible
 
 __all__ = ["MaskFrame", "map_frames", "segment_frames"]
 

@@ -11,13 +11,15 @@ from typing import ClassVar, Final
 from ....engines.errors import ConfigError, DataError, ImageError
 from ...host.paths import has_folder
 from ...images.size import image_size
-from ..files import fail, tree
+from ..files import fail
 from ..region_shapes import MaskRuns
+from ..source.listing import tree
 from .dicom_files import DicomFile, dicom_files, guarded, read_object, text_of
 from .dicom_graphics import Graphic, layer_graphics, measured_graphics, report_images
 from .dicom_masks import MaskFrame, map_frames, segment_frames
-from .file_format import SHARED, Annotated, FileFormat, Place, Shape
+from .file_format import SHARED, FileFormat
 from .named_images import IMAGES
+from .shapes import Annotated, Place, Shape
 
 __all__ = ["DicomObjects"]
 

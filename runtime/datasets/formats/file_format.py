@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ....engines.errors import DataError
 from ...host.paths import has_folder
 from ..base import PATIENTS, Case, Dataset, Note, Region
-from ..files import fail, tree
-from ..mask_run_lengths import check_grid
+from ..files import fail
 from ..region_boxes import Boxes
-from ..region_shapes import Ellipse, MaskRuns, Polygons, union
-from .named_images import NamedImages, without_extension
+from ..region_shapes import Ellipse, Polygons, union
+from ..source.listing import tree
+from ..source.spelling import Spellings
+from .named_images import NamedImages
 from .nothing import NOTHING, says_nothing
+from .shapes import Annotated, Corners, Place, Shape, made, plausible, turned
 
-__all__ = ["POLYGONS", "SHARED", "Annotated", "FileFormat", "Place", "Shape", "made", "placed", "plausible"]
-
-Corners = tuple[float, float, float, float]
-Place = tuple[Path, int | None]
-"""A file, and a row in it."""
+__all__ = ["POLYGONS", "SHARED", "FileFormat"]
 
 SHARED: Final = {
     "images": "the folder of the images, default images; subfolders are searched",
@@ -45,40 +40,16 @@ POLYGONS: Final = {
 """The option of readers of polygons."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A region of a class, or where it has none the statement that the image has this class. row: where it stands."""
-
-    finding: str
-    region: Region | None
-    row: int | None = None
-
-
-@dataclass
-class Annotated:
-    """What a format says about one image. name: of the image; the case has it without extension. other: a second name.
-
-    size: (height, width) of the image that was annotated, where the format states it.
-    """
-
-    name: str
-    file: Path
-    row: int | None = None
-    shapes: list[Shape] = field(default_factory=list)
-    size: tuple[int, int] | None = None
-    case_id: str = ""
-    other: str = ""
-    patient: str | None = None
-
-    def __post_init__(self) -> None:
-        self.case_id = self.case_id or without_extension(self.name)
-
-
 class FileFormat(Dataset):
-    """A reader of a format. A subclass reads its own options and then calls `_use` with what it found."""
+    """A reader of a format. A subclass reads its own options and then calls `_use` with what it read.
+
+    polygons: how it draws them by default. boxes_by_centres: a box covers the pixels whose centres lie inside, or those
+    of its truncated corners (docs/datasets.md §0.3).
+    """
 
     classes: tuple[str, ...] = ()
     polygons: ClassVar[str] = "centres"
+    boxes_by_centres: ClassVar[bool] = True
     folders: ClassVar[tuple[str, ...]] = ("images",)
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -124,15 +95,26 @@ class FileFormat(Dataset):
         """Adds a note to those that `read` returns."""
         self._early.append(Note(kind, subject, *where, text))
 
-    def box(self, finding: str, corners: Corners, where: Place, *, fractions: bool = False) -> Shape:
-        """A box that covers the pixels whose centres lie inside. Raises DataError if it ends before it begins."""
+    def box(
+        self, finding: str, corners: Corners, where: Place, *, fractions: bool = False, angle: float = 0.0
+    ) -> Shape:
+        """A box, drawn as `boxes_by_centres` says; turned by `angle` degrees about its centre, from x towards y.
+
+        Raises DataError if it ends before it begins, and for a turned box in fractions, whose sides have two units.
+        """
         x1, y1, x2, y2 = corners
         told = f"the box [{x1:g}, {y1:g}, {x2:g}, {y2:g}] of '{finding}'"
         if x2 < x1 or y2 < y1:
             raise fail(*where, f"{told} ends before it begins")
         if x1 == x2 or y1 == y2:
             self.note("degenerate", finding, where, f"{told} has no area")
-        return Shape(finding, made(where, lambda: Boxes((corners,), fractions=fractions, centres=True)), where[1])
+        # A turn by half a circle gives the same box; 1e-6 degrees move no corner of a radiograph by a pixel.
+        if abs(angle - 180 * round(angle / 180)) > 1e-6:
+            if fractions:
+                raise fail(*where, f"{told} is turned, and its corners are fractions of two different sides")
+            return Shape(finding, made(where, lambda: Polygons((turned(corners, angle),), centres=True)), where[1])
+        box = made(where, lambda: Boxes((corners,), fractions=fractions, centres=self.boxes_by_centres))
+        return Shape(finding, box, where[1])
 
     def polygon(
         self, finding: str, points: Iterable[tuple[float, float]], where: Place, *, fractions: bool = False
@@ -161,21 +143,28 @@ class FileFormat(Dataset):
 
     def _use(self, found: Iterable[Annotated], known: Sequence[str] = ()) -> None:
         """Keeps what was found and settles the classes: `known`, else the option `classes`, else those found."""
-        seen: dict[str, tuple[Path, int | None]] = {}
+        spellings = Spellings(known or self.texts_option("classes"))
+        seen: dict[str, Place] = {}
         for item in found:
             if item.case_id in self._found:
                 raise fail(item.file, item.row, f"the image '{item.name}' was annotated before; name it once")
             self._found[item.case_id] = item
             if item.size:
                 plausible(item.size, (item.file, item.row))
+            item.shapes = [replace(shape, finding=spellings.of(shape.finding)) for shape in item.shapes]
             for shape in item.shapes:
                 seen.setdefault(shape.finding, (item.file, shape.row))
-        named = known or self.texts_option("classes") or tuple(sorted(seen))
+            if item.labels is not None:
+                item.labels = {spellings.of(finding): label for finding, label in item.labels.items()}
+        named = tuple(map(spellings.of, known or self.texts_option("classes"))) or tuple(sorted(seen))
         self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
-        for finding, (file, row) in seen.items():
+        for finding, others in spellings.variants.items():
+            text = f"{', '.join(map(repr, others))} and '{finding}' differ in spelling alone; they are one class"
+            self.note("spelling", finding, seen.get(finding, (self.root, None)), text)
+        for finding, where in seen.items():
             if finding not in named and not says_nothing(finding, self.nothing):
                 text = f"'{finding}' is not among the classes of the dataset; not used"
-                self.note("unknown_class", finding, (file, row), text)
+                self.note("unknown_class", finding, where, text)
         if not self.classes:
             noted = f" {self._early[0]}." if self._early else ""
             raise DataError(
@@ -230,38 +219,21 @@ class FileFormat(Dataset):
         return Case(
             case_id=item.case_id,
             image=image,
-            labels={finding: int(finding in named) for finding in self.classes},
+            labels=self._labels(item, named),
             regions={finding: union(drawn[finding]) for finding in self.classes if finding in drawn},
             split=self.split,
             patient_id=item.patient,
-            rows=() if item.row is None else (item.row,),
+            rows=item.rows,
             size=item.size,
         )
 
-
-def made(where: Place, make: Callable[[], Region]) -> Region:
-    """What `make` returns; its DataError gets file and row."""
-    try:
-        return make()
-    except DataError as error:
-        raise fail(*where, str(error).rstrip(".")) from error
-
-
-def plausible(size: tuple[int, int], where: Place) -> None:
-    """Raises DataError for a size (height, width) that no radiograph has: it must not fill the memory."""
-    try:
-        check_grid(*size)
-    except DataError as error:
-        raise fail(*where, str(error).rstrip(".")) from error
-
-
-def placed(values: NDArray[np.bool_], corner: tuple[int, int], size: tuple[int, int], where: Place) -> Region:
-    """A mask whose first pixel is at `corner` (row, column) of an image of `size`. Raises DataError if it leaves it."""
-    (top, left), (high, wide) = corner, values.shape
-    if min(top, left) < 0 or top + high > size[0] or left + wide > size[1]:
-        place = f"of {wide} x {high} at {left}, {top}"
-        raise fail(*where, f"the mask {place} leaves its image of {size[1]} x {size[0]}")
-    plausible(size, where)
-    whole = np.zeros(size, np.bool_)
-    whole[top : top + high, left : left + wide] = values
-    return MaskRuns.of(whole)
+    def _labels(self, item: Annotated, drawn: set[str]) -> dict[str, int | None]:
+        if item.labels is None:
+            return {finding: int(finding in drawn) for finding in self.classes}
+        labels: dict[str, int | None] = {}
+        for finding in self.classes:
+            labels[finding] = item.labels.get(finding, 1 if finding in drawn else None)
+            if labels[finding] == 0 and finding in drawn:
+                text = f"the label of '{finding}' is 0, but the image '{item.name}' has a region of it"
+                raise fail(item.file, item.row, text)
+        return labels

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ....engines.errors import ImageError
-from ..files import fail, number, read_json
+from ..files import fail, number
 from ..mask_files import decode_mask
-from .file_format import POLYGONS, SHARED, Annotated, FileFormat, Place, Shape, placed
+from ..source.documents import read_json
+from .file_format import POLYGONS, SHARED, FileFormat
+from .shapes import Annotated, Place, Shape, placed
 
 __all__ = ["LabelMe"]
 

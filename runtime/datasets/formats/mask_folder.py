@@ -14,10 +14,11 @@ from ....engines.errors import DataError, ImageError
 from ..files import fail
 from ..mask_files import decode_values, read_png
 from ..region_shapes import MaskRuns
-from .file_format import SHARED, Annotated, FileFormat, Shape
+from .file_format import SHARED, FileFormat
 from .file_names import NamePattern
 from .mask_values import read_values
 from .nothing import says_nothing
+from .shapes import Annotated, Shape
 
 __all__ = ["MaskFolder", "PngMasks"]
 

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError
-from ..files import fail, number, read_csv, read_text
+from ..files import fail, number
+from ..source.documents import read_text
+from ..source.tables import read_csv
 
 __all__ = ["MaskValues", "read_values"]
 

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from ...host.paths import has_folder
-from ..files import Note, fail, inside, tree
+from ..files import Note, fail
+from ..source.image_index import by_portable_name
+from ..source.image_names import inside, portable_name
+from ..source.listing import tree
 
 __all__ = ["IMAGES", "NamedImages", "without_extension"]
 
@@ -41,9 +44,9 @@ class NamedImages:
             notes.append(Note("no_images_folder", str(folder), folder, None, "the folder of the images does not exist"))
         start = len(str(folder)) + 1
         listed = (str(path)[start:] for path in tree(folder)) if names is None else names
-        for name in listed:
+        for name, on_disk in by_portable_name(listed, folder).items():
             stem = without_extension(name)
-            self._files[name] = folder / name
+            self._files[name] = folder / on_disk
             if names is not None or stem != name:
                 self._stems[stem].append(name)
         for stem in self._stems:
@@ -55,9 +58,10 @@ class NamedImages:
         A name without folders is also found in a subfolder. If there is no such image, the path it should have. Raises
         DataError for a name that leads out of the folder, or that two images in subfolders have.
         """
+        name = portable_name(name)
         wanted = without_extension(name) + self.suffix if self.suffix else name
         path = inside(self.folder, wanted, file, row)
-        found = self._named(wanted, file, row) or (self._named(other, file, row) if other else [])
+        found = self._named(wanted, file, row) or (self._named(portable_name(other), file, row) if other else [])
         if not found:
             return path if without_extension(wanted) != wanted else path.with_name(f"{path.name}.png")
         self._used.update(found)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Final
+
+from ..source.spelling import spelling_key
 
 __all__ = ["NOTHING", "says_nothing"]
 
@@ -14,9 +15,11 @@ NOTHING: Final = (
 )  # fmt: skip
 """The names by default; upper and lower case, spaces, hyphens and underscores make no difference."""
 
-_BETWEEN = re.compile(r"[\s_-]+")
-
 
 def says_nothing(name: str, names: Collection[str] = NOTHING) -> bool:
     """Whether `name` is one of `names`."""
-    return _BETWEEN.sub("", name.casefold()) in {_BETWEEN.sub("", each.casefold()) for each in names}
+    return _letters(name) in map(_letters, names)
+
+
+def _letters(name: str) -> str:
+    return spelling_key(name).replace(" ", "")

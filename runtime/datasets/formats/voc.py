@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from ....engines.errors import ConfigError
 from ..files import fail
-from .file_format import SHARED, Annotated, FileFormat, Shape
+from .file_format import SHARED, FileFormat
+from .shapes import Annotated, Shape
 from .xml_tree import Element, read_xml
 
 __all__ = ["PascalVoc"]

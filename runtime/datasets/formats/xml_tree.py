@@ -8,7 +8,8 @@ from pathlib import Path
 from xml.parsers import expat
 
 from ....engines.errors import DataError
-from ..files import fail, number, unreadable
+from ..files import fail, number
+from ..source.documents import unreadable
 
 __all__ = ["Element", "read_xml"]
 

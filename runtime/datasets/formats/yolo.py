@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ....engines.errors import ConfigError, DataError
 from ...host.paths import has_file
-from ..files import fail, number, read_text
-from .file_format import POLYGONS, SHARED, Annotated, FileFormat, Place, Shape
+from ..files import fail, number
+from ..source.documents import read_text, read_yaml
+from .file_format import POLYGONS, SHARED, FileFormat
+from .shapes import Annotated, Place, Shape
 
 __all__ = ["Yolo"]
 
@@ -73,9 +75,9 @@ class Yolo(FileFormat):
                 'option classes, a file or a list in the order of the numbers, such as ["Mass", "Nodule"].'
             )
         self._names_file = file
-        text = read_text(file)
         if file.suffix.lower() in (".yaml", ".yml"):
-            return _from_yaml(text, file)
+            return _from_yaml(file)
+        text = read_text(file)
         return {line: name.strip() for line, name in enumerate(text.rstrip().split("\n")) if name.strip()}
 
     def _files(self) -> Iterator[Annotated]:
@@ -113,19 +115,9 @@ class Yolo(FileFormat):
         return self._names.get(int(value), f"class {int(value)}")
 
 
-def _from_yaml(text: str, file: Path) -> dict[int, str]:
+def _from_yaml(file: Path) -> dict[int, str]:
     """The key `names`: a list, or a table of numbers. Raises DataError."""
-    try:
-        import yaml
-    except ImportError:
-        raise DataError(
-            f"{file} needs the package pyyaml (pip install 'xbench-fast[formats]'); or give the option classes, a list "
-            "of the names in the order of their numbers."
-        ) from None
-    try:
-        content: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise fail(file, None, f"it is not YAML ({' '.join(str(error).split())[:200]})") from error
+    content = read_yaml(file, "give the option classes, a list of the names in the order of their numbers")
     names = content.get("names") if isinstance(content, dict) else None
     table = dict(enumerate(names)) if isinstance(names, list) else names
     if not isinstance(table, dict) or not table or not all(_is_name(key, name) for key, name in table.items()):

@@ -11,9 +11,12 @@ from typing import Any, ClassVar, Final
 from ....engines.errors import ConfigError
 from ...host.paths import has_file
 from ..base import Case, Dataset, Note
-from ..files import fail, inside, number, numbers, read_csv, read_json
+from ..files import fail, number, numbers
 from ..formats.named_images import NamedImages, without_extension
-from .pairs import Corners, PhraseImage, phrase_key
+from ..source.documents import read_json
+from ..source.image_names import inside
+from ..source.tables import read_csv
+from .pairs import MOST_ROUNDS, Corners, PhraseImage, phrase_key
 
 __all__ = ["MsCxr"]
 
@@ -49,6 +52,7 @@ class MsCxr(Dataset):
     name = "mscxr"
     title = "MS-CXR"
     asks_phrases = True
+    cases_per_image = MOST_ROUNDS
     classes = (
         "Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Lung Opacity", "Pleural Effusion", "Pneumonia",
         "Pneumothorax",

@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Final
 from ....engines.errors import ConfigError
 from ...host.paths import has_file
 from ..base import Case, Dataset, Note
-from ..files import fail, numbers, read_csv, read_json
+from ..files import fail, numbers
 from ..formats.named_images import NamedImages, without_extension
 from ..readers.marks import SECOND, ReaderBoxes, ReaderMarks
-from .pairs import Corners, PhraseImage, asked, one_line, phrase_key
+from ..source.documents import read_json
+from ..source.tables import read_csv
+from .pairs import MOST_ROUNDS, Corners, PhraseImage, asked, one_line, phrase_key
 
 __all__ = ["PadChestGr"]
 
@@ -59,6 +61,7 @@ class PadChestGr(Dataset):
     name = "padchest_gr"
     title = "PadChest-GR"
     asks_phrases = True
+    cases_per_image = MOST_ROUNDS
     classes: tuple[str, ...] = ()
     card = """Source: PadChest-GR (BIMCV), 4,555 studies with sentences of reports and boxes by two radiologists.
 Access: on request, with a data use agreement; no redistribution.

@@ -72,7 +72,7 @@ def test_a_missing_folder_of_masks_does_not_make_all_films_negative(tmp_path: Pa
         CovidRural(tmp_path).cases()
 
 
-@pytest.mark.parametrize("name", ["", "..", ".jpg", "a\\b"])
+@pytest.mark.parametrize("name", ["", "..", ".jpg"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "test.csv").write_text(
         f'filepath\n{NAMES[0]}\n"{name}","x"\n'.replace(',"x"', "") if name else "filepath,b\n,x\n"

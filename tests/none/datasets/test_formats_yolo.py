@@ -47,7 +47,7 @@ def test_the_names_of_the_classes(tmp_path: Path, file: str, text: str, names: t
         ("names: 3", r"data\.yaml: it has no list 'names'"),
         ("- a", "no list 'names'"),
         ("names: [[a]]", "no list 'names'"),
-        ("names: [", r"it is not YAML \("),
+        ("names: [", r"is not a YAML file"),
         ("names: {a: b}", "no table of numbers"),
     ],
 )

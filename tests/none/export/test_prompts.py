@@ -211,7 +211,7 @@ def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, content: str, wo
     ("content", "words"),
     [
         ("a: [", "not valid YAML"),
-        ("s:\n  ? [x]\n  : [p]\n", "wrong key"),
+        ("s:\n  ? [x]\n  : [p]\n", "a key is a list"),
         ("s:\n  x: [p]\n  x: [q]\n", "'x' appears twice"),
         ("s: !!python/name:os.system x\n", "YAML"),
     ],

@@ -24,8 +24,11 @@ from xbench_fast.runtime.results.cell_key import reader_code
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 PACKAGE = "xbench_fast"
-BOXED = "mask_run_lengths region_boxes"
-READER = f"strict_json datasets.base datasets.files datasets.patients paths {BOXED}"
+BOXED = "datasets.case mask_run_lengths region_boxes"
+READER = (
+    "strict_json strict_yaml datasets.base case_rules datasets.files datasets.patients paths documents "
+    f"image_names image_index listing source.tables spelling {BOXED}"
+)
 PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
 SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
 COUNTS = f"{SWEEP} native protocols measure"
@@ -45,7 +48,7 @@ DECIDE = {
     "live": f"evaluation.cell evaluation.live evaluation.phrases evaluation.reading pixels {ROWS} {PIXELS}",
     "gpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {DEVICE} {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
-    "masks": f"region_grid arguments sweep.masks {READER}",
+    "masks": f"region_grid arguments sweep.masks {BOXED}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
     "boxes": f"{BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
 }

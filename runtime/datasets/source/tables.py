@@ -1,0 +1,73 @@
+"""CSV files as spreadsheets and annotation tools write them: with a comma, semicolon, tab or bar between the cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from ....engines.errors import DataError
+from ..files import fail
+from .documents import read_text
+
+__all__ = ["header_text", "read_csv", "read_rows"]
+
+_SEPARATORS: Final = (",", ";", "\t", "|")
+_MAX_TOLD = 200  # characters of a file in a message
+
+
+def read_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of every row that is not blank, the header included.
+
+    Cells are stripped of white space and stay strings; a byte order mark, CRLF and Excel's line "sep=;" are accepted.
+    The separator is the one that gives the first row most cells. Raises DataError when the file cannot be read.
+    """
+    lines = io.StringIO(read_text(file), newline="")
+    first = next((line for line in lines if line.strip()), "")
+    stated = re.fullmatch(r"sep=([,;\t|])", first.rstrip("\r\n"), re.IGNORECASE)
+    if not stated:
+        lines.seek(0)
+    skipped = 1 if stated else 0
+    try:
+        rows = csv.reader(lines, delimiter=stated[1] if stated else _separator(first))
+        for row in rows:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                yield rows.line_num + skipped, cells
+    except csv.Error as error:
+        raise DataError(f"{file} is not a CSV file: {error}.") from error
+
+
+def _separator(first: str) -> str:
+    """The separator of the first line; a comma where nothing separates."""
+    cells = {each: len(next(csv.reader([first], delimiter=each), [])) for each in _SEPARATORS}
+    return max(_SEPARATORS, key=lambda each: cells[each])
+
+
+def read_csv(file: Path, columns: Sequence[str], mend: str = "") -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, {column: cell}) of every row below the header that is not blank; see `read_rows`.
+
+    mend: what the user can do about a missing column, for the message. Raises DataError when the file or one of
+    `columns` is missing, or a row has more or fewer cells than the header.
+    """
+    rows = read_rows(file)
+    start, header = next(rows, (1, []))
+    missing = [column for column in columns if column not in header]
+    if missing:
+        text = f"the header lacks {', '.join(missing)}; it has {header_text(header)}"
+        raise fail(file, start, f"{text}; {mend}" if mend else text)
+    if any(header.count(column) > 1 for column in columns):
+        raise fail(file, start, f"the header repeats a column: {header_text(header)}")
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise fail(file, line, f"{len(cells)} cells, the header has {len(header)}")
+        yield line, dict(zip(header, cells, strict=True))
+
+
+def header_text(header: Sequence[str]) -> str:
+    """The columns of a header for a message; only their beginning where the first row is something else, and long."""
+    text = ", ".join(header) or "nothing"
+    return text if len(text) <= _MAX_TOLD else f"{text[:_MAX_TOLD]}..."
