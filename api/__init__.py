@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .evaluation import evaluate
     from .metrics_gpu.sweep.counts import Counts
     from .metrics_gpu.sweep.sweep_options import Sweeping
-    from .prediction import Prediction, Predictor, open_engine, prepare
+    from .prediction import Prediction, Predictor, decoder_version, open_engine, prepare
     from .runs import Run, load_run, report
     from .runtime.comparing.answers import PairedDifference, auc, auc_difference, mean_difference
 
@@ -43,6 +43,7 @@ __all__ = [
     "auc_difference",
     "best_threshold",
     "compare",
+    "decoder_version",
     "dice",
     "evaluate",
     "iou",
@@ -74,6 +75,7 @@ _HOME = {
     "auc_difference": ".runtime.comparing.answers",
     "best_threshold": ".counting",
     "compare": ".comparing",
+    "decoder_version": ".prediction",
     "dice": ".counting",
     "evaluate": ".evaluation",
     "iou": ".counting",

@@ -28,7 +28,7 @@ from .runtime.serving.protocol.requests import Request, check_request
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Prediction", "Predictor", "open_engine", "prepare"]
+__all__ = ["Prediction", "Predictor", "decoder_version", "open_engine", "prepare"]
 
 Image = FilePath | NDArray[np.uint8]
 Prompts = Mapping[str, str | Sequence[str]]
@@ -162,6 +162,16 @@ def open_engine(
     """
     options = EngineOptions(max_batch=batch, build=build, tf32=tf32)
     return Predictor(Bundle.load(Path(bundle)), engine, threads, options)
+
+
+def decoder_version() -> str:
+    """The code and packages that the pixels of image files depend on, as one text.
+
+    It changes when a file could be read in another way, so what was made from its pixels can be told apart.
+    """
+    from .runtime.images.decode import reader_version
+
+    return reader_version()
 
 
 def prepare(image: Image, geometry: Geometry) -> NDArray[np.uint8]:

@@ -107,7 +107,8 @@ class Quantisation:
     """How an INT8 graph was made.
 
     `form`: one of engines.quantised.FORMS. `method`: how ranges follow from the calibration images, "min-max" or
-    "percentile P"; `data`: what these images are; `layers`: how many products are in int8; `kept_float`: names of the
+    "percentile P"; `data`: what these images are; `reader`: the version of the decoders that read them, empty where the
+    exporting version did not record it; `layers`: how many products are in int8; `kept_float`: names of the
     products that could be and are not.
     """
 
@@ -117,6 +118,7 @@ class Quantisation:
     images: tuple[CalibrationImage, ...]
     layers: Annotated[int, Meta(ge=1)]
     kept_float: tuple[str, ...] = ()
+    reader: str = ""
 
 
 class SaliencyFacts(TypedDict, total=False):

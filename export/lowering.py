@@ -166,7 +166,13 @@ class _Quantising:
         report.metrics = {**report.metrics, "speed": trial.speed(self.batches)}
         say(f"int8: {report.metrics['speed']['ratio']:.2f} x the speed of fp32 on this machine")
         return Quantisation(
-            self.form, recipe.method, self.data.description, self._records(), len(layers), tuple(sorted(recipe.keep))
+            self.form,
+            recipe.method,
+            self.data.description,
+            self._records(),
+            len(layers),
+            tuple(sorted(recipe.keep)),
+            self.data.reader,
         )
 
     @cached_property

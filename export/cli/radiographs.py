@@ -106,7 +106,7 @@ def _open(
 
 
 def _dataset(data: Radiographs, name: str) -> TrialData:
-    from ... import prepare
+    from ... import decoder_version, prepare
 
     digest = hashlib.sha256()
     for source in data.sources:
@@ -114,7 +114,7 @@ def _dataset(data: Radiographs, name: str) -> TrialData:
     stem = data.sources[0].name if data.sources else data.name
     cases = tuple(_case(each, number, stem) for number, each in enumerate(data))
     place = f"The dataset '{data.name}' in {data.root}"
-    return TrialData(name, place, cases, prepare, data.inputs, data.classes, digest.hexdigest())
+    return TrialData(name, place, cases, prepare, data.inputs, data.classes, digest.hexdigest(), decoder_version())
 
 
 def _case(radiograph: Radiograph, place: int, stem: str) -> TrialCase:
@@ -127,7 +127,7 @@ def _case(radiograph: Radiograph, place: int, stem: str) -> TrialCase:
 
 
 def _folder(folder: Path) -> TrialData:
-    from ... import prepare
+    from ... import decoder_version, prepare
 
     files = sorted(Path(at) / name for at, _, names in os.walk(folder) for name in names)
     images = [path for path in files if path.suffix.lower() in _IMAGES]
@@ -137,4 +137,4 @@ def _folder(folder: Path) -> TrialData:
         )
     names = [path.relative_to(folder).as_posix() for path in images]
     cases = tuple(TrialCase(name, name, path) for name, path in zip(names, images, strict=True))
-    return TrialData("", str(folder), cases, prepare)
+    return TrialData("", str(folder), cases, prepare, reader=decoder_version())

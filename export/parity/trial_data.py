@@ -61,9 +61,10 @@ class TrialCase:
 class TrialData:
     """Cases of one dataset or folder; pixels are read one image at a time.
 
-    `name`: the dataset's, or "" for a folder; `place`: for messages; `sha256`: of its annotation files; `prepare`: one
-    file -> uint8 [1, 1, S, S]; `read`: as `InputReader`, None without annotations; `apart`: hashes of the model inputs
-    that `images` leaves out, and `left_out` counts them and the images that cannot be read.
+    `name`: the dataset's, or "" for a folder; `place`: for messages; `sha256`: of its annotation files; `reader`: the
+    version of the decoders; `prepare`: one file -> uint8 [1, 1, S, S]; `read`: as `InputReader`, None without
+    annotations; `apart`: hashes of the model inputs that `images` leaves out, and `left_out` counts them and the images
+    that cannot be read.
     """
 
     name: str
@@ -73,6 +74,7 @@ class TrialData:
     read: InputReader | None = None
     classes: tuple[str, ...] = ()
     sha256: str = ""
+    reader: str = ""
     apart: frozenset[bytes] = frozenset()
     left_out: dict[str, int] = field(default_factory=dict, compare=False)
 

@@ -15,6 +15,7 @@ import pytest
 import xbench_fast as xb
 from click.testing import CliRunner
 from PIL import Image
+from xbench_fast import decoder_version
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError, ExportError, ParityError
 from xbench_fast.engines.plans.build import layer_types
@@ -136,6 +137,7 @@ def test_the_bundle_says_what_it_is(bundle: Bundle, images: Path) -> None:
     manifest = bundle.manifest
     assert (bundle.name, manifest.precision, manifest.variant) == ("kad-demo-int8", "int8", "demo-int8")
     how = manifest.quantisation
+    assert how.reader == decoder_version(), "who reads the bundle knows what read its calibration images"
     assert how is not None and (how.form, how.method, how.data) == ("vnni", "min-max", "the user's images")
     rows = {f"annotations.csv row {number + 2}": images / "images" / f"{number}.png" for number in range(16)}
     assert len(how.images) == 4 and all(image.name in rows for image in how.images)

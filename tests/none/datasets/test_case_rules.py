@@ -102,7 +102,7 @@ def test_a_placeholder_is_no_patient(tmp_path: Path, name: str) -> None:
 def test_other_names_are_patients_and_one_of_most_images_is_noted(tmp_path: Path, name: str) -> None:
     dataset = given(tmp_path, [case(n, patient_id=name if n < 3 else f"p{n}") for n in range(5)])
     assert [c.patient for c in dataset.cases()][:3] == [name] * 3
-    assert [n.text for n in dataset.notes if n.kind == "one_patient"][0].startswith(
+    assert next(n.text for n in dataset.notes if n.kind == "one_patient").startswith(
         f"the patient '{name}' has 3 of 5 images"
     )
     assert not given(tmp_path, [case(n, patient_id=name if n < 3 else f"p{n}") for n in range(6)]).notes, (
