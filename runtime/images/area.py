@@ -9,14 +9,19 @@ __all__ = ["resize_area"]
 
 
 def resize_area(grey: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
-    """uint8 [H, W] -> uint8 [rows, columns], rounded half to even; bit-identical to OpenCV.
+    """uint8 [H, W] -> uint8 [rows, columns].
 
-    Smaller in both directions: every output pixel is the mean of the area it covers. Otherwise: OpenCV's enlarging
-    form, where an output pixel is a weighted mean of two neighbours; the weights are their shares of its area.
+    Smaller in both directions: every output pixel is the mean of the area it covers, rounded half to even; half of the
+    size in both: half up, as OpenCV does. Otherwise: OpenCV's enlarging form, where an output pixel is a weighted mean
+    of two neighbours; the weights are their shares of its area. Equal to OpenCV but for single pixels whose exact mean
+    is a half, where OpenCV's sums in float32 can be a little less or more (docs/datasets.md §0.3).
     """
     height, width = grey.shape
     if rows > height or columns > width:
         return _enlarge(grey, rows, columns)
+    if (height, width) == (2 * rows, 2 * columns):
+        pairs = grey.reshape(rows, 2, columns, 2).astype(np.uint16).sum(axis=(1, 3), dtype=np.uint16)
+        return ((pairs + 2) >> 2).astype(np.uint8)
     down, down_unit = _shares(height, rows)
     across, across_unit = _shares(width, columns)
     # Integers below 2**53 in float64: the products are exact in any order of summation, so every BLAS agrees.

@@ -9,7 +9,6 @@ colour) are decoded on the CPU, and DALI only resizes their pixels.
 from __future__ import annotations
 
 import importlib
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -25,10 +24,11 @@ from ...engines.geometry import Geometry
 from ..host.source_code import code_digest
 from .decode import decode_grey, read_bytes, reader_version
 from .geometry import resize_plan
-from .png_jpeg import check_pixels, jpeg_size, png_size
+from .png_jpeg import check_pixels, jpeg_frame, png_size
 
 __all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
 
+_DCT = (0xC0, 0xC1, 0xC2)  # baseline, extended and progressive JPEG
 _DISTRIBUTIONS = ("nvidia-dali-cuda120", "nvidia-dali-cuda130", "nvidia-dali-cuda110")
 
 
@@ -212,9 +212,13 @@ def _plain_size(data: bytes) -> tuple[int, int] | None:
     Raises ImageError for a damaged header.
     """
     if data.startswith(b"\xff\xd8\xff"):
-        if _jpeg_components(data) != 1:
+        try:
+            frame = jpeg_frame(data)
+        except ImageError:
+            return None  # the exact decoder names the file and the reason
+        if frame.marker not in _DCT or (frame.bits, frame.channels) != (8, 1):
             return None
-        size = jpeg_size(data)
+        size = frame.height, frame.width
     elif data.startswith(b"\x89PNG\r\n\x1a\n") and data[24:26] == b"\x08\x00" and data[28:29] == b"\x00":
         size = png_size(data)
         if b"tRNS" in data[: data.find(b"IDAT")]:
@@ -223,19 +227,3 @@ def _plain_size(data: bytes) -> tuple[int, int] | None:
         return None
     check_pixels(size)
     return size
-
-
-def _jpeg_components(data: bytes) -> int | None:
-    """The number of colours of a baseline or progressive JPEG of 8 bits; None: another type."""
-    position = 2
-    while position + 10 <= len(data) and data[position] == 0xFF:
-        marker = data[position + 1]
-        if marker in (0xC0, 0xC1, 0xC2):
-            return data[position + 9] if data[position + 4] == 8 else None
-        if marker == 0xFF:
-            position += 1
-            continue
-        if marker in (0xDA, 0xD9):
-            return None
-        position += 2 + int(struct.unpack_from(">H", data, position + 2)[0])
-    return None

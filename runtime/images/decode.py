@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageAccessError, ImageError
 from ..host.machine import installed_version
 from ..host.source_code import PROJECT, code_digest
+from .other_kinds import refusal
 from .png_jpeg import decode_jpeg, decode_png
 
 __all__ = ["decode_ahead", "decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
@@ -78,9 +79,9 @@ def decode_grey(data: bytes, name: str, *, stretched: bool = False) -> NDArray[n
             from .dicom import decode_dicom
 
             return np.ascontiguousarray(decode_dicom(data, stretched=stretched))
-        raise ImageError("it is neither PNG, JPEG nor DICOM" if data else "it is empty")
+        raise ImageError(refusal(data))
     except ImageError as error:
-        raise ImageError(f"{name} cannot be read: {error}.") from error.__cause__
+        raise type(error)(f"{name} cannot be read: {error}.") from error.__cause__
     # The three decoding libraries can raise any exception on a damaged file; all are converted here.
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
@@ -109,7 +110,7 @@ def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, w
 
 def reader_version() -> str:
     """Names everything that the pixels depend on, the code included; part of the key of prepared images."""
-    packages = ("pillow", "pydicom", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg")
+    packages = ("pillow", "imagecodecs", "pydicom", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg")
     code = code_digest([f"{PROJECT}.runtime.images.{name}" for name in ("decode", "geometry")])[:16]
     return "+".join([code, *(f"{package}-{installed_version(package) or 'none'}" for package in packages)])
 

@@ -1,6 +1,6 @@
 """PNG and JPEG: sizes from the headers, read before decoding, and pixels as native 8-bit grey.
 
-Pillow decodes the pixels; libpng decodes those of plain grey PNG files if it is installed.
+Pillow decodes the pixels; libpng, through imagecodecs, those of plain grey PNG files and of colour of 16 bits.
 
 docs/datasets.md §0.2 defines the conversion of other pixel formats.
 """
@@ -10,22 +10,25 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ImageError
+from ...engines.errors import ImageAccessError, ImageError
 from .intensity import stretch_stored
 
 __all__ = [
     "MAX_PIXELS",
     "MAX_SIDE",
+    "JpegFrame",
     "check_pixels",
     "codestream_size",
     "decode_jpeg",
     "decode_png",
+    "jpeg_frame",
     "jpeg_size",
+    "luminance",
     "png_size",
     "stretch",
 ]
@@ -35,6 +38,12 @@ MAX_SIDE = 32_768
 
 _NOT_FRAMES = {0xC4, 0xC8, 0xCC}  # markers of the SOF range that describe tables, not a frame
 _BARE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
+
+_JPEG_LS: Final = 0xF7
+_ANIMATION: Final = "it is an animation; save the picture that is meant as a PNG of its own"
+
+_DEEP_CHANNELS: Final = {b"\x10\x02": 3, b"\x10\x04": 2, b"\x10\x06": 4}
+"""Bit depth and colour type of a PNG of several channels of 16 bits -> number of channels."""
 
 _PLAIN = b"\x08\x00\x00\x00\x00"  # 8 bits, grey, the only compression and filter method, not interlaced
 _DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
@@ -48,10 +57,14 @@ def decode_png(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     """uint8 [H, W]: grey unchanged, colour by luminance, transparency dropped, 16 bits stretched to 0..255.
 
     stretched: the stored values are stretched first, see `stretch_stored`; colour by luminance after that.
-    An 8-bit grey file is decoded by imagecodecs, which is faster than Pillow and gives the same bytes.
-    Raises ImageError, and any exception of Pillow on a damaged file.
+    An 8-bit grey file is decoded by imagecodecs, which is faster than Pillow and gives the same bytes; of several
+    channels of 16 bits Pillow keeps the high bytes, so such a file needs imagecodecs.
+    Raises ImageError, and any exception of a library on a damaged file.
     """
     check_pixels(png_size(data))
+    channels = _DEEP_CHANNELS.get(data[24:26])
+    if channels is not None:
+        return _deep_colour(data, channels, stretched)
     # Not for a file with transparency, which libpng would expand, and not for an animation.
     if data[24:29] == _PLAIN and b"tRNS" not in data and b"acTL" not in data:
         try:
@@ -65,20 +78,68 @@ def decode_png(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
 
 
 def decode_jpeg(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
-    """uint8 [H, W], as `decode_png`.
+    """uint8 [H, W], as `decode_png`; of several pictures in one file (MPO) the first, which every viewer shows.
 
     An EXIF orientation is not applied: the official pipelines open radiographs with Pillow, which ignores it.
     """
-    check_pixels(jpeg_size(data))
+    frame = jpeg_frame(data)
+    check_pixels((frame.height, frame.width))
+    if frame.marker == _JPEG_LS:
+        raise ImageError("it is JPEG-LS; save it as PNG or DICOM")
+    if frame.bits != 8:
+        raise ImageError(f"it is a JPEG of {frame.bits} bits a channel; save it as PNG of 16 bits or as DICOM")
+    if frame.channels == 4 and not frame.adobe:
+        # Adobe's programs write inks inverted and say so; Pillow inverts the others too, which may give a negative.
+        raise ImageError("its four colours are not named (no Adobe marker); save it in grey or RGB")
     return _by_pillow(data, "JPEG", stretched)
+
+
+def _deep_colour(data: bytes, channels: int, stretched: bool) -> NDArray[np.uint8]:
+    """A PNG of 16 bits whose pixels have several channels (docs/datasets.md §0.2)."""
+    from PIL import Image
+
+    try:
+        from imagecodecs import png_decode
+    except ImportError:
+        what = f"it is a PNG of {channels} channels of 16 bits, which needs imagecodecs"
+        raise ImageAccessError(f"{what}; install xbench-fast[cpu] or save it in grey") from None
+    if _is_animation(data):
+        raise ImageError(_ANIMATION)
+    values = png_decode(data)[..., :channels]  # without the opacity that libpng makes of a transparent colour
+    if stretched:
+        return np.asarray(Image.fromarray(stretch_stored(values)).convert("L"))
+    return stretch(values[..., 0] if channels == 2 else luminance(values))
+
+
+def luminance(values: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """uint16 [H, W] of colours uint16 [H, W, 3 or more]: Pillow's `L` in 16 bits, with its weights of 2**-16, rounded
+    half up."""
+    total = np.full(values.shape[:2], 32768, np.uint32)  # the weights sum to 2**16, so no sum overflows
+    for channel, weight in enumerate((19595, 38470, 7471)):
+        total += values[..., channel] * np.uint32(weight)
+    return np.asarray(total >> 16, np.uint16)
+
+
+def _is_animation(data: bytes) -> bool:
+    """Whether a PNG whose chunks are whole has more than one picture."""
+    position = 8
+    while position < len(data):
+        length, kind = struct.unpack_from(">I4s", data, position)
+        if kind in (b"IDAT", b"IEND"):
+            return False
+        if kind == b"acTL":
+            return bool(struct.unpack_from(">I", data, position + 8)[0] > 1)
+        position += 12 + length
+    return False
 
 
 def _by_pillow(data: bytes, kind: Literal["PNG", "JPEG"], stretched: bool) -> NDArray[np.uint8]:
     from PIL import Image
 
     with Image.open(io.BytesIO(data), formats=(kind,)) as image:
-        if getattr(image, "n_frames", 1) > 1:
-            raise ImageError("it is an animation")
+        # Of an MPO, in which Pillow counts frames too, the further pictures are previews or other views.
+        if kind == "PNG" and getattr(image, "n_frames", 1) > 1:
+            raise ImageError(_ANIMATION)
         image.load()
         if stretched and image.mode in _KNOWN:
             # With an opacity its values count too, as in the loader's array.
@@ -140,9 +201,21 @@ def png_size(data: bytes) -> tuple[int, int]:
     return height, width
 
 
-def jpeg_size(data: bytes) -> tuple[int, int]:
-    """(height, width) from the frame header of a JPEG stream, lossless JPEG and JPEG-LS included. Raises ImageError."""
-    position = 2
+class JpegFrame(NamedTuple):
+    """The frame header of a JPEG stream: its marker (0xC0 to 0xCF, or 0xF7 for JPEG-LS), bits and number of channels;
+    `adobe`: an Adobe marker says before it what the channels are."""
+
+    marker: int
+    bits: int
+    height: int
+    width: int
+    channels: int
+    adobe: bool
+
+
+def jpeg_frame(data: bytes) -> JpegFrame:
+    """The frame header of a JPEG stream, lossless JPEG and JPEG-LS included. Raises ImageError."""
+    position, adobe = 2, False
     while position + 4 <= len(data):
         if data[position] != 0xFF:
             raise ImageError("its JPEG header is damaged")
@@ -153,15 +226,21 @@ def jpeg_size(data: bytes) -> tuple[int, int]:
         if marker in _BARE:
             position += 2
             continue
-        if (0xC0 <= marker <= 0xCF and marker not in _NOT_FRAMES) or marker == 0xF7:
-            if position + 9 > len(data):
+        if (0xC0 <= marker <= 0xCF and marker not in _NOT_FRAMES) or marker == _JPEG_LS:
+            if position + 10 > len(data):
                 break
-            height, width = struct.unpack_from(">HH", data, position + 5)
-            return height, width
+            return JpegFrame(marker, *struct.unpack_from(">BHHB", data, position + 4), adobe)
         if marker in (0xD9, 0xDA):
             raise ImageError("its JPEG stream has no frame header")
+        adobe |= marker == 0xEE and data[position + 4 : position + 9] == b"Adobe"
         position += 2 + struct.unpack_from(">H", data, position + 2)[0]
     raise ImageError("it is truncated")
+
+
+def jpeg_size(data: bytes) -> tuple[int, int]:
+    """(height, width) from the frame header of a JPEG stream, as `jpeg_frame`. Raises ImageError."""
+    frame = jpeg_frame(data)
+    return frame.height, frame.width
 
 
 def codestream_size(frame: bytes) -> tuple[int, int] | None:

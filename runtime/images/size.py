@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 from ...engines.errors import ImageError
+from .other_kinds import refusal
 from .png_jpeg import jpeg_size
 
 __all__ = ["image_size"]
@@ -44,7 +45,7 @@ def _size(path: Path, head: bytes) -> tuple[int, int]:
         found = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=["Rows", "Columns"])
         height, width = int(found.Rows), int(found.Columns)
     else:
-        raise ImageError("it is neither PNG, JPEG nor DICOM")
+        raise ImageError(refusal(head))
     if height < 1 or width < 1:
         raise ImageError("its header says it has no pixels")
     return height, width

@@ -21,6 +21,7 @@ from ..images.size import image_size
 from .cell_key import dataset_digest, digest_of, reader_code
 
 if TYPE_CHECKING:
+    from ..datasets.checking.turned_images import TurnedImage
     from .load import StoredRun
     from .shards import Shard
 
@@ -76,12 +77,19 @@ class LoadedDataset:
 
     @property
     def warnings(self) -> dict[str, str]:
-        """What looks wrong with the annotation, kind -> sentence, by its notes, and by all boxes and the images' sizes
-        read so far."""
+        """What looks wrong with the annotation, kind -> sentence, by its notes, all boxes, the images' sizes read so far
+        and their EXIF orientations."""
         from ..datasets.checking.box_statistics import box_warnings
         from ..datasets.checking.note_warnings import note_warnings
 
-        return note_warnings(self.dataset.notes) | box_warnings(self.dataset, self.all_cases, self.file_sizes)
+        boxes = box_warnings(self.dataset, self.all_cases, self.file_sizes, self._turned)
+        return note_warnings(self.dataset.notes) | boxes
+
+    @cached_property
+    def _turned(self) -> dict[str, TurnedImage]:
+        from ..datasets.checking.turned_images import turned_images
+
+        return turned_images(self.all_cases)
 
     @cached_property
     def digest(self) -> str:

@@ -19,6 +19,7 @@ from ..region_shapes import AtLeast, Union
 from .audit_images import decode_images, read_headers
 from .box_statistics import box_warnings
 from .note_warnings import note_warnings
+from .turned_images import TurnedImage, turned_images
 
 __all__ = ["Audit", "AuditCheck", "audit"]
 
@@ -51,10 +52,10 @@ class Audit:
     regions whose grid is unknown because no size is stated and the image's size cannot be read. misfits: regions of
     which a box reaches beyond its image by more than rounding, so that it was probably drawn on an image of another
     size; not counted where the annotation states a size. size_differs: images whose size is not that of their regions'
-    grid. warnings: what looks wrong by the statistics of all boxes, see `box_statistics`. notes: kind -> number.
-    checks: empty unless official counts are known; is_official: the number of cases is that of the complete set, so the
-    other counts must be equal too. splits: split -> number of cases; phrases: the distinct
-    phrases of a dataset whose images are asked their own. card: source, terms and citation of the dataset.
+    grid. warnings: what looks wrong by the statistics of all boxes and by the EXIF orientations of images, see
+    `box_statistics`. notes: kind -> number. checks: empty unless official counts are known; is_official: the number of
+    cases is that of the complete set, so the other counts must be equal too. splits: split -> number of cases; phrases:
+    the distinct phrases of a dataset whose images are asked their own. card: source, terms and citation of the dataset.
     """
 
     dataset: str
@@ -125,7 +126,8 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
     present = [case for case in cases if why[case.case_id] is None]
     images = decode_images(present, threads) if decode else read_headers(present, threads)
     extra = _unannotated(dataset, cases)
-    regions = _Regions.of(cases, images.sizes)
+    turned = turned_images(present, threads)
+    regions = _Regions.of(cases, images.sizes, turned)
     official = dataset.official()
     unknown = Counter(note.subject for note in dataset.notes if note.kind == "unknown_class")
     flat = [note for note in dataset.notes if note.kind == "degenerate"]
@@ -166,7 +168,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         regions_unchecked=regions.unchecked,
         misfits=len(regions.misfits),
         misfit_regions=tuple(regions.misfits[:_NAMED]),
-        warnings=(*note_warnings(dataset.notes).values(), *box_warnings(dataset, cases, images.sizes).values()),
+        warnings=(*note_warnings(dataset.notes).values(), *box_warnings(dataset, cases, images.sizes, turned).values()),
         unknown_classes=dict(sorted(unknown.items())),
         notes=dict(sorted(Counter(note.kind for note in dataset.notes).items())),
         note_texts=tuple(str(note) for note in dataset.notes[:_NAMED]),
@@ -187,7 +189,7 @@ class _Regions:
     unchecked: int = 0
 
     @staticmethod
-    def of(cases: Sequence[Case], sizes: Mapping[str, tuple[int, int]]) -> _Regions:
+    def of(cases: Sequence[Case], sizes: Mapping[str, tuple[int, int]], turned: Mapping[str, TurnedImage]) -> _Regions:
         found = _Regions()
         for case in cases:
             size = case.size or sizes.get(case.case_id)
@@ -202,7 +204,9 @@ class _Regions:
                 exact = any(boxes.exact for boxes in _boxes_of(region))
                 if excess and (exact or case.size is None):
                     text = f"a box of '{finding}' reaches {excess:.0f} pixels beyond {size[1]} x {size[0]}"
-                    found.misfits.append(f"{case.case_id}: {text}; the image seems to be resized")
+                    sideways = case.case_id in turned and turned[case.case_id].sideways
+                    why = "an EXIF orientation turns the image" if sideways else "the image seems to be resized"
+                    found.misfits.append(f"{case.case_id}: {text}; {why}")
                     if exact:  # it cannot be drawn
                         continue
                 try:

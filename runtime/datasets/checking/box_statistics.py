@@ -1,6 +1,6 @@
 """Finds boxes that were read in a wrong form, unit or size, by the statistics of all boxes of a dataset.
 
-Only annotations and known sizes of images are used (docs/datasets.md §0.7 states the thresholds). A finding is a
+Only annotations and headers of images are used (docs/datasets.md §0.7 states the thresholds). A finding is a
 sentence with what was counted, what it looks like, and what mends it.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 from ....metrics_gpu.sweep.masks import GRID
 from ..base import Case, Dataset
 from ..region_boxes import ROUNDING, extents
+from .turned_images import TurnedImage, orientation_warning
 
 __all__ = ["BY_FILES", "box_warnings"]
 
 Sizes = Mapping[str, tuple[int, int]]
 
+_NONE: Final[Mapping[str, TurnedImage]] = MappingProxyType({})
 FEW: Final = 3  # boxes or images below which no statistic is made
 SHARE: Final = 0.1  # of boxes or images, from which something is no single mistake
 ALMOST_ALL: Final = 0.99
@@ -45,19 +48,23 @@ BY_FILES: Final = ("smaller",)
 """Kinds that say more when the sizes of the image files are known."""
 
 
-def box_warnings(dataset: Dataset, cases: Sequence[Case], sizes: Sizes) -> dict[str, str]:
+def box_warnings(
+    dataset: Dataset, cases: Sequence[Case], sizes: Sizes, turned: Mapping[str, TurnedImage] = _NONE
+) -> dict[str, str]:
     """What looks wrong with the boxes of `cases`: kind -> sentence; empty if nothing does.
 
-    sizes: case -> (height, width) of the image files, as far as they are known.
+    sizes: case -> (height, width) of the image files, as far as they are known. turned: see `turned_images`.
     """
+    # Boxes drawn on an image that was shown sideways leave the stored one, which says nothing of their form or unit.
+    upright = [case for case in cases if case.case_id not in turned or not turned[case.case_id].sideways]
     found = [
         *_same_rows(cases),
-        *_swapped(cases, sizes),
-        *_of_boxes(_boxes_of(cases, sizes)),
+        *_swapped(upright, sizes),
+        *_of_boxes(_boxes_of(upright, sizes)),
     ]
     mends = {**_MENDS, **dataset.mends}
     name = dataset.configured or dataset.name
-    return {
+    return orientation_warning(cases, turned) | {
         kind: f"{text}; {mends[kind].replace('{side}', str(side or 'SIDE')).replace('{name}', name)}."
         for kind, text, side in found
     }

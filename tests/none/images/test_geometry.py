@@ -239,3 +239,14 @@ def test_half_a_pixel_is_rounded_to_even(long: int, offset: int) -> None:
     np.testing.assert_array_equal(to_model(grey, geometry), grey[offset : offset + 32, offset : offset + 32])
     corners = (offset / long, offset / long, (offset + 32) / long, (offset + 32) / long)
     assert field_of_view(geometry, long, long) == corners
+
+
+def test_half_of_the_size_rounds_half_up_as_opencv_does() -> None:
+    grey = np.array([[0, 1, 2, 2], [1, 0, 3, 3], [255, 255, 7, 8], [255, 254, 8, 7]], np.uint8)
+    assert resize_area(grey, 2, 2).tolist() == [[1, 3], [255, 8]]
+    rng = np.random.default_rng(5)
+    noise = rng.integers(0, 256, (36, 50), dtype=np.uint8)
+    blocks = [[sum(noise[y : y + 2, x : x + 2].reshape(-1).tolist()) for x in range(0, 50, 2)] for y in range(0, 36, 2)]
+    np.testing.assert_array_equal(resize_area(noise, 18, 25), [[(total + 2) // 4 for total in row] for row in blocks])
+    stripes = np.array([[0, 0, 1, 1, 0, 0, 0, 0] * 2] * 2, np.uint8)  # a quarter of the width: means of 2 halves
+    assert resize_area(stripes, 1, 4).tolist() == [[0, 0, 0, 0]], "half to even where it is not half of both sides"

@@ -1,0 +1,53 @@
+"""The EXIF orientation of an image file, from its header alone; no pixel is turned by it (docs/datasets.md §0.2)."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import IO, Final
+
+__all__ = ["exif_orientation"]
+
+_TAG: Final = 0x0112
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_HEADER: Final = 25  # bytes of the chunk IHDR
+_END: Final = b"\0\0\0\0IEND\xaeB`\x82"
+_HOLDERS: Final = (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
+_MOST: Final = 1 << 20  # bytes of a chunk, as Pillow's limit for a text
+
+
+def exif_orientation(path: Path) -> int:
+    """1 to 8; 1 where the file states none, or none of these, or is no PNG or JPEG that can be read.
+
+    It is looked for where Pillow's `exif_transpose` does: EXIF of a JPEG and of a PNG, EXIF in a text of a PNG, XMP.
+    """
+    from PIL import Image
+
+    # Pillow raises any exception on a damaged header; the decoder names the fault.
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(len(_PNG))
+            if not start.startswith((_PNG, b"\xff\xd8\xff")):
+                return 1
+            stream.seek(0)
+            header = _without_pixels(stream) if start == _PNG else stream
+            if header is None:
+                return 1
+            with Image.open(header, formats=("PNG", "JPEG")) as image:
+                value = Image.Image.getexif(image).get(_TAG)  # that of a PNG decodes the pixels first
+    except Exception:
+        return 1
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _without_pixels(stream: IO[bytes]) -> IO[bytes] | None:
+    """A PNG of the header and of the chunks that may hold an orientation, which may stand behind the pixels; None: it
+    has no such chunk."""
+    found = [stream.read(len(_PNG) + _HEADER)]
+    while len(head := stream.read(8)) == 8:
+        length, kind = int.from_bytes(head[:4]), head[4:]
+        if kind in _HOLDERS and length <= _MOST:
+            found += head, stream.read(length + 4)
+        else:
+            stream.seek(length + 4, io.SEEK_CUR)
+    return io.BytesIO(b"".join([*found, _END])) if len(found) > 1 else None
