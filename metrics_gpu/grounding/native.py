@@ -49,10 +49,11 @@ def native_map(
     """float32 [height, width]: a map float32 [h, w] resized to the image, not scaled.
 
     frame: (y0, x0, y1, x1), the part of the image the map covers; pixels outside take the minimum of those inside, as
-    in the sweep. Raises TypeError for another dtype, ValueError for another shape or a map that is not finite.
+    in the sweep. Raises TypeError for another dtype, ValueError for another shape or a map that is not finite at one of
+    these pixels; a cell that no pixel samples decides nothing.
     """
     found = upsampled(saliency, (height, width), frame)
-    if not np.isfinite(saliency).all():
+    if not np.isfinite(found.values).all():
         raise ValueError("the saliency map is not finite")
     return found.whole(found.values.min() if found.values.size else 0.0)
 

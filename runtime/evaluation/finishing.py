@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class PlannedCell:
     """A cell that can be computed: what its rows depend on (`ingredients`), and `facts` for its entry in run.json.
 
     threads: those of an engine on the CPU, on which the last bits of a row can depend; None for everything else.
+    warnings: what looks wrong with the model's own files, kind -> sentence.
     """
 
     model: str
@@ -38,6 +39,7 @@ class PlannedCell:
     ingredients: Mapping[str, Any]
     facts: Mapping[str, Any]
     threads: int | None = None
+    warnings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -77,7 +79,7 @@ class Finisher:
         names = ("key", "protocol", "file")
         same = before is not None and before.get("key") == cell.key
         self._warn(cell, before["warnings"] if before is not None and same and "warnings" in before else {})
-        if not same or before is None or before.get("unreadable"):
+        if not same or before is None or before.get("unreadable") or cell.facts["weights"] == "maps":
             self._unread(cell)
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
             threads = {"threads": before["threads"]} if before is not None and same and "threads" in before else {}
@@ -103,7 +105,7 @@ class Finisher:
                 why = f"its result file {before['file']} {self.files(cell).fault()}"
             self._progress.say(f"{cell.title}: computed again, because {why}{_other_protocol(before, entry)}")
         early = cell.loaded.warnings.items()
-        self._warn(cell, {kind: text for kind, text in early if kind not in BY_FILES})
+        self._warn(cell, {kind: text for kind, text in early if kind not in BY_FILES} | dict(cell.warnings))
         self._note(cell, "running", **entry, **self._threads(cell))
         loaded, chunk = cell.loaded, cell.loaded.chunk
         drop_parts_of_other_images(
@@ -124,7 +126,7 @@ class Finisher:
         timing = {"seconds": round(seconds, 3), "computed": computed}
         if computed < len(cell.loaded.cases) and (rests_on_images(cell.facts) or cell.loaded.file_sizes):
             cell.loaded.read_sizes()
-        warnings = cell.loaded.warnings
+        warnings = cell.loaded.warnings | dict(cell.warnings)
         self._warn(cell, warnings)
         told = self._threads(cell, alone=computed == len(cell.loaded.cases))
         told |= {"warnings": warnings} if warnings else {}

@@ -29,7 +29,7 @@ _FIRST: Final[dict[RowsOf, tuple[str, ...]]] = {
     "boxes": ("runtime.evaluation.reference.box_files", "runtime.evaluation.reference.reference_cell"),
 }
 
-# Bundle, engine and reader are named by other parts of the key; storing a row does not change it.
+# Bundle, engine and reader are named by other parts of the key; storing or judging a row does not change it.
 NEVER: Final = (
     "engines.base",
     "engines.bundle",
@@ -37,6 +37,7 @@ NEVER: Final = (
     "engines.backends.device",
     "engines.backends.gpu",
     "runtime.datasets.base",
+    "runtime.evaluation.reference.map_orientation",
     "runtime.results.storage",
 )
 """Modules of the project whose code decides no row."""

@@ -270,7 +270,9 @@ class Runner:
             )
 
         facts = {**found.facts, **extent(loaded)}
-        self._cells.compute(PlannedCell(name, loaded, found.findings, ingredients, facts), compute)
+        self._cells.compute(
+            PlannedCell(name, loaded, found.findings, ingredients, facts, warnings=found.warnings), compute
+        )
         if found.fault:
             self._cells.outcome.mostly_lost.append((name, config.name, found.fault))
 

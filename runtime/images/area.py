@@ -21,7 +21,7 @@ def resize_area(grey: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.
         return _enlarge(grey, rows, columns)
     if (height, width) == (2 * rows, 2 * columns):
         pairs = grey.reshape(rows, 2, columns, 2).astype(np.uint16).sum(axis=(1, 3), dtype=np.uint16)
-        return ((pairs + 2) >> 2).astype(np.uint8)
+        return np.asarray((pairs + 2) >> 2, np.uint8)
     down, down_unit = _shares(height, rows)
     across, across_unit = _shares(width, columns)
     # Integers below 2**53 in float64: the products are exact in any order of summation, so every BLAS agrees.

@@ -229,7 +229,8 @@ def jpeg_frame(data: bytes) -> JpegFrame:
         if (0xC0 <= marker <= 0xCF and marker not in _NOT_FRAMES) or marker == _JPEG_LS:
             if position + 10 > len(data):
                 break
-            return JpegFrame(marker, *struct.unpack_from(">BHHB", data, position + 4), adobe)
+            bits, height, width, channels = struct.unpack_from(">BHHB", data, position + 4)
+            return JpegFrame(marker, bits, height, width, channels, adobe)
         if marker in (0xD9, 0xDA):
             raise ImageError("its JPEG stream has no frame header")
         adobe |= marker == 0xEE and data[position + 4 : position + 9] == b"Adobe"

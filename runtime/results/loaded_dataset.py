@@ -77,8 +77,8 @@ class LoadedDataset:
 
     @property
     def warnings(self) -> dict[str, str]:
-        """What looks wrong with the annotation, kind -> sentence, by its notes, all boxes, the images' sizes read so far
-        and their EXIF orientations."""
+        """What looks wrong with the annotation, kind -> sentence, by its notes, all boxes, the sizes of images read so
+        far and their EXIF orientations."""
         from ..datasets.checking.box_statistics import box_warnings
         from ..datasets.checking.note_warnings import note_warnings
 

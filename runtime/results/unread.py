@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 from .schema import WITHOUT_MODEL
 from .storage import read_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Unread", "unread_cases"]
 
@@ -18,7 +23,8 @@ __all__ = ["Unread", "unread_cases"]
 class Unread:
     """Numbers of missing and unreadable cases, and the reason of the first of each; empty if there is none.
 
-    wanted: cases whose files exist and had to be read. `maps`: what was to be read are saliency maps, not images.
+    wanted: cases whose files exist and had to be read. `maps`: what was to be read are saliency maps, not images; of
+    those degenerate counts the readable cases with a map that is constant or not finite, and first_degenerate is one.
     """
 
     missing: int
@@ -27,15 +33,17 @@ class Unread:
     why_missing: str
     why_unreadable: str
     maps: bool
+    degenerate: int = 0
+    first_degenerate: str = ""
 
     @property
     def most(self) -> bool:
-        """Whether more than half of what had to be read is unreadable."""
-        return 2 * self.unreadable > self.wanted
+        """Whether more than half of what had to be read is unreadable or degenerate."""
+        return 2 * (self.unreadable + self.degenerate) > self.wanted
 
     def words(self, dataset: str) -> str:
         """The end of the last line of a cell of `dataset`; empty if everything was read."""
-        if not self.missing and not self.unreadable:
+        if not self.missing and not self.unreadable and not self.degenerate:
             return ""
         what = "saliency maps" if self.maps else "images"
         text = f"{self.missing} {what} missing, {self.unreadable} unreadable"
@@ -43,10 +51,16 @@ class Unread:
             text += f"; the first missing one: {self.why_missing}"
         if self.unreadable:
             text += f"; the first unreadable one: {self.why_unreadable}"
+        if self.degenerate:
+            text += f"; {self.degenerate} constant or not finite, {self.first_degenerate} first"
         return text if self.maps else f"{text} (xbench-fast datasets check {dataset} --decode names them)"
 
     def sentence(self, dataset: str) -> str:
-        """The error for a cell of which `most` is unreadable."""
+        """The error for a cell of which `most` is unreadable or degenerate."""
+        if self.degenerate:
+            lost = f"{self.unreadable} cases have unreadable saliency maps and {self.degenerate} constant or not finite"
+            why = self.why_unreadable.rstrip(".") or f"the first is of {self.first_degenerate}"
+            return f"{lost} ones, of {self.wanted} with a region, so its numbers stand for the others: {why}."
         what = "cases with a region have unreadable saliency maps" if self.maps else "images are unreadable"
         more = "" if self.maps else f"; xbench-fast datasets check {dataset} --decode names them"
         reason = self.why_unreadable.rstrip(".")
@@ -58,7 +72,7 @@ def unread_cases(path: Path, findings: int, weights: str) -> Unread:
     import pyarrow as pa
 
     try:
-        table = read_columns(path, ["case_id", "status", "reason", "region_area"])
+        table = read_columns(path, ["case_id", "status", "reason", "region_area", "finding", "degenerate"])
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} is damaged ({error}); delete that file and run the same command again.") from error
     first = table.take(np.arange(0, table.num_rows, findings))
@@ -67,6 +81,8 @@ def unread_cases(path: Path, findings: int, weights: str) -> Unread:
     wanted = status != "missing"
     if weights in WITHOUT_MODEL:  # these read only what belongs to a region
         wanted &= (status == "unreadable") | (area > 0).any(axis=1)
+    flat = table["degenerate"].fill_null(False).to_numpy() & (weights == "maps")
+    lost = flat.reshape(-1, findings).any(axis=1)
     reasons = {}
     for name in ("missing", "unreadable"):
         (places,) = np.nonzero(status == name)
@@ -79,4 +95,13 @@ def unread_cases(path: Path, findings: int, weights: str) -> Unread:
         why_missing=reasons["missing"],
         why_unreadable=reasons["unreadable"],
         maps=weights == "maps",
+        degenerate=int(lost.sum()),
+        first_degenerate=_pair(table, flat),
     )
+
+
+def _pair(table: pa.Table, flat: NDArray[np.bool_]) -> str:
+    """The first of these rows, as a case and a finding."""
+    (rows,) = np.nonzero(flat)
+    told = table.take(rows[:1]).to_pylist()
+    return f"{told[0]['case_id']}: {told[0]['finding']}" if told else ""

@@ -1,8 +1,8 @@
-"""Reads the user's saliency maps: a folder with one map for each (case, finding).
+"""The user's saliency maps as a model: a folder with one map for each (case, finding).
 
-A map has one of these names; spaces in a finding are spaces or underscores:
+A map has one of these names, whose separators and letters need not be those of the dataset (`map_names`):
 
-    <case>/<finding>.npy        <case>_<finding>.npy        <case>_<finding>_map.npy (CheXlocalize, in any subfolder)
+    <case>/<finding>.npy        <case>_<finding>.npy        <case>_<finding>_map.npy (CheXlocalize)
     <case>.npz                  one array for each finding, by its name
 
 It is a `.npy` file, an `.npz` file with one array, or a grey PNG of 8 or 16 bits; two-dimensional, of any size and
@@ -12,62 +12,29 @@ scale, and covers the whole image. Pickles are not read, because reading a pickl
 from __future__ import annotations
 
 import hashlib
-import math
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ....engines.errors import ConfigError, DataError, ImageError
+from ....engines.errors import ConfigError, DataError
+from ...datasets.source.listing import tree
 from ...host.paths import has_file, has_folder
+from .map_arrays import SUFFIXES, MapFile, maps_in
+from .map_names import NamedMaps
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["KEPT_CELLS", "KEPT_SIDE", "PREFIX", "MapFile", "MapFolder", "split_maps"]
+__all__ = ["KEPT_CELLS", "KEPT_SIDE", "PREFIX", "CaseMaps", "MapFolder", "split_maps"]
 
 PREFIX = "maps:"
 KEPT_SIDE = 64
 KEPT_CELLS = KEPT_SIDE * KEPT_SIDE  # larger maps would take more space in a result than all other data
-_SUFFIXES = (".npy", ".npz", ".png")
-
-
-@dataclass(frozen=True)
-class MapFile:
-    """The location of a map: a file and a member of an archive. `shape`: (h, w); `problem`: why it cannot be read."""
-
-    path: Path
-    member: str | None = None
-    shape: tuple[int, int] = (0, 0)
-    problem: str = ""
-
-    def read(self) -> NDArray[np.float32]:
-        """float32 [h, w]. Raises ImageError."""
-        if self.problem:
-            raise ImageError(f"{self.path} cannot be read: {self.problem}.")
-        try:
-            if _kind(self.path) == ".png":
-                values = _read_png(self.path)
-            else:
-                with _opened(self.path, self.member) as stream:
-                    values = np.lib.format.read_array(stream, allow_pickle=False)
-            with np.errstate(over="ignore"):  # a value that overflows becomes infinite, and the map is degenerate
-                return np.ascontiguousarray(values.reshape(self.shape), np.float32)
-        except ImageError:
-            raise
-        # zipfile, NumPy and Pillow can raise any exception on a damaged file.
-        except Exception as error:
-            raise ImageError(f"{self.path} cannot be read: it is damaged ({error}).") from error
 
 
 class MapFolder:
-    """The maps in `folder`, found by case and finding. Raises ConfigError when there is no such folder."""
+    """The maps in `folder`. Raises ConfigError when there is no such folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,19 +59,66 @@ class MapFolder:
             sha.update(f"{self._key(path)}\0{content}\n".encode(errors="surrogatepass"))
         return sha.hexdigest()
 
+    def of(self, cases: Sequence[Case], classes: Sequence[str]) -> CaseMaps:
+        """The maps of the pairs of a dataset. Raises DataError if no map is of one, or a name means two."""
+        return CaseMaps(self, NamedMaps(self._listed(), cases, classes), cases, classes)
+
+    def _listed(self) -> Iterator[Sequence[tuple[str, MapFile]]]:
+        for path in self._paths:
+            yield list(maps_in(self._key(path).rpartition(".")[0], path))
+
+    @cached_property
+    def _paths(self) -> list[Path]:
+        below = [path for path in tree(self.folder) if has_file(path)]
+        found = sorted(path for path in below if path.suffix.lower() in SUFFIXES)
+        if not found:
+            pickled = sum(path.suffix.lower() == ".pkl" for path in below)
+            more = f"; it has {pickled} pickles, which are not read: save their maps with numpy.save" if pickled else ""
+            raise DataError(f"{self.folder} holds no maps, no .npy, .npz or .png files{more}.")
+        return found
+
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
+
+class CaseMaps:
+    """The maps of a folder, found by case and finding of a dataset."""
+
+    def __init__(self, folder: MapFolder, named: NamedMaps, cases: Sequence[Case], classes: Sequence[str]) -> None:
+        self.folder, self._named, self._classes = folder, named, classes
+        self._example = f"{cases[0].case_id}/{classes[0].replace('/', '_')}.npy" if cases and classes else ""
+        if not named.fits:
+            raise DataError(
+                f"None of the {named.count} maps in {folder.folder} is of a case and a class of the dataset: the first "
+                f"is called '{named.unfit[0]}', one of the dataset is called '{self._example}'."
+            )
+
+    @property
+    def description(self) -> str:
+        """What the rows depend on: all files, and the pairs that they are of."""
+        folder, held = self.folder.folder, self._named.pairs.items()
+        pairs = sorted((*pair, item.path.relative_to(folder).as_posix(), item.member or "") for pair, item in held)
+        return hashlib.sha256(f"{self.folder.digest} {pairs}".encode(errors="surrogatepass")).hexdigest()
+
+    @property
+    def unused(self) -> str:
+        """A sentence about maps of no case and class; empty if there are none."""
+        unfit = self._named.unfit
+        if not unfit:
+            return ""
+        return (
+            f"{len(unfit)} of {self._named.count} maps in {self.folder.folder} are of no case and class of the dataset "
+            f"and are not used, '{unfit[0]}' first; one of the dataset is called '{self._example}'"
+        )
+
     def find(self, case_id: str, finding: str) -> MapFile | None:
         """The map of a case and finding; None if the folder has none."""
-        for name in (finding, finding.replace(" ", "_")):
-            for key in (f"{case_id}/{name}", f"{case_id}_{name}_map", f"{case_id}_{name}"):
-                if key in self._files:
-                    return self._files[key]
-        whole = self._files.get(case_id)
-        return whole if whole is not None and whole.problem else None
+        return self._named.find(case_id, finding)
 
-    def findings(self, cases: Iterable[Case], classes: Iterable[str]) -> list[str]:
-        """The `classes` for which any case has a map."""
+    def findings(self, cases: Iterable[Case]) -> list[str]:
+        """The classes for which any of these cases has a map."""
         known = [case.case_id for case in cases]
-        return [name for name in classes if any(self.find(case, name) is not None for case in known)]
+        return [name for name in self._classes if any(self.find(case, name) is not None for case in known)]
 
     def size(self, cases: Iterable[Case], findings: Iterable[str]) -> tuple[int, int] | None:
         """Height and width of the maps of regions if all are equal, else None."""
@@ -112,30 +126,6 @@ class MapFolder:
         found = (self.find(case.case_id, name) for case in cases for name in wanted if name in case.regions)
         shapes = {item.shape for item in found if item is not None and not item.problem}
         return shapes.pop() if len(shapes) == 1 else None
-
-    @cached_property
-    def _paths(self) -> list[Path]:
-        found = sorted(path for path in self.folder.rglob("*") if _kind(path) in _SUFFIXES and has_file(path))
-        if not found:
-            pickled = sum(1 for _ in self.folder.rglob("*.pkl"))
-            more = f"; it has {pickled} pickles, which are not read: save their maps with numpy.save" if pickled else ""
-            raise DataError(f"{self.folder} holds no maps, no .npy, .npz or .png files{more}.")
-        return found
-
-    @cached_property
-    def _files(self) -> Mapping[str, MapFile]:
-        files: dict[str, MapFile] = {}
-        for path in self._paths:
-            stem = self._key(path).rpartition(".")[0]
-            # CheXlocalize file names are complete; the subfolder has no meaning.
-            for key, item in _described(path.stem if stem.endswith("_map") else stem, path):
-                if key in files:
-                    raise DataError(f"{path} and {files[key].path} both hold the map of '{key}'; keep one of them.")
-                files[key] = item
-        return files
-
-    def _key(self, path: Path) -> str:
-        return path.relative_to(self.folder).as_posix()
 
 
 def split_maps(models: Iterable[str]) -> tuple[list[MapFolder], list[str]]:
@@ -152,72 +142,3 @@ def split_maps(models: Iterable[str]) -> tuple[list[MapFolder], list[str]]:
             )
         found[folder.name] = folder
     return list(found.values()), [name for name in names if name not in chosen]
-
-
-def _kind(path: Path) -> str:
-    return path.suffix.lower()
-
-
-def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
-    """The maps in a file: by its name, and in an archive by its name and that of each array."""
-    try:
-        if _kind(path) == ".png":
-            from ...images.png_jpeg import check_pixels
-            from ...images.size import image_size
-
-            size = image_size(path)
-            check_pixels(size)
-            yield key, MapFile(path, None, size)
-        elif _kind(path) == ".npy":
-            yield key, _array(path, None)
-        else:
-            with zipfile.ZipFile(path) as archive:
-                members = [name for name in archive.namelist() if name.endswith(".npy")]
-            if len(members) == 1:
-                yield key, _array(path, members[0])
-            for member in members:
-                yield f"{key}/{member.removesuffix('.npy')}", _array(path, member)
-    except Exception as error:  # as above
-        yield key, MapFile(path, problem=f"it is damaged or no file of this kind ({error})")
-
-
-def _array(path: Path, member: str | None) -> MapFile:
-    """Reads the header of an array; does not allocate the size that it gives."""
-    from ...images.png_jpeg import check_pixels
-
-    try:
-        with _opened(path, member) as stream:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, kind = read(stream)
-        sides = [side for side in shape if side != 1]
-        sides = list(shape[-2:]) if len(sides) < 2 <= len(shape) else sides
-        if len(sides) != 2 or sides[0] * sides[1] != math.prod(shape):
-            return MapFile(path, member, problem=f"its array has the shape {shape}, a map has two dimensions")
-        if kind.kind not in "fiub":
-            return MapFile(path, member, problem=f"its array is of the type {kind}, a map holds real numbers")
-        check_pixels((sides[0], sides[1]))
-    except Exception as error:  # as above
-        return MapFile(path, member, problem=f"it is damaged or no file of this kind ({error})")
-    return MapFile(path, member, (sides[0], sides[1]))
-
-
-@contextmanager
-def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
-    if member is None:
-        with path.open("rb") as stream:
-            yield stream
-    else:
-        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-            yield stream
-
-
-def _read_png(path: Path) -> NDArray[np.integer]:
-    from PIL import Image
-
-    with Image.open(path, formats=("PNG",)) as image:
-        if image.mode not in ("L", "I", "I;16", "I;16B"):
-            raise ImageError(
-                f"{path} cannot be read: its pixels are of the kind '{image.mode}'; a map is grey, not coloured."
-            )
-        return np.asarray(image)

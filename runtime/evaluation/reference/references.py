@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from ..drawn import DrawnPairs
 from ..measure import Measure
 from ..scoring import Scored
 from .baselines import baseline_grid, baseline_scores, describe_baseline, draw_case
-from .map_files import KEPT_CELLS, MapFolder
+from .map_files import KEPT_CELLS, CaseMaps, MapFolder
+from .map_orientation import orientation_check
 from .prior import Prior
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ class Reference:
 
     prepare: a case -> one input of `score`, in threads, several cases in advance. score: `batch` such inputs -> their
     cases and what is said of them. description: what the maps depend on, for the cell's key. facts: for
-    its entry in run.json. answers: the rows have the column `answer`. remarks: lines for the user. fault: why the
-    rows, which are made, are hardly of use; the command then ends with an error.
+    its entry in run.json. answers: the rows have the column `answer`. remarks: lines for the user. warnings: kind ->
+    sentence, which the table of coverage repeats. fault: why the rows, which are made, are hardly of use; the command
+    then ends with an error.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Reference:
     facts: Mapping[str, Any]
     answers: bool = False
     remarks: Sequence[str] = ()
+    warnings: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
 
 
@@ -87,49 +90,53 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
 
     A case counts as missing or unreadable if the map of one of its regions is missing or damaged. Raises DataError.
     """
-    findings = folder.findings(loaded.all_cases, loaded.dataset.classes)
+    dataset = loaded.dataset
+    maps = folder.of(dataset.cases(), dataset.classes)
+    findings = maps.findings(loaded.all_cases)
     if not findings:
-        case, name = loaded.all_cases[0].case_id, loaded.dataset.classes[0]
-        return f"{folder.folder} has no map of its cases and classes; one would be called {case}/{name}.npy"
-    size = folder.size(loaded.all_cases, findings)
+        return f"{folder.folder} has no map of the first {len(loaded.all_cases)} cases"
+    size = maps.size(loaded.all_cases, findings)
     grid = size if size is not None and size[0] * size[1] <= KEPT_CELLS else None
+    turned = orientation_check(maps, loaded.all_cases, findings, loaded.contents)
+    warnings = {"unused": maps.unused, "orientation": turned}
     return Reference(
         name=folder.name,
         findings=findings,
         prepare=partial(
-            _score_maps, loaded=loaded, folder=folder, findings=findings, keep=grid is not None, measure=measure
+            _score_maps, loaded=loaded, maps=maps, findings=findings, keep=grid is not None, measure=measure
         ),
         score=lambda batch: batch[0],
         batch=1,
-        description=folder.digest,
+        description=maps.description,
         # `grid` is the size stored in the rows; larger maps still have their size as resolution.
         facts={
             "weights": "maps",
             "grid": None if grid is None else list(grid),
             "map_size": None if size is None else list(size),
         },
+        warnings={f"{kind} {folder.name}": f"{folder.name}: {text}" for kind, text in warnings.items() if text},
     )
 
 
 def _score_maps(
-    case: Case, *, loaded: LoadedDataset, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure
+    case: Case, *, loaded: LoadedDataset, maps: CaseMaps, findings: Sequence[str], keep: bool, measure: Measure
 ) -> ScoredCases:
     drawn = draw_case(case, findings, loaded.contents)
     note_size(drawn, loaded)
     if drawn.status != "ok":
         return [drawn], []
-    pairs, maps = DrawnPairs.of([drawn], findings), []
+    pairs, read = DrawnPairs.of([drawn], findings), []
     for at in pairs.of_finding.tolist():
-        item = folder.find(case.case_id, findings[at])
+        item = maps.find(case.case_id, findings[at])
         if item is None:
             why = f"there is no map of '{findings[at]}'"
             return [DecodedCase(case, "missing", why, image=drawn.image)], []
         try:
-            maps.append(item.read())
+            read.append(item.read())
         except ImageError as error:
             return [DecodedCase(case, "unreadable", str(error), image=drawn.image)], []
-    counts, native = measure.count(pairs, maps)
-    return [drawn], [Scored(1, pairs, counts, maps=np.stack(maps) if keep and maps else None, native=native)]
+    counts, native = measure.count(pairs, read)
+    return [drawn], [Scored(1, pairs, counts, maps=np.stack(read) if keep and read else None, native=native)]
 
 
 def note_size(drawn: DecodedCase, loaded: LoadedDataset) -> None:

@@ -15,13 +15,15 @@ from make_images import encode
 from synthetic import make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError, DataError, ImageError
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
+from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.formats.coco import Coco
-from xbench_fast.runtime.evaluation.reference.map_files import MapFolder, split_maps
+from xbench_fast.runtime.evaluation.reference.map_files import CaseMaps, MapFolder, split_maps
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps
 
 RNG = np.random.default_rng(5)
+CLASSES = ("Lung Lesion", "Edema", "a", "b", "c")
 
 
 def npy(values: Any) -> bytes:
@@ -37,8 +39,14 @@ def put(folder: Path, files: dict[str, bytes]) -> MapFolder:
     return MapFolder(folder)
 
 
+def named(folder: MapFolder, *ids: str, classes: tuple[str, ...] = CLASSES) -> CaseMaps:
+    """The maps of cases with these ids, whose images are called IMAGE-ID.png."""
+    cases = [Case(each, Path(f"image-{each}.png"), {}, {}, "all") for each in ids or ("c1", "c2")]
+    return folder.of(cases, classes)
+
+
 def read(folder: MapFolder, case: str = "c1", finding: str = "Lung Lesion") -> np.ndarray:
-    found = folder.find(case, finding)
+    found = named(folder).find(case, finding)
     assert found is not None
     return found.read()
 
@@ -71,7 +79,8 @@ def test_archives_hold_one_map_or_one_for_each_finding(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(folder), MAP.astype(np.float32))
     np.testing.assert_array_equal(read(folder, "c1", "Edema"), -MAP.astype(np.float32))
     np.testing.assert_array_equal(read(folder, "c2", "Edema"), (MAP * 2).astype(np.float32))
-    assert folder.find("c2", "Lung Lesion") is None and folder.find("../c1", "Edema") is None
+    maps = named(folder)
+    assert maps.find("c2", "Lung Lesion") is None and maps.find("../c1", "Edema") is None and not maps.unused
 
 
 def test_png_of_8_and_16_bits(tmp_path: Path) -> None:
@@ -141,7 +150,7 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c1_Edema_map.pkl").write_bytes(pickle.dumps(Trap(mark)))
     with pytest.raises(DataError, match=r"no \.npy, \.npz or \.png files; it has 1 pickles, .* with numpy\.save"):
-        MapFolder(tmp_path / "b").find("c1", "Edema")
+        named(MapFolder(tmp_path / "b"))
     assert not mark.exists()
 
 
@@ -149,8 +158,8 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist; give the folder of the maps"):
         MapFolder(tmp_path / "nowhere")
     twice = put(tmp_path / "x", {"c1/a.npy": npy(MAP), "c1/a.png": encode(np.zeros((2, 2), np.uint8), "PNG")})
-    with pytest.raises(DataError, match="both hold the map of 'c1/a'"):
-        twice.find("c1", "a")
+    with pytest.raises(DataError, match=r"a\.png and .*a\.npy both hold the map of 'a' in the case 'c1'; keep one"):
+        named(twice)
     (tmp_path / "y" / "x").mkdir(parents=True)
     with pytest.raises(ConfigError, match="Two folders of maps are called 'maps:x'"):
         split_maps([f"maps:{tmp_path / 'x'}", f"maps:{tmp_path / 'y' / 'x'}"])
@@ -225,8 +234,9 @@ def test_findings_without_any_map_are_left_out(tmp_path: Path, data: DatasetConf
     run(world, data, put(tmp_path / "mine", mine))
     assert world.entry("maps:mine--coco")["findings"] == ["Mass"] and len(world.table("maps:mine--coco")) == 20
     outcome = run(world, data, put(tmp_path / "other", {"x/Mass.npy": npy(MAP)}))
-    assert [reason for _, _, reason in outcome.skipped] == [
-        f"{tmp_path / 'other'} has no map of its cases and classes; one would be called case0000/Mass.npy"
+    assert [reason for _, _, reason in outcome.failed] == [
+        f"None of the 1 maps in {tmp_path / 'other'} is of a case and a class of the dataset: the first is called "
+        "'x/Mass', one of the dataset is called 'case0000/Mass.npy'."
     ]
     broken = run(world, data, put(tmp_path / "empty", {"a.txt": b""}))
     assert "holds no maps" in broken.failed[0][2]

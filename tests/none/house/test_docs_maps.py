@@ -8,7 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.evaluation.reference.map_arrays import MapFile
 from xbench_fast.runtime.evaluation.reference.map_files import KEPT_CELLS, MapFolder
+
+
+def found_in(folder: Path, case: str) -> MapFile | None:
+    cases = [Case(case, Path("image.png"), {}, {}, "all")]
+    return MapFolder(folder).of(cases, ("Lung Lesion",)).find(case, "Lung Lesion")
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def test_pickles_become_maps_as_the_page_says(page: str, tmp_path: Path, monkeyp
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert code is not None
     exec(compile(code[1], "own-maps.md", "exec"), {})
-    found = MapFolder(tmp_path / "gradcam_maps_val").find("patient1_study1_view1_frontal", "Lung Lesion")
+    found = found_in(tmp_path / "gradcam_maps_val", "patient1_study1_view1_frontal")
     assert found is not None
     np.testing.assert_array_equal(found.read(), values[0, 0])
 
@@ -40,7 +47,7 @@ def test_the_names_of_files_are_found(page: str, tmp_path: Path) -> None:
         path = folder / name.replace("CASE", "c1").replace("FINDING", "Lung_Lesion")
         path.parent.mkdir(parents=True)
         np.savez(path, Lung_Lesion=np.eye(3)) if path.suffix == ".npz" else np.save(path, np.eye(3))
-        found = MapFolder(folder).find("c1", "Lung Lesion")
+        found = found_in(folder, "c1")
         assert found is not None and found.read().shape == (3, 3), name
 
 

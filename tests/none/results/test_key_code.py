@@ -29,10 +29,10 @@ READER = (
     "strict_json strict_yaml datasets.base case_rules datasets.files datasets.patients paths documents "
     f"image_names image_index listing source.tables spelling {BOXED}"
 )
-PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
+PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity other_kinds png_jpeg voi"
 SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
 COUNTS = f"{SWEEP} native protocols measure"
-REGIONS = f"{BOXED} region_grid evaluation.decoding evaluation.drawn contents images.size"
+REGIONS = f"{BOXED} region_grid evaluation.decoding evaluation.drawn contents images.size other_kinds"
 ROWS = f"{COUNTS} {REGIONS} queries scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
@@ -49,7 +49,7 @@ DECIDE = {
     "gpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {DEVICE} {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
     "masks": f"region_grid arguments sweep.masks {BOXED}",
-    "maps": f"map_files paths {REFERENCE} {ROWS}",
+    "maps": f"map_arrays map_files map_names datasets.files image_names listing paths {REFERENCE} {ROWS}",
     "boxes": f"{BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
 }
 OTHERS = (
@@ -57,7 +57,7 @@ OTHERS = (
     "machine config storage results.merging run_directory comparability results.load reporting.report reporting.notes "
     "figure_4_thresholds gallery.pictures tables.table bootstrap delong grounding.calibration grounding.scores "
     "evaluation.progress finishing cache.store cache.layout cache.masks decoders backends.gpu runtime.cli.evaluate "
-    "host.doctor server"
+    "host.doctor server map_orientation"
 )
 
 Mutate = Callable[..., None]

@@ -1,0 +1,117 @@
+"""Files of saliency maps: what each holds, by its header, and its values (docs/own-maps.md)."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....engines.errors import ImageError
+
+__all__ = ["SUFFIXES", "MapFile", "maps_in"]
+
+SUFFIXES = (".npy", ".npz", ".png")
+
+
+@dataclass(frozen=True)
+class MapFile:
+    """The location of a map: a file and a member of an archive. `shape`: (h, w); `problem`: why it cannot be read."""
+
+    path: Path
+    member: str | None = None
+    shape: tuple[int, int] = (0, 0)
+    problem: str = ""
+
+    def read(self) -> NDArray[np.float32]:
+        """float32 [h, w]. Raises ImageError."""
+        if self.problem:
+            raise ImageError(f"{self.path} cannot be read: {self.problem}.")
+        try:
+            if _kind(self.path) == ".png":
+                values = _read_png(self.path)
+            else:
+                with _opened(self.path, self.member) as stream:
+                    values = np.lib.format.read_array(stream, allow_pickle=False)
+            with np.errstate(over="ignore"):  # a value that overflows becomes infinite, and the map is degenerate
+                return np.ascontiguousarray(values.reshape(self.shape), np.float32)
+        except ImageError:
+            raise
+        # zipfile, NumPy and Pillow can raise any exception on a damaged file.
+        except Exception as error:
+            raise ImageError(f"{self.path} cannot be read: it is damaged ({error}).") from error
+
+
+def _kind(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def maps_in(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
+    """The maps in a file: by its name `key`, and in an archive by its name and that of each array."""
+    try:
+        if _kind(path) == ".png":
+            from ...images.png_jpeg import check_pixels
+            from ...images.size import image_size
+
+            size = image_size(path)
+            check_pixels(size)
+            yield key, MapFile(path, None, size)
+        elif _kind(path) == ".npy":
+            yield key, _array(path, None)
+        else:
+            with zipfile.ZipFile(path) as archive:
+                members = [name for name in archive.namelist() if name.endswith(".npy")]
+            if len(members) == 1:
+                yield key, _array(path, members[0])
+            for member in members:
+                yield f"{key}/{member.removesuffix('.npy')}", _array(path, member)
+    except Exception as error:  # as above
+        yield key, MapFile(path, problem=f"it is damaged or no file of this kind ({error})")
+
+
+def _array(path: Path, member: str | None) -> MapFile:
+    """Reads the header of an array; does not allocate the size that it gives."""
+    from ...images.png_jpeg import check_pixels
+
+    try:
+        with _opened(path, member) as stream:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, kind = read(stream)
+        sides = [side for side in shape if side != 1]
+        sides = list(shape[-2:]) if len(sides) < 2 <= len(shape) else sides
+        if len(sides) != 2 or sides[0] * sides[1] != math.prod(shape):
+            return MapFile(path, member, problem=f"its array has the shape {shape}, a map has two dimensions")
+        if kind.kind not in "fiub":
+            return MapFile(path, member, problem=f"its array is of the type {kind}, a map holds real numbers")
+        check_pixels((sides[0], sides[1]))
+    except Exception as error:  # as above
+        return MapFile(path, member, problem=f"it is damaged or no file of this kind ({error})")
+    return MapFile(path, member, (sides[0], sides[1]))
+
+
+@contextmanager
+def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
+    if member is None:
+        with path.open("rb") as stream:
+            yield stream
+    else:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            yield stream
+
+
+def _read_png(path: Path) -> NDArray[np.integer]:
+    from PIL import Image
+
+    with Image.open(path, formats=("PNG",)) as image:
+        if image.mode not in ("L", "I", "I;16", "I;16B"):
+            raise ImageError(
+                f"{path} cannot be read: its pixels are of the kind '{image.mode}'; a map is grey, not coloured."
+            )
+        return np.asarray(image)
