@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 
-__all__ = ["MAX_PIXELS", "MAX_SIDE", "check_grid", "check_runs", "decode_coco", "decode_pairs", "paint"]
+__all__ = ["MAX_PIXELS", "MAX_SIDE", "check_filled", "check_grid", "check_runs", "decode_coco", "decode_pairs", "paint"]
 
 MAX_SIDE, MAX_PIXELS = 32_768, 80_000_000  # as for images: far above any radiograph, still safe to allocate
 
@@ -27,6 +27,20 @@ def check_runs(counts: NDArray[np.int64], size: tuple[int, int]) -> None:
     check_grid(*size)
     if counts.size and (counts.min() < 0 or counts.max() > MAX_PIXELS or counts.sum() > size[0] * size[1]):
         raise DataError(f"A run-length mask does not fit its grid of {size[0]} x {size[1]}; check its counts.")
+
+
+def check_filled(counts: NDArray[np.int64], size: tuple[int, int]) -> None:
+    """Raises DataError unless the runs are those of every pixel of a grid of `size` (height, width), as COCO's are.
+
+    COCO's own encoder (rleEncode of pycocotools) writes the last run too, also of pixels outside. A list or a string
+    that ends earlier was cut off, and the rest of the mask with it. SIIM's pairs leave the last gap out by definition.
+    """
+    check_runs(counts, size)
+    if (filled := int(counts.sum())) != size[0] * size[1]:
+        raise DataError(
+            f"A run-length mask has runs of {filled} pixels, its grid of {size[0]} x {size[1]} has "
+            f"{size[0] * size[1]}: it is cut off or of another size."
+        )
 
 
 def decode_pairs(text: str) -> NDArray[np.int64]:

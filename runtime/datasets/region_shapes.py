@@ -15,6 +15,7 @@ from ...metrics_gpu.sweep.masks import encode_runs
 from .mask_run_lengths import (
     MAX_PIXELS,
     MAX_SIDE,
+    check_filled,
     check_grid,
     check_runs,
     decode_coco,
@@ -122,7 +123,7 @@ class Ellipse:
 class Rle:
     """A run-length mask, column-major, runs alternating 0 and 1 and starting with 0 (COCO's uncompressed form).
 
-    size: (height, width). Pixels after the last run are 0. Raises DataError when the runs do not fit.
+    size: (height, width). Raises DataError unless the runs fill the grid.
     """
 
     size: tuple[int, int]
@@ -131,13 +132,13 @@ class Rle:
     def __post_init__(self) -> None:
         if self.counts and max(max(self.counts), -min(self.counts)) > MAX_PIXELS:
             raise DataError("A run-length mask does not fit its grid; check its counts.")
-        check_runs(np.array(self.counts, np.int64), self.size)
+        check_filled(np.array(self.counts, np.int64), self.size)
 
     @staticmethod
     def from_string(size: tuple[int, int], text: str) -> Rle:
         """COCO's compressed form, decoded at once. Raises DataError."""
         counts = decode_coco(text)
-        check_runs(counts, size)
+        check_filled(counts, size)
         return Rle(size, tuple(counts.tolist()))
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
@@ -150,8 +151,9 @@ class Rle:
 class RunText:
     """A run-length mask kept as the file's text and decoded when drawn; needs no more memory than the file's text.
 
-    coding: `pairs` is SIIM's (gap, length), `coco` the compressed string. Checked at creation: raises DataError
-    for text that is invalid in its coding, and for runs that are negative or exceed the grid of `size` (height, width).
+    coding: `pairs` is SIIM's (gap, length), which may end before the grid does; `coco` the compressed string, which
+    fills it. Checked at creation: raises DataError for text that is invalid in its coding, and for runs that are
+    negative or do not fit the grid of `size` (height, width).
     """
 
     size: tuple[int, int]
@@ -159,7 +161,7 @@ class RunText:
     coding: Literal["pairs", "coco"]
 
     def __post_init__(self) -> None:
-        check_runs(self._counts(), self.size)
+        (check_runs if self.coding == "pairs" else check_filled)(self._counts(), self.size)
 
     @property
     def area(self) -> int:

@@ -13,7 +13,7 @@ from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Region
 from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.region_grid import region_grid
-from xbench_fast.runtime.datasets.region_shapes import Ellipse, Polygons, Rle, Union, fill_polygon, union
+from xbench_fast.runtime.datasets.region_shapes import Ellipse, Polygons, Rle, RunText, Union, fill_polygon, union
 
 
 class Drawn:
@@ -147,11 +147,25 @@ def test_run_lengths_go_down_the_columns(bits: list[bool]) -> None:
 
 
 def test_gap_and_length_pairs_may_leave_the_rest_out() -> None:
-    mask = Rle((3, 4), (2, 2, 1, 1)).mask(3, 4)
+    mask = RunText((3, 4), "2 2 1 1", "pairs").mask(3, 4)
     expected = np.zeros((3, 4), bool)
     expected[2, 0] = expected[0, 1] = expected[2, 1] = True
     np.testing.assert_array_equal(mask, expected)
     assert Rle((3, 4), (10, 2)).mask(3, 4)[2, 3]
+
+
+def test_runs_of_coco_fill_their_grid() -> None:
+    """The encoder of pycocotools writes 13 for [[0, 1], [1, 1]] and 4 for an empty mask of 2 x 2."""
+    np.testing.assert_array_equal(Rle.from_string((2, 2), "13").mask(2, 2), [[0, 1], [1, 1]])
+    assert Rle.from_string((2, 2), "4").mask(2, 2).sum() == RunText((2, 2), "4", "coco").area == 0
+    for text, counts, filled in (("11", (1, 1), 2), ("", (), 0), ("1", (1,), 1)):
+        for make in (
+            lambda text=text: Rle.from_string((2, 2), text),
+            lambda text=text: RunText((2, 2), text, "coco"),
+            lambda counts=counts: Rle((2, 2), counts),
+        ):
+            with pytest.raises(DataError, match=f"has runs of {filled} pixels, its grid of 2 x 2 has 4: it is cut off"):
+                make()
 
 
 def test_run_lengths_that_do_not_fit_are_refused() -> None:
