@@ -5,7 +5,8 @@ region_boxes, region_shapes   boxes; polygons, ellipses and run lengths; how eac
 region_grid        a region on the evaluation grid
 reader_consensus   one region from the boxes of several radiologists
 pixels             where the pixels of a case come from
-files, mask_files, mask_run_lengths   reading annotation files, PNG masks and run-length codes
+files, mask_run_lengths   reading annotation files and run-length codes
+masks/             masks in files: which files, what they store, what of it is the region
 placement          whether a region lies in its image
 attributes/        view, sex, age and the like, for those who ask
 formats/           any dataset in a common format

@@ -10,7 +10,8 @@ from ...engines.errors import DataError
 from ..host.paths import has_folder
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import fail
-from .mask_files import read_mask
+from .masks.mask_names import first_name, listed_masks
+from .masks.mask_reader import MaskReader
 from .region_shapes import MaskRuns
 from .source.image_index import ImageTree
 from .source.image_names import inside
@@ -55,7 +56,7 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
 
     def sources(self) -> Sequence[Path]:
         """The mask files, and the list if one is given."""
-        return [*([self.list] if self.list else []), *self._mask_files().values()]
+        return [*([self.list] if self.list else []), *self._mask_files([]).values()]
 
     def image_folders(self) -> Sequence[Path]:
         """No folders: the images are found by listing their folder, and a list excludes most of them by design."""
@@ -69,16 +70,25 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per name, in the order of the list or else sorted. Raises DataError."""
-        masks = self._mask_files()
+        masks = self._mask_files(notes)
         tree = ImageTree([self.images], _SUFFIXES, notes)
+        for name in sorted(masks.keys() - tree.stems()):
+            if first_name(name) in masks:
+                text = f"it seems to be a further mask of the image '{first_name(name)}'; not used, join the two files"
+                notes.append(Note("unread_mask", name, masks.pop(name), None, text))
         everything: dict[str, int | None] = dict.fromkeys(sorted({*tree.stems(), *masks}))
         names = self._listed(self.list, notes) if self.list else everything
-        return [self._case(name, row, masks.get(name), tree, notes) for name, row in names.items()]
+        reader = MaskReader()
+        cases = [self._case(name, row, masks.get(name), tree, reader, notes) for name, row in names.items()]
+        notes += reader.notes()
+        return cases
 
-    def _case(self, name: str, row: int | None, mask: Path | None, tree: ImageTree, notes: list[Note]) -> Case:
+    def _case(
+        self, name: str, row: int | None, mask: Path | None, tree: ImageTree, reader: MaskReader, notes: list[Note]
+    ) -> Case:
         regions, size = {}, None
         if mask is not None:
-            drawn = read_mask(mask)
+            drawn = reader.read(mask, _FINDING)
             size = (drawn.shape[0], drawn.shape[1])
             if drawn.any():
                 regions[_FINDING] = MaskRuns.of(drawn)
@@ -95,13 +105,13 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
             size=size,
         )
 
-    def _mask_files(self) -> dict[str, Path]:
+    def _mask_files(self, notes: list[Note]) -> dict[str, Path]:
         # A missing folder must not turn every image into a negative.
         if not has_folder(self.masks):
             raise DataError(
                 f"The folder {self.masks} of the masks does not exist; correct the root or the option masks."
             )
-        return {path.stem: path for path in sorted(self.masks.glob("*.png"))}
+        return listed_masks(self.masks, notes)
 
     def _listed(self, file: Path, notes: list[Note]) -> dict[str, int | None]:
         names: dict[str, int | None] = {}

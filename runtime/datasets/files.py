@@ -15,8 +15,7 @@ __all__ = ["Note", "fail", "number", "numbers"]
 class Note:
     """A problem in a dataset's files that does not stop the reading.
 
-    kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder",
-    "empty_mask", "fallback", "no_region", "other_readers".
+    kind: one of docs/datasets.md §0.1, such as "unknown_class".
     subject: the class name, case or file it is about. row: line of a CSV, 1-based entry of a JSON list, None: the file.
     """
 

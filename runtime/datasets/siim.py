@@ -11,10 +11,10 @@ from ...engines.errors import ConfigError, DataError
 from ..host.paths import has_folder
 from .base import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
 from .files import fail
-from .mask_files import MaskFile
-from .region_shapes import RunText, union
+from .masks.mask_names import listed_masks, note_others
+from .masks.mask_reader import MaskReader
+from .region_shapes import MaskRuns, RunText, union
 from .source.image_index import ImageTree
-from .source.image_names import inside
 from .source.tables import read_csv
 
 __all__ = ["Siim"]
@@ -87,7 +87,7 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
     def sources(self) -> Sequence[Path]:
         """The annotation files, the list if one is given, and the mask files if they are used."""
         files = [*self.annotations, *([self.list] if self.list else [])]
-        return files if self.masks is None else [*files, *sorted(self.masks.glob("*.png"))]
+        return files if self.masks is None else [*files, *listed_masks(self.masks, []).values()]
 
     def official(self) -> OfficialCounts | None:
         """The counts of the list or stage with the same number of cases; else of stage 2."""
@@ -105,12 +105,15 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
         if self.list:
             order = self._listed(images, notes)
         tree = ImageTree(self.images, (".dcm", ".dicom", ".png", ".jpg"), notes)
+        masks = None if self.masks is None else listed_masks(self.masks, notes)
+        reader = MaskReader()
         source = self.list or self.annotations[0]
         made: dict[str, Case] = {}
         cases, seen = [], dict[str, int]()
         for key, row in order:
             if key not in made:
-                made[key] = self._case(key, images.get(key), tree.find(key, source, row), source, row)
+                region = self._region(key, images.get(key), masks, reader)
+                made[key] = self._case(key, images.get(key), tree.find(key, source, row), region)
                 if self.unit == "image":
                     cases.append(made[key])
             if self.unit == "row":
@@ -122,17 +125,33 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
                         self.split, key, (row,), self.frame,
                     )
                 )  # fmt: skip
+        note_others([path for key, path in (masks or {}).items() if key not in images], "no image", notes)
+        notes += reader.notes()
         return cases
 
-    def _case(self, key: str, image: _Image | None, path: Path, source: Path, row: int) -> Case:
+    def _case(self, key: str, image: _Image | None, path: Path, region: Region | None) -> Case:
         label = None if image is None else int(bool(image.masks))
-        regions: dict[str, Region] = {}
-        if image is not None and image.masks:
-            whole = union(list(image.masks.values()))
-            png = None if self.masks is None else inside(self.masks, f"{key}.png", source, row)
-            regions[_FINDING] = whole if png is None else MaskFile(png)
+        regions = {} if region is None else {_FINDING: region}
         rows = tuple(image.rows) if image else ()
         return Case(key, path, {_FINDING: label}, regions, self.split, None, rows, self.frame)
+
+    def _region(
+        self, key: str, image: _Image | None, masks: Mapping[str, Path] | None, reader: MaskReader
+    ) -> Region | None:
+        """The union of the rows of an image, or its mask file; None for one without a mask. Raises DataError."""
+        if image is None or not image.masks:
+            return None
+        if masks is None:
+            return union(list(image.masks.values()))
+        if key not in masks:
+            raise DataError(f"The mask {self.masks}/{key}.png does not exist; correct the option masks.")
+        drawn = reader.read(masks[key], _FINDING)
+        if drawn.shape != self.frame:
+            raise DataError(
+                f"The mask {masks[key]} is {drawn.shape[0]} x {drawn.shape[1]}, not {self.frame[0]} x {self.frame[1]}; "
+                "the image and its annotation do not belong together."
+            )
+        return MaskRuns.of(drawn)
 
     def _annotation(self, file: Path, images: dict[str, _Image], notes: list[Note]) -> list[tuple[str, int]]:
         order = []

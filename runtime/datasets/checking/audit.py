@@ -52,10 +52,11 @@ class Audit:
     regions whose grid is unknown because no size is stated and the image's size cannot be read. misfits: regions of
     which a box reaches beyond its image by more than rounding, so that it was probably drawn on an image of another
     size; not counted where the annotation states a size. size_differs: images whose size is not that of their regions'
-    grid. warnings: what looks wrong by the statistics of all boxes and by the EXIF orientations of images, see
-    `box_statistics`. notes: kind -> number. checks: empty unless official counts are known; is_official: the number of
-    cases is that of the complete set, so the other counts must be equal too. splits: split -> number of cases; phrases:
-    the distinct phrases of a dataset whose images are asked their own. card: source, terms and citation of the dataset.
+    grid. warnings: notes with which a number cannot be believed, see `note_warnings`, and what looks wrong by the
+    statistics of all boxes and by the EXIF orientations of images, see `box_statistics`. notes: kind -> number.
+    checks: empty unless official counts are known; is_official: the number of cases is that of the complete set, so the
+    other counts must be equal too. splits: split -> number of cases; phrases: the distinct
+    phrases of a dataset whose images are asked their own. card: source, terms and citation of the dataset.
     """
 
     dataset: str

@@ -10,7 +10,9 @@ from ..files import Note
 
 __all__ = ["FAILING_NOTES", "note_warnings"]
 
-FAILING_NOTES: Final = frozenset({"alike_classes", "same_image", "one_patient", "placeholder_patient"})
+FAILING_NOTES: Final = frozenset(
+    {"alike_classes", "inverted", "not_binary", "one_patient", "placeholder_patient", "same_image", "unread_mask"}
+)
 """Kinds of notes (docs/datasets.md §0.1) after which a dataset has not passed its audit."""
 
 
@@ -22,5 +24,5 @@ def note_warnings(notes: Iterable[Note]) -> dict[str, str]:
     for note in failing:
         others = counts[note.kind] - 1
         more = f" (and {others} more of this kind)" if others else ""
-        warnings.setdefault(note.kind, f"{note.text}{more}.")
+        warnings.setdefault(note.kind, f"{note}{more}.")
     return warnings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,44 +14,90 @@ from ..files import fail
 from .dicom_files import items, text_of
 from .shapes import plausible
 
-__all__ = ["MaskFrame", "map_frames", "segment_frames"]
+__all__ = ["MaskFrame", "map_frames", "referenced_images", "segment_frames", "segment_names"]
 
 _MOST_FRAMES = 2_000
 
 
 @dataclass(frozen=True)
 class MaskFrame:
-    """A frame [height, width] of one class, which is known by several names, on the image with a UID."""
+    """A frame [height, width] of one class, which is known by several names, on the image with a UID.
+
+    Its region are the values above 0, or from `threshold` on.
+    """
 
     names: tuple[str, ...]
     uid: str
-    mask: NDArray[np.bool_]
+    values: NDArray[Any]
     number: int
+    threshold: float | None = None
 
 
-def segment_frames(data: Any, file: Path, threshold: float | None) -> Iterator[MaskFrame]:
-    """The frames of a Segmentation. Raises DataError; also for fractions without a threshold."""
+def segment_names(data: Any, file: Path) -> dict[int, tuple[str, ...]]:
+    """Number -> names of the segments that a Segmentation describes, whether or not a frame is of them.
+
+    Without 0, which is the background of a label map. Raises DataError where a number is described twice.
+    """
+    segments: dict[int, tuple[str, ...]] = {}
+    for item in items(data, "SegmentSequence"):
+        number = int(item.SegmentNumber)
+        if number in segments:
+            raise fail(file, None, f"the segment {number} is described twice")
+        segments[number] = _names(item)
+    return {number: names for number, names in segments.items() if number}
+
+
+def referenced_images(data: Any) -> list[str]:
+    """The UIDs of all images that an object refers to, with or without a frame."""
+    series = items(data, "ReferencedSeriesSequence")
+    listed = [
+        str(item.ReferencedSOPInstanceUID) for each in series for item in items(each, "ReferencedInstanceSequence")
+    ]
+    return list(dict.fromkeys(listed))
+
+
+def segment_frames(
+    data: Any, file: Path, segments: Mapping[int, tuple[str, ...]], threshold: float | None
+) -> Iterator[MaskFrame]:
+    """The frames of a Segmentation of the `segment_names`. Raises DataError; also for fractions without a threshold."""
     kind = text_of(data, "SegmentationType")
-    segments = {int(item.SegmentNumber): _names(item) for item in items(data, "SegmentSequence")}
-    frames = _frames(data, file)
-    most = float(data.get("MaximumFractionalValue") or 1)
-    if kind == "FRACTIONAL" and threshold is None:
-        raise fail(file, None, "its segments are fractions; set the option threshold, such as 0.5")
     if kind not in ("BINARY", "FRACTIONAL", "LABELMAP"):
         raise fail(file, None, f"its segmentation type is {kind[:20]!r}, not BINARY, FRACTIONAL or LABELMAP")
+    most = _most(data, file, threshold) if kind == "FRACTIONAL" else 1.0
+    # Nothing was found: some programs then write no frame.
+    frames: Iterable[NDArray[Any]] = [] if data.get("NumberOfFrames") == 0 else _frames(data, file)
     for place, frame in enumerate(frames):
         uid = _source(data, place, file)
         if kind == "LABELMAP":
+            unknown = np.setdiff1d(frame, [0, *segments])
+            if unknown.size:
+                raise fail(file, place + 1, f"the frame holds the segment {unknown[0]}, which is not described")
             for number, names in segments.items():
-                if number:
-                    yield MaskFrame(names, uid, frame == number, place + 1)
+                yield MaskFrame(names, uid, frame == number, place + 1)
             continue
         stated = _group(data, place, "SegmentIdentificationSequence")
         number = int(stated.ReferencedSegmentNumber) if stated is not None else 0
         if number not in segments:
             raise fail(file, place + 1, f"the frame is of the segment {number}, which is not described")
-        mask = frame > 0 if kind == "BINARY" else frame / most >= (threshold or 0.0)
-        yield MaskFrame(segments[number], uid, mask, place + 1)
+        if kind == "BINARY":
+            yield MaskFrame(segments[number], uid, frame, place + 1)
+            continue
+        if frame.max() > most:
+            told = f"the frame holds the value {frame.max()}, more than its MaximumFractionalValue {most:g}"
+            raise fail(file, place + 1, told)
+        yield MaskFrame(segments[number], uid, frame / most, place + 1, threshold)
+
+
+def _most(data: Any, file: Path, threshold: float | None) -> float:
+    """The value that stands for 1 in a fractional Segmentation. Raises DataError."""
+    if threshold is None:
+        raise fail(file, None, "its segments are fractions; set the option threshold, such as 0.5")
+    if not 0 < threshold <= 1:
+        raise fail(file, None, f"its segments are fractions up to 1; the option threshold is {threshold:g}")
+    most = float(data.get("MaximumFractionalValue") or 0)
+    if most <= 0:
+        raise fail(file, None, "its segments are fractions, and it does not state MaximumFractionalValue")
+    return most
 
 
 def map_frames(data: Any, file: Path, threshold: float | None) -> Iterator[MaskFrame]:
@@ -65,7 +111,7 @@ def map_frames(data: Any, file: Path, threshold: float | None) -> Iterator[MaskF
             if rule is not None
             else (1.0, 0.0)
         )
-        yield MaskFrame((), _source(data, place, file), frame * slope + offset >= threshold, place + 1)
+        yield MaskFrame((), _source(data, place, file), frame * slope + offset, place + 1, threshold)
 
 
 def _frames(data: Any, file: Path) -> NDArray[Any]:
@@ -99,10 +145,7 @@ def _source(data: Any, place: int, file: Path) -> str:
     source = _group(data, place, "DerivationImageSequence", "SourceImageSequence")
     if source is not None:
         return str(source.ReferencedSOPInstanceUID)
-    series = items(data, "ReferencedSeriesSequence")
-    named = [
-        str(item.ReferencedSOPInstanceUID) for each in series for item in items(each, "ReferencedInstanceSequence")
-    ]
-    if len(set(named)) != 1:
-        raise fail(file, place + 1, f"the frame does not say to which of {len(set(named))} images it belongs")
+    named = referenced_images(data)
+    if len(named) != 1:
+        raise fail(file, place + 1, f"the frame does not say to which of {len(named)} images it belongs")
     return named[0]

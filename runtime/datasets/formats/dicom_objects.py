@@ -6,17 +6,19 @@ import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from ....engines.errors import ConfigError, DataError, ImageError
 from ...host.paths import has_folder
 from ...images.size import image_size
 from ..files import fail
+from ..masks.mask_files import StoredMask
+from ..masks.mask_reader import MaskReader
 from ..region_shapes import MaskRuns
 from ..source.listing import tree
 from .dicom_files import DicomFile, dicom_files, guarded, read_object, text_of
 from .dicom_graphics import Graphic, layer_graphics, measured_graphics, report_images
-from .dicom_masks import MaskFrame, map_frames, segment_frames
+from .dicom_masks import MaskFrame, map_frames, referenced_images, segment_frames, segment_names
 from .file_format import SHARED, FileFormat
 from .named_images import IMAGES
 from .shapes import Annotated, Place, Shape
@@ -69,7 +71,15 @@ class DicomObjects(FileFormat):
             )
         self._paths = self._image_paths(found)
         self._sizes: dict[str, tuple[int, int] | None] = {}
-        self._use(self._annotated())
+        self._masks = MaskReader()
+        self._described: set[str] = set()
+        annotated = list(self._annotated())
+        self._use(annotated, self.texts_option("classes") or self._known(annotated))
+        self._early += self._masks.notes()
+
+    def _known(self, annotated: Sequence[Annotated]) -> tuple[str, ...]:
+        """The classes with a region or a mark, and those of segments without a pixel: they were looked for."""
+        return tuple(sorted({shape.finding for item in annotated for shape in item.shapes} | self._described))
 
     def _threshold(self) -> float | None:
         given = self.options.get("threshold")
@@ -149,7 +159,7 @@ class DicomObjects(FileFormat):
             return kind, []
         data = read_object(file)
         if kind == "seg":
-            return "", [self._mask(frame, file) for frame in segment_frames(data, file, self.threshold)]
+            return "", self._segments(data, file)
         if kind == "pm":
             return "", [self._mask(frame, file) for frame in map_frames(data, file, self.threshold)]
         if kind == "gsps":
@@ -159,6 +169,20 @@ class DicomObjects(FileFormat):
             return "template", []
         shapes = [self._graphic(graphic, file, self._class(graphic.names)) for graphic in measured_graphics(data, file)]
         return "", [*((uid, None) for uid in images if uid in self._paths), *shapes]
+
+    def _segments(self, data: Any, file: Path) -> list[tuple[str, Shape | None]]:
+        """The shapes of a Segmentation. An image that it refers to without a frame is negative, as is a class."""
+        segments = segment_names(data, file)
+        shapes = [self._mask(frame, file) for frame in segment_frames(data, file, segments, self.threshold)]
+        drawn = {shape.finding for _, shape in shapes if shape}
+        for number, names in segments.items():
+            finding = self._class(names)
+            if not finding:
+                raise fail(file, None, f"the segment {number} has neither label nor type")
+            self._described.add(finding)
+            if finding not in drawn:
+                self.note("empty_mask", finding, (file, None), f"the segment {number} has no pixel; taken as negative")
+        return [*((uid, None) for uid in referenced_images(data) if uid in self._paths), *shapes]
 
     def _class(self, names: tuple[str, ...]) -> str:
         """The class of several names: that of the option `rename`, else the first name."""
@@ -172,12 +196,17 @@ class DicomObjects(FileFormat):
         if not finding:
             raise fail(file, frame.number, "the segment of the frame has neither label nor type")
         size = self._size(frame.uid)
-        if size not in (None, frame.mask.shape):
-            height, width = frame.mask.shape
+        if size not in (None, frame.values.shape):
+            height, width = frame.values.shape
             raise fail(
                 file, frame.number, f"the frame is {width} x {height}, its image {self._paths[frame.uid].name} is not"
             )
-        return frame.uid, Shape(finding, MaskRuns.of(frame.mask), frame.number) if frame.mask.any() else None
+        where = (file, frame.number)
+        try:
+            mask = self._masks.region(StoredMask(frame.values), finding, where, threshold=frame.threshold)
+        except ImageError as error:
+            raise fail(*where, f"the mask of the frame cannot be used: {error}") from error
+        return frame.uid, Shape(finding, MaskRuns.of(mask), frame.number) if mask.any() else None
 
     def _size(self, uid: str) -> tuple[int, int] | None:
         """(height, width) of an image; None if it is not there or cannot be read, which is told elsewhere."""

@@ -15,7 +15,8 @@ _FIELD = re.compile(r"\{(\w*)\}")
 class NamePattern:
     """The form of file names below a folder. {image} is the name of an image, with folders; {class} that of a class.
 
-    Raises ConfigError for a form without {image}, or with another field or one twice.
+    ends_with_image: nothing but the type of the file follows the image's name. Raises ConfigError for a form without
+    {image}, or with another field or one twice.
     """
 
     def __init__(self, text: str, classes: Sequence[str], where: str) -> None:
@@ -28,6 +29,7 @@ class NamePattern:
         stem, _, extension = text.rpartition("}")
         self.extension, self.by_class = extension.lower(), "class" in names
         self.text = f"{stem}}}{self.extension}"
+        self.ends_with_image = names[-1] == "image" and self.extension.startswith(".")
         known = "|".join(re.escape(name) for name in sorted(classes, key=len, reverse=True))
         # A class may hold what separates it from the image: those that are known come first.
         self._forms = [self._compiled(each) for each in ([known] if known else []) + ["[^/]+?"]]

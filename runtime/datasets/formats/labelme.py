@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from ....engines.errors import ImageError
 from ..files import fail, number
-from ..mask_files import decode_mask
+from ..masks.mask_files import decode_png
+from ..masks.mask_reader import MaskReader
 from ..source.documents import read_json
 from .file_format import POLYGONS, SHARED, FileFormat
 from .shapes import Annotated, Place, Shape, placed
@@ -48,7 +49,9 @@ class LabelMe(FileFormat):
         super().__init__(root, **options)
         self.annotations = self.first_path("annotations", "annotations", "images")
         self._files: list[Path] = []
+        self._masks = MaskReader()
         self._use(self._annotated())
+        self._early += self._masks.notes()
 
     def sources(self) -> Sequence[Path]:
         """The JSON files."""
@@ -88,7 +91,28 @@ class LabelMe(FileFormat):
         corners = (min(ax, bx), min(ay, by), max(ax, bx), max(ay, by))
         if kind == "rectangle":
             return self.box(finding, corners, where)
-        return _mask(finding, (shape.get("mask"), corners), where, size)
+        return self._mask(finding, (shape.get("mask"), corners), where, size)
+
+    def _mask(
+        self,
+        finding: str,
+        mask: tuple[object, tuple[float, float, float, float]],
+        where: Place,
+        size: tuple[int, int] | None,
+    ) -> Shape:
+        """A PNG file in base64 text; the corners are its first and last pixel."""
+        text, (x1, y1, x2, y2) = mask
+        if not isinstance(text, str) or size is None:
+            raise fail(*where, f"the mask of '{finding}' needs its PNG in the key mask, and imageHeight and imageWidth")
+        try:
+            stored = decode_png(base64.b64decode(text, validate=True))
+            values = self._masks.region(stored, finding, where, is_part=True)
+        except (ImageError, binascii.Error, ValueError) as error:
+            raise fail(*where, f"the mask of '{finding}' cannot be read: {str(error).rstrip('.')}") from error
+        if values.shape != (y2 - y1 + 1, x2 - x1 + 1):
+            told = f"{values.shape[1]} x {values.shape[0]}, its points say {x2 - x1 + 1:g} x {y2 - y1 + 1:g}"
+            raise fail(*where, f"the mask of '{finding}' is {told}")
+        return Shape(finding, placed(values, (int(y1), int(x1)), size, where), where[1])
 
 
 def _size(document: dict[str, Any], file: Path) -> tuple[int, int] | None:
@@ -105,20 +129,3 @@ def _points(given: object, where: Place) -> list[Point]:
     if not isinstance(given, list) or not all(isinstance(point, list) and len(point) == 2 for point in given):
         raise fail(*where, "points is not a list of pairs")
     return [(number(x, *where, "a point"), number(y, *where, "a point")) for x, y in given]
-
-
-def _mask(
-    finding: str, mask: tuple[object, tuple[float, float, float, float]], where: Place, size: tuple[int, int] | None
-) -> Shape:
-    """A PNG file in base64 text; the corners are its first and last pixel."""
-    text, (x1, y1, x2, y2) = mask
-    if not isinstance(text, str) or size is None:
-        raise fail(*where, f"the mask of '{finding}' needs its PNG in the key mask, and imageHeight and imageWidth")
-    try:
-        values = decode_mask(base64.b64decode(text, validate=True))
-    except (ImageError, binascii.Error, ValueError) as error:
-        raise fail(*where, f"the mask of '{finding}' cannot be read: {str(error).rstrip('.')}") from error
-    if values.shape != (y2 - y1 + 1, x2 - x1 + 1):
-        told = f"{values.shape[1]} x {values.shape[0]}, its points say {x2 - x1 + 1:g} x {y2 - y1 + 1:g}"
-        raise fail(*where, f"the mask of '{finding}' is {told}")
-    return Shape(finding, placed(values, (int(y1), int(x1)), size, where), where[1])

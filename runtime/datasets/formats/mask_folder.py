@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....engines.errors import DataError, ImageError
+from ....engines.errors import ConfigError, DataError, ImageError
 from ..files import fail
-from ..mask_files import decode_values, read_png
+from ..masks.mask_files import StoredMask, read_png
+from ..masks.mask_reader import MaskReader
 from ..region_shapes import MaskRuns
 from .file_format import SHARED, FileFormat
 from .file_names import NamePattern
+from .mask_listing import MaskListing
 from .mask_values import read_values
 from .nothing import says_nothing
 from .shapes import Annotated, Shape
@@ -33,6 +35,7 @@ class MaskFolder(FileFormat):
         "{image}.png with values",
         "values": 'classes by value or colour, as a table such as {Mass = 1} or {Mass = "#ff0000"}, or a file; '
         "default none: what is above 0 is the class of the file's name",
+        "threshold": "of masks that are not binary: inside is this value and more; default above 0",
         "resized": "true: masks may have another size than their images, and are resized with them; default false",
         **SHARED,
     }
@@ -42,6 +45,7 @@ class MaskFolder(FileFormat):
         self.annotations = self.path_option("annotations", "masks")
         self.resized = self.flag_option("resized")
         self.values, self._values_file = read_values(self.options.get("values"), self.root, self._told("values"))
+        self.threshold = self._threshold()
         default = self.form.removeprefix("{class}/") if self.values else self.form
         self.files = NamePattern(self.text_option("files", default), self.texts_option("classes"), self._told("files"))
         if self.values is None and not self.files.by_class:
@@ -50,64 +54,87 @@ class MaskFolder(FileFormat):
                 "is which class in the option values."
             )
         self._paths: list[Path] = []
+        self._masks = MaskReader("; set the option threshold, or values where they are classes")
         stated = tuple(self.values.classes) if self.values and not self.files.by_class else ()
         self._use(self._annotated(), self.texts_option("classes") or stated)
+        self._early += self._masks.notes()
 
     def _told(self, key: str) -> str:
         return f"The option '{key}' of the dataset '{self.name}'"
 
+    def _threshold(self) -> float | None:
+        """The option `threshold`. Raises ConfigError."""
+        given = self.options.get("threshold")
+        if given is None:
+            return None
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
+            raise ConfigError(f"{self._told('threshold')} must be a number above 0, not {given!r}.")
+        if self.values:
+            raise ConfigError(f"{self._told('threshold')} has no meaning beside values; leave one of the two out.")
+        return float(given)
+
     @abstractmethod
-    def _load(self, path: Path) -> NDArray[Any]:
-        """The values of a mask [H, W]; with colours their numbers. Raises ImageError."""
+    def _load(self, path: Path) -> StoredMask:
+        """What a mask file stores. Raises ImageError."""
+
+    def _beside(self, path: Path) -> Sequence[Path]:
+        """The other files that a mask consists of."""
+        return ()
 
     def sources(self) -> Sequence[Path]:
         """The masks, and the file of the classes."""
         return [*([self._values_file] if self._values_file else []), *self._paths]
 
     def _annotated(self) -> Iterable[Annotated]:
+        below = self.files_below(self.annotations, self.files.extension, "annotations")
+        files = {path: name for name, path in below}
+        images = (self.images, self.suffix)
+        listing = MaskListing(self.annotations, self.files, files, images, self.texts_option("classes"))
         found: dict[str, Annotated] = {}
-        others: list[Path] = []
-        extension = self.files.extension
-        for name, path in self.files_below(self.annotations, extension, "annotations"):
-            read = self.files.read(name + extension)
-            if read is None:
-                others.append(path)
-                continue
-            self._paths.append(path)
-            shapes, size = self._shapes(path, read[1])
-            item = found.setdefault(read[0], Annotated(read[0], path, size=size))
+        for path, image, finding in listing.masks:
+            self._paths += [path, *self._beside(path)]
+            shapes, size = self._shapes(path, finding)
+            item = found.setdefault(image, Annotated(image, path, size=size))
             if item.size != size:
                 told = f"the mask is {size[1]} x {size[0]}, {item.file.name} of the same image is not"
                 raise fail(path, None, told)
             item.shapes += shapes
-        if others:
-            text = f"files of another form than {self.files.text}, which are not used: {len(others)}"
-            self.note("other_file", str(others[0]), (others[0], None), text)
+        self._early += listing.notes({*self.sources()})
         for item in found.values():
             item.size = item.size if self.resized else None
             yield item
 
     def _shapes(self, path: Path, finding: str) -> tuple[list[Shape], tuple[int, int]]:
         """The shapes of a mask file of the class `finding`, empty: by its values; and the size of the mask."""
+        where = (path, None)
         try:
-            values = self._load(path)
+            stored = self._load(path)
+            if self.values is None:
+                masks = {"": self._masks.region(stored, finding, where, threshold=self.threshold)}
+            else:
+                labels = self._masks.classes(stored, finding, where, colours=self.values.colours)
+                masks, rest = self.values.split(labels)
+                if rest:
+                    self.note("unknown_class", rest[0], where, self.values.told(labels, rest))
         except ImageError as error:
             raise DataError(f"The mask {path} cannot be read: {error}.") from error
-        size = (values.shape[0], values.shape[1])
-        masks, rest = self.values.split(values) if self.values else ({"": values > 0}, [])
-        if rest:
-            told = f"values without a class, which are not used: {', '.join(rest[:5])}{' ...' * (len(rest) > 5)}"
-            self.note("unknown_class", rest[0], (path, None), told)
         shapes = []
         for name, mask in masks.items():
             if finding and name and name != finding:
                 told = f"the value of '{name}' in a file of '{finding}'; not used"
-                self.note("disagreement", name, (path, None), told)
+                self.note("disagreement", name, where, told)
             elif mask.any() and not (name and says_nothing(name, self.nothing)):
+                if name:
+                    self._masks.region(StoredMask(mask), name, where)
                 shapes.append(Shape(finding or name, MaskRuns.of(mask)))
         if not shapes and finding:
-            self.note("empty_mask", finding, (path, None), "the mask has no pixel above 0; taken as negative")
-        return shapes, size
+            least = "above 0" if self.threshold is None else f"of {self.threshold:g} or more"
+            told = f"the mask has no pixel {least}; taken as negative"
+            if self.threshold is not None and stored.values.max(initial=0) > 0:
+                told += f" (its largest value is {np.max(stored.values):g})"
+            self.note("empty_mask", finding, where, told)
+        size = stored.values.shape[:2]
+        return shapes, (size[0], size[1])
 
 
 class PngMasks(MaskFolder):
@@ -120,16 +147,5 @@ class PngMasks(MaskFolder):
     title = "Masks"
     form = "{class}/{image}.png"
 
-    def _load(self, path: Path) -> NDArray[Any]:
-        values, colours = decode_values(read_png(path), rgba=bool(self.values and self.values.colours))
-        if self.values is None:
-            drawn = values > 0
-            return np.asarray(drawn if drawn.ndim == 2 else drawn[..., :colours].any(axis=2))
-        if self.values.colours:
-            numbers = values[..., :3].astype(np.int64) @ np.array([65536, 256, 1])
-            return np.where(values[..., 3] > 0, numbers, 0)
-        if values.ndim == 3:
-            if (values[..., :1] != values[..., :colours]).any():
-                raise ImageError("it has colours, not values; state colours in the option values")
-            values = values[..., 0]
-        return values
+    def _load(self, path: Path) -> StoredMask:
+        return read_png(path)

@@ -32,6 +32,14 @@ class MaskValues:
         rest = [value for value in found if value and value not in self.classes.values()]
         return masks, [f"#{value:06x}" if self.colours else f"{value:g}" for value in rest]
 
+    def told(self, values: NDArray[Any], rest: list[str]) -> str:
+        """The text of a note about the values of `split` that are of no class."""
+        listed = f"values without a class, which are not used: {', '.join(rest[:5])}"
+        if len(rest) <= 5:
+            return listed
+        pixels = int((values > 0).sum()) - sum(int((values == value).sum()) for value in self.classes.values() if value)
+        return f"{listed} ... ({len(rest)} values of {pixels} pixels, as after an interpolation)"
+
 
 def read_values(given: object, root: Path, where: str) -> tuple[MaskValues | None, Path | None]:
     """The option `values`: a table {class = value}, or a file; and that file. Raises ConfigError or DataError."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError, DataError, ImageError
 from ..mask_run_lengths import check_grid
+from ..masks.mask_files import StoredMask
 from .mask_folder import MaskFolder
+from .nifti_axes import oriented
 
 __all__ = ["NiftiMasks"]
+
+_ROUNDING: Final = 1e-3  # of labels that were stored as fractions of 255, or interpolated and not rounded
+_PAIR: Final = {".hdr": ".img", ".img": ".hdr"}
 
 
 class NiftiMasks(MaskFolder):
@@ -28,8 +33,8 @@ class NiftiMasks(MaskFolder):
     form = "{class}/{image}.nii.gz"
     option_help: ClassVar[Mapping[str, str]] = {
         **{key: text.replace(".png", ".nii.gz") for key, text in MaskFolder.option_help.items()},
-        "axes": "auto (default): as the affine says, an identity is refused; affine: also an identity; rows: arrays "
-        "[row, column] that were saved as they are",
+        "axes": "auto (default): as the affine says, one that nobody stated is refused; affine: also such a one; rows: "
+        "arrays [row, column] that were saved as they are",
     }
 
     @cached_property
@@ -37,7 +42,11 @@ class NiftiMasks(MaskFolder):
         """The option `axes`."""
         return self.choice_option("axes", ("auto", "affine", "rows"), "auto")
 
-    def _load(self, path: Path) -> NDArray[Any]:
+    def _beside(self, path: Path) -> Sequence[Path]:
+        other = _PAIR.get(path.suffix.lower())
+        return () if other is None else [path.with_suffix(other)]
+
+    def _load(self, path: Path) -> StoredMask:
         axes = self.axes
         if self.values and self.values.colours:
             raise ConfigError(f"The option 'values' of the dataset '{self.name}' has colours; NIfTI has numbers.")
@@ -49,13 +58,16 @@ class NiftiMasks(MaskFolder):
             ) from None
         try:
             image = nibabel.load(path)
-            if not isinstance(image, nibabel.Nifti1Image):
+            # The class of pairs of two files; those of single files and of NIfTI-2 are made of it.
+            if not isinstance(image, nibabel.Nifti1Pair):
                 raise ImageError("it is no NIfTI file")
             sides = [side for side in image.shape if side != 1]
-            if len(sides) > 2 or len(image.shape) < 2:
+            if len(sides) > 2 or len(image.shape) < 2 or max(image.shape[3:], default=1) > 1:
                 raise ImageError(f"its shape is {' x '.join(map(str, image.shape))}, not that of one slice")
             check_grid(*image.shape[:2])
-            values = _oriented(image, axes, nibabel)
+            if image.get_data_dtype().kind not in "biuf":
+                raise ImageError(f"its pixels are of the type {image.get_data_dtype()}, not numbers")
+            values = oriented(image, axes, nibabel)
         except DataError as error:
             raise ImageError(str(error).rstrip(".")) from error
         except ImageError:
@@ -65,24 +77,19 @@ class NiftiMasks(MaskFolder):
         # The library can raise any exception on a damaged file.
         except Exception as error:
             raise ImageError(f"it is damaged ({' '.join(str(error).split())[:200]})") from error
-        labels = np.rint(values)
-        if not np.array_equal(labels, values) or labels.min(initial=0) < 0:
-            raise ImageError("it holds other values than whole numbers from 0 on, so it is no mask")
-        return np.asarray(labels.astype(np.int64))
+        return StoredMask(_checked(values, self.threshold))
 
 
-def _oriented(image: Any, axes: str, nibabel: Any) -> NDArray[Any]:
-    """The values [row, column]."""
-    if axes == "rows":
-        return np.asarray(image.dataobj).reshape(image.shape[:2])
-    if axes == "auto" and np.array_equal(image.affine, np.eye(4)):
+def _checked(values: NDArray[Any], threshold: float | None) -> NDArray[Any]:
+    """Whole numbers from 0 on as int64; with a threshold any finite numbers. Raises ImageError."""
+    if not np.isfinite(values).all():
+        raise ImageError("it holds other values than whole numbers: some are no finite number, so it is no mask")
+    if threshold is not None:
+        return values
+    labels = np.rint(values)
+    if np.abs(labels - values).max(initial=0) > _ROUNDING or labels.min(initial=0) < 0:
         raise ImageError(
-            "its affine is the identity, which most likely nobody stated; set the option axes to rows for arrays "
-            "[row, column] that were saved as they are, or to affine"
+            "it holds other values than whole numbers from 0 on, so it is no mask; set the option threshold where they "
+            "are probabilities"
         )
-    whole = image.shape + (1,) * (3 - len(image.shape))
-    turned = nibabel.as_closest_canonical(type(image)(np.asarray(image.dataobj).reshape(whole), image.affine))
-    values = np.asarray(turned.dataobj)
-    flat = next((axis for axis in (2, 1, 0) if values.shape[axis] == 1), 2)
-    turned_back: NDArray[Any] = values.squeeze(flat)[::-1, ::-1].T
-    return turned_back
+    return np.asarray(labels.astype(np.int64))

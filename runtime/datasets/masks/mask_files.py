@@ -1,4 +1,4 @@
-"""Reads masks stored as PNG files; any value above 0 is region (docs/datasets.md §2, §3)."""
+"""Reads masks stored as PNG files: the stored values, never scaled (docs/datasets.md §9.8)."""
 
 from __future__ import annotations
 
@@ -10,79 +10,105 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import DataError, ImageError
-from ..images.png_jpeg import check_pixels, png_size
+from ....engines.errors import ImageError
+from ...images.png_jpeg import check_pixels, png_size
 
-__all__ = ["MaskFile", "decode_mask", "decode_values", "read_mask", "read_png"]
+__all__ = ["StoredMask", "decode_png", "read_png"]
 
 _MAX_BYTES = 1 << 28
+_GREY = 0  # colour type of a PNG file that has neither colours nor opacity
 
 
-def read_mask(path: Path) -> NDArray[np.bool_]:
-    """bool [H, W], see `decode_mask`. Raises DataError naming the file and the cause."""
-    try:
-        return decode_mask(read_png(path))
-    except ImageError as error:
-        raise DataError(f"The mask {path} cannot be read: {error}.") from error
+@dataclass(frozen=True)
+class StoredMask:
+    """What a mask file stores, before it is decided which of it is the mask (`mask_channels`).
+
+    values: [H, W], or [H, W, 3] for colours; a palette gives its indices. opacity: [H, W], 0 is transparent, None where
+    the file has none. palette: uint8 [n, 3], the colour of each index.
+    """
+
+    values: NDArray[Any]
+    opacity: NDArray[Any] | None = None
+    palette: NDArray[np.uint8] | None = None
 
 
-def read_png(path: Path) -> bytes:
-    """The content of a file of plausible size. Raises ImageError."""
+def read_png(path: Path) -> StoredMask:
+    """The stored values of a PNG file of plausible size. Raises ImageError."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ImageError(f"it has more than {_MAX_BYTES} bytes")
-        return path.read_bytes()
+        return decode_png(path.read_bytes())
     except OSError as error:
         raise ImageError(f"{error.strerror or error}") from error
 
 
-def decode_mask(data: bytes) -> NDArray[np.bool_]:
-    """bool [H, W]: the pixels whose stored value is above 0, never scaled; for a palette the index, not the colour.
-
-    With several channels, a value above 0 in any of them counts, except in transparency. Raises ImageError.
-    """
-    values, colours = decode_values(data)
-    drawn = values > 0
-    return np.asarray(drawn if drawn.ndim == 2 else drawn[..., :colours].any(axis=2), np.bool_)
-
-
-def decode_values(data: bytes, *, rgba: bool = False) -> tuple[NDArray[Any], int]:
-    """The stored values of a PNG file, [H, W] or [H, W, channels], and how many of the channels are no transparency.
-
-    A palette gives its indices. `rgba`: red, green, blue and opacity of 8 bits instead, also of a palette. Raises
-    ImageError with the cause.
-    """
-    from PIL import Image
-
+def decode_png(data: bytes) -> StoredMask:
+    """The stored values of the bytes of a PNG file. Raises ImageError with the cause."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n"):
         raise ImageError("it is no PNG file")
     check_pixels(png_size(data))
+    depth, colour_type = data[24], data[25]
     try:
-        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-            image.load()
-            if rgba:
-                return np.asarray(image.convert("RGBA")), 3
-            return np.asarray(image), len(image.getbands()) - (image.mode in ("LA", "PA", "RGBA"))
+        # Pillow cuts colours and opacity of 16 bits to their high byte, so that the values 1 to 255 would be lost.
+        return _decode_deep(data) if depth == 16 and colour_type != _GREY else _decode_by_pillow(data, depth)
+    except ImageError:
+        raise
     except OSError as error:
         raise ImageError(error.strerror or "it is damaged") from error
-    # The library can raise any exception on a damaged file.
+    # The libraries can raise any exception on a damaged file.
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(f"it is damaged ({cause[:200]})") from error
 
 
-@dataclass(frozen=True)
-class MaskFile:
-    """A region stored as a PNG file, read when it is drawn."""
+def _decode_deep(data: bytes) -> StoredMask:
+    try:
+        from imagecodecs import png_decode
+    except ImportError:
+        raise ImageError(
+            "it has colours or opacity of 16 bits, which need the package imagecodecs; install it with pip install "
+            "'xbench-fast[common]'"
+        ) from None
+    values = np.asarray(png_decode(data))
+    if values.shape[2] in (2, 4):
+        return StoredMask(_plain(values[..., :-1]), values[..., -1])
+    return StoredMask(_plain(values))
 
-    path: Path
 
-    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
-        """bool [height, width]. Raises DataError when the file cannot be read or has another size."""
-        drawn = read_mask(self.path)
-        if drawn.shape != (height, width):
-            raise DataError(
-                f"The mask {self.path} is {drawn.shape[0]} x {drawn.shape[1]}, not {height} x {width}; "
-                "the image and its annotation do not belong together."
-            )
-        return drawn
+def _decode_by_pillow(data: bytes, depth: int) -> StoredMask:
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+        if getattr(image, "n_frames", 1) > 1:
+            raise ImageError("it is an animation")
+        image.load()
+        values = np.asarray(image)
+        if image.mode in ("LA", "RGBA"):
+            return StoredMask(_plain(values[..., :-1]), values[..., -1])
+        transparent = image.info.get("transparency")
+        if image.mode == "P":
+            palette = np.asarray(image.getpalette("RGB"), np.uint8).reshape(-1, 3)
+            return StoredMask(values, _palette_opacity(values, transparent), palette)
+        if transparent is None:
+            return StoredMask(values)
+        # The transparent grey level of a file of 2 or 4 bits is stored unscaled, its pixels are scaled to 8 bits.
+        level = np.asarray(transparent) * (255 // (2**depth - 1) if depth in (2, 4) else 1)
+        same = values == (level > 0 if image.mode == "1" else level)
+        return StoredMask(values, np.where(same.all(axis=2) if same.ndim == 3 else same, 0, 255).astype(np.uint8))
+
+
+def _palette_opacity(indices: NDArray[Any], transparent: bytes | int | None) -> NDArray[np.uint8] | None:
+    """The opacity of each pixel of a palette image: by a table of all indices, or 0 for one of them."""
+    if transparent is None:
+        return None
+    table = np.full(256, 255, np.uint8)
+    if isinstance(transparent, bytes):
+        table[: len(transparent)] = np.frombuffer(transparent, np.uint8)
+    else:
+        table[transparent] = 0
+    return np.asarray(table[indices])
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Values [H, W, 1] as [H, W]; others as they are."""
+    return values[..., 0] if values.shape[2] == 1 else values

@@ -55,7 +55,7 @@ def kinds(dataset: Dataset) -> Counter[str]:
     [
         (Boxes((BOX, OTHER, BOX, BOX)), Boxes((BOX, OTHER)), 2),
         (Polygons((TRIANGLE, TRIANGLE)), Polygons((TRIANGLE,)), 1),
-        (Union((Rle((4, 4), (2, 3)), Rle((4, 4), (2, 3)))), Union((Rle((4, 4), (2, 3)),)), 1),
+        (Union((Rle((4, 4), (2, 3, 11)), Rle((4, 4), (2, 3, 11)))), Union((Rle((4, 4), (2, 3, 11)),)), 1),
         (Union((Boxes((BOX, BOX)), Ellipse(3, 3, 1, 1))), Union((Boxes((BOX,)), Ellipse(3, 3, 1, 1))), 1),
         # Readers who draw the same are two votes; what one reader draws twice is one box.
         (AtLeast((Boxes((BOX,)), Boxes((BOX,))), 2), AtLeast((Boxes((BOX,)), Boxes((BOX,))), 2), 0),
@@ -141,7 +141,7 @@ def test_one_id_twice_is_refused(tmp_path: Path) -> None:
 def test_failing_notes_fail_the_audit_and_are_warnings(tmp_path: Path) -> None:
     for kind in FAILING_NOTES:
         notes = [Note(kind, "x", tmp_path, None, f"first {n}") for n in range(3)]
-        assert note_warnings(notes) == {kind: "first 0 (and 2 more of this kind)."}
+        assert note_warnings(notes) == {kind: f"{tmp_path}: first 0 (and 2 more of this kind)."}
     assert not note_warnings([Note("duplicate", "x", tmp_path, None, "harmless")])
     images = [tmp_path / f"{n}.png" for n in range(5)]
     for image in images:
@@ -149,5 +149,6 @@ def test_failing_notes_fail_the_audit_and_are_warnings(tmp_path: Path) -> None:
     dataset = given(tmp_path, [case(n, image=image, patient_id="nan") for n, image in enumerate(images)])
     found = audit(dataset)
     assert not found.passed and found.warnings == (
-        "'nan' stands in the place of the patient of 5 images; each of them is a patient of its own.",
+        f"{dataset.sources()[0]}: 'nan' stands in the place of the patient of 5 images; each of them is a patient of its "
+        "own.",
     )

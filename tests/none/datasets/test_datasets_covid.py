@@ -12,7 +12,7 @@ from PIL import Image
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.covid_rural import CovidRural
-from xbench_fast.runtime.datasets.mask_files import read_mask
+from xbench_fast.runtime.datasets.masks.mask_reader import MaskReader
 
 NAMES = [f"COVID-19-AR-1640649{n}_01-1{n}-2012-XR" for n in range(3)]
 
@@ -93,7 +93,7 @@ def test_any_value_above_0_is_region_in_every_kind_of_png(tmp_path: Path, mode: 
     image.save(tmp_path / "mask.png")
     expected = np.zeros((4, 5), bool)
     expected[2, 3] = True
-    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), expected)
+    np.testing.assert_array_equal(MaskReader().read(tmp_path / "mask.png", "COVID-19"), expected)
 
 
 def test_a_mask_that_cannot_be_read_is_an_error_and_not_a_negative(tmp_path: Path) -> None:

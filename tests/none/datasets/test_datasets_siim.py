@@ -192,14 +192,24 @@ def test_mask_files_instead_of_runs(tmp_path: Path) -> None:
     drawn[4:8, 5:7] = 1
     (tmp_path / "processed_masks/1.2.b.png").write_bytes(encode(drawn, "PNG"))
     (tmp_path / "processed_images/1.2.b.png").write_bytes(encode(drawn, "PNG"))
+    with pytest.raises(DataError, match=r"The mask .*1\.2\.c\.png does not exist; correct the option masks"):
+        make(tmp_path, masks="processed_masks").cases()
+    for name in "cd":
+        (tmp_path / f"processed_masks/1.2.{name}.png").write_bytes(encode(drawn * 255, "PNG"))
+    (tmp_path / "processed_masks/9.png").write_bytes(encode(drawn, "PNG"))
+    (tmp_path / "processed_masks/._9.png").write_bytes(b"")
     dataset = make(tmp_path, masks="processed_masks")
     case = dataset.cases()[1]
+    assert [(n.kind, n.text) for n in dataset.notes if n.kind == "other_file"] == [
+        ("other_file", "files of no image, which are not used: 1")
+    ]
     assert case.image == tmp_path / "processed_images/1.2.b.png" and case.regions[FINDING].mask(1024, 1024).sum() == 8
     assert tmp_path / "processed_masks/1.2.b.png" in dataset.sources()
-    with pytest.raises(DataError, match=r"1\.2\.c\.png cannot be read"):
-        dataset.cases()[2].regions[FINDING].mask(1024, 1024)
-    with pytest.raises(DataError, match="is 1024 x 1024, not 9 x 9"):
+    with pytest.raises(DataError, match="mask of 1024 x 1024 cannot be drawn on 9 x 9"):
         case.regions[FINDING].mask(9, 9)
+    (tmp_path / "processed_masks/1.2.c.png").write_bytes(encode(drawn[:9, :9], "PNG"))
+    with pytest.raises(DataError, match=r"1\.2\.c\.png is 9 x 9, not 1024 x 1024; the image and its annotation"):
+        make(tmp_path, masks="processed_masks").cases()
 
 
 def test_stage_2_comes_first_and_a_list_needs_its_file(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_class_that_holds_what_separates_it(tmp_path: Path) -> None:
 
 
 def test_an_empty_mask_and_a_class_without_a_file_are_negative(tmp_path: Path) -> None:
-    dataset = make(tmp_path, {"Mass/a.png": VALUES * 0, "Rib/a.png": VALUES, "No finding/b.png": VALUES})
+    dataset = make(tmp_path, {"Mass/a.png": VALUES * 0, "Rib/a.png": VALUES > 0, "No finding/b.png": VALUES > 0})
     first, second = dataset.cases()
     assert dataset.classes == ("Rib",) and first.labels == {"Rib": 1} and second.labels == {"Rib": 0}
     assert [note.kind for note in dataset.notes] == ["empty_mask", "no_finding"]
@@ -99,7 +99,7 @@ def test_colours_and_transparency(tmp_path: Path) -> None:
 
 
 def test_a_mask_of_another_size(tmp_path: Path) -> None:
-    dataset = make(tmp_path, {"Mass/a.png": np.ones((12, 16), np.uint8)})
+    dataset = make(tmp_path, {"Mass/a.png": np.eye(12, 16, dtype=np.uint8)})
     with pytest.raises(
         DataError, match=r"'Mass' in .*a\.png cannot be drawn: A mask of 12 x 16 cannot be drawn on 6 x 8"
     ):
@@ -155,7 +155,7 @@ def test_options_that_cannot_be_used(tmp_path: Path, options: dict[str, Any], se
 
 
 def test_files_of_another_form_are_counted(tmp_path: Path) -> None:
-    dataset = make(tmp_path, {"Mass/a.png": VALUES, "b.png": VALUES, "c.png": VALUES})
+    dataset = make(tmp_path, {"Mass/a.png": VALUES == 1, "b.png": VALUES, "c.png": VALUES})
     assert [(note.kind, note.text) for note in dataset.notes] == [
         ("other_file", "files of another form than {class}/{image}.png, which are not used: 2")
     ]

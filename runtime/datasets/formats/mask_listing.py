@@ -1,0 +1,116 @@
+"""Which files of a folder are masks of which image and class, and which are not read (docs/datasets.md §9.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from ..files import Note
+from ..masks.mask_names import first_name, note_others
+from ..source.listing import tree
+from .file_names import NamePattern
+from .named_images import without_extension
+
+__all__ = ["MaskListing"]
+
+Mask = tuple[Path, str, str]
+"""A file, the name of its image, and its class, empty where its values are the classes."""
+
+
+class MaskListing:
+    """The masks below a folder by the form of their names, further masks of an image included.
+
+    files: path -> name below the folder without the form's extension, of the files with this extension. images: the
+    folder of the images, and what their names have after those of the masks. classes: those that are stated.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        form: NamePattern,
+        files: Mapping[Path, str],
+        images: tuple[Path, str],
+        classes: Collection[str],
+    ) -> None:
+        self._form, self._images, self._classes = form, images, classes
+        self._start = len(str(folder)) + 1
+        aside = images[0] if images[0] != folder and images[0].is_relative_to(folder) else None
+        named = {path: form.read(name + form.extension) for path, name in files.items()}
+        self._direct = {pair for pair in named.values() if pair}
+        self._further: list[Path] = []
+        self._others: list[Path] = []
+        self.masks: list[Mask] = []
+        seen: set[tuple[str, str]] = set()
+        self.joined: list[Path] = []
+        for path in tree(folder):
+            if aside is not None and path.is_relative_to(aside):
+                continue
+            pair = self._pair(path, named.get(path))
+            if pair is None:
+                self._others.append(path)
+                continue
+            self.masks.append((path, *pair))
+            if pair in seen:
+                self.joined.append(path)
+            seen.add(pair)
+
+    def notes(self, read: Collection[Path]) -> list[Note]:
+        """The notes about files that are joined or not read; `read`: the files that the reader has read."""
+        notes: list[Note] = []
+        note_others([path for path in self._others if path not in read], f"another form than {self._form.text}", notes)
+        for kind, paths, text in (
+            ("joined_masks", self.joined, "further masks of an image and class, which are joined with the first"),
+            (
+                "unread_mask",
+                self._further,
+                "files that seem to be further masks of an image, and are not read (to join them, name them as in "
+                "a_mask.png and a_mask_1.png, with _mask behind {image} in the option files)",
+            ),
+        ):
+            if paths:
+                notes.append(Note(kind, str(paths[0]), paths[0], None, f"{text}: {len(paths)}"))
+        return notes
+
+    def _pair(self, path: Path, named: tuple[str, str] | None) -> tuple[str, str] | None:
+        """Image and class of a file; None: it is not read."""
+        first = self._first(path)
+        if first is None or (named and named[1] in self._classes):
+            return named
+        if not self._form.ends_with_image:
+            # The number stands behind the class or a text of the form, so that it can belong to no name of an image.
+            is_further = first in self._direct or (
+                not (named and self._is_image(named[0])) and self._is_image(first[0])
+            )
+            return first if is_further else named
+        if first in self._direct and named and not self._is_image(named[0]) and self._is_image(first[0]):
+            # It may also be the mask of an image that is missing: nothing in the name tells.
+            self._further.append(path)
+            return None
+        return named
+
+    def _first(self, path: Path) -> tuple[str, str] | None:
+        """Image and class of the first mask of which this one seems to be a further one, by a number at the end."""
+        name, form = str(path)[self._start :], self._form
+        ending = form.extension[form.extension.find(".") :] if "." in form.extension else ""
+        if not name.lower().endswith(ending):
+            return None
+        first = first_name(name[: len(name) - len(ending)])
+        if first is None or not (first + ending).lower().endswith(form.extension):
+            return None
+        return form.read((first + ending)[: -len(form.extension) or None] + form.extension)
+
+    def _is_image(self, name: str) -> bool:
+        wanted = name + without_extension(self._images[1])
+        return wanted in self._known or wanted.rpartition("/")[2] in self._known
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """The names of the images, with and without their folders."""
+        return frozenset(self._image_names())
+
+    def _image_names(self) -> Iterator[str]:
+        start = len(str(self._images[0])) + 1
+        for path in tree(self._images[0]):
+            name = without_extension(str(path)[start:])
+            yield from (name, name.rpartition("/")[2])

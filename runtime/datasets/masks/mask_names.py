@@ -1,0 +1,43 @@
+"""Names of mask files: which are of an image, and which are further masks of one (docs/datasets.md §9.8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....engines.errors import DataError
+from ..files import Note
+from ..source.listing import is_hidden
+
+__all__ = ["first_name", "listed_masks", "note_others"]
+
+_NUMBERED = re.compile(r"(.+)[_-][0-9]{1,3}")
+
+
+def first_name(name: str) -> str | None:
+    """`a_mask` for `a_mask_1` or `a_mask-02`, as tools number further masks of one image; None: no such name."""
+    found = _NUMBERED.fullmatch(name)
+    return found[1] if found else None
+
+
+def listed_masks(folder: Path, notes: list[Note]) -> dict[str, Path]:
+    """Stem -> PNG file of a folder, in the order of the names; other files are counted in a note. Raises DataError."""
+    try:
+        names = sorted(path for path in folder.iterdir() if not is_hidden(path.name) and path.is_file())
+    except OSError as error:
+        raise DataError(f"The folder {folder} of the masks cannot be listed: {error.strerror}.") from error
+    masks: dict[str, Path] = {}
+    others = []
+    for path in names:
+        if path.suffix.lower() != ".png" or masks.setdefault(path.stem, path) != path:
+            others.append(path)
+    note_others(others, "another form than <image>.png", notes)
+    return masks
+
+
+def note_others(paths: Sequence[Path], form: str, notes: list[Note]) -> None:
+    """Appends a note that counts the files of a folder of masks that are not used, if there are any."""
+    if paths:
+        text = f"files of {form}, which are not used: {len(paths)}"
+        notes.append(Note("other_file", str(paths[0]), paths[0], None, text))
