@@ -4,6 +4,8 @@ decode     a file -> native grey, by the type of its content; decoding in advanc
 png_jpeg   PNG and JPEG: headers and pixels
 dicom, voi DICOM: frames, and the window that maps them to 8 bits
 size       the native size, from the header alone
+orientation   the EXIF orientation, from the header alone; no pixel is turned
+other_kinds   the name of a kind of file that is not read
 geometry   native grey -> model input, and the part of the image that it covers
 intensity  BioViL's stretching of an image's values; the histogram equalisation of MedKLIP's and MAVL's RSNA scripts
 area       area averaging as OpenCV defines it

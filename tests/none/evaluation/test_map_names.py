@@ -134,6 +134,8 @@ def test_an_id_is_before_the_name_of_a_file(tmp_path: Path) -> None:
     maps = named(write(tmp_path, "8/Mass.npy", "8.png_Lung_Lesion.npy"), *crossed)
     assert maps.find("8", "Mass") is not None and maps.find("7", "Mass") is None
     assert maps.find("7", "Lung Lesion") is not None, "with its extension it is a file"
+    exchanged = named(write(tmp_path / "x", "a.png/Mass.npy"), case("a.png", "b.png"), case("b.png", "a.png"))
+    assert exchanged.find("a.png", "Mass") is not None and exchanged.find("b.png", "Mass") is None
     with pytest.raises(DataError, match="None of the 1 maps"):
         named(write(tmp_path / "stem", "9/Mass.npy"), *crossed)
 

@@ -136,7 +136,8 @@ def test_an_animation_of_16_bits_is_refused() -> None:
 def test_dali_leaves_these_files_to_the_exact_decoder() -> None:
     deep_files = [deep_png(deep(channels)) for channels in (1, 2, 3, 4)]
     inks = encode(np.dstack([SMOOTH] * 3), "JPEG", "CMYK")
-    for data in (*deep_files, inks, jpeg_of_bits(12), b"\xff\xd8\xff\xe0"):
+    lossless = encode(SMOOTH, "JPEG").replace(b"\xff\xc0", b"\xff\xc3", 1)
+    for data in (*deep_files, inks, jpeg_of_bits(12), lossless, b"\xff\xd8\xff\xe0"):
         assert _plain_size(data) is None
     assert _plain_size(encode(SMOOTH, "JPEG")) == SMOOTH.shape
 
