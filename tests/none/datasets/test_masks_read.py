@@ -130,9 +130,7 @@ def test_no_reader_makes_a_region_of_pixels_past_the_one_rule() -> None:
                 ruled.add(path.stem)
     # `placed` of file_format draws parts: of LabelMe's PNG files, and of CVAT's run lengths, which have no values.
     assert (
-        runs - {"file_format"} | {"labelme"}
-        == ruled
-        == {"mask_folder", "covid_rural", "siim", "labelme", "dicom_objects"}
+        runs - {"shapes"} | {"labelme"} == ruled == {"mask_folder", "covid_rural", "siim", "labelme", "dicom_objects"}
     )
     users = {
         path.stem
