@@ -137,9 +137,7 @@ class Rle:
     @staticmethod
     def from_string(size: tuple[int, int], text: str) -> Rle:
         """COCO's compressed form, decoded at once. Raises DataError."""
-        counts = decode_coco(text)
-        check_filled(counts, size)
-        return Rle(size, tuple(counts.tolist()))
+        return Rle(size, tuple(decode_coco(text).tolist()))
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]. Raises DataError when this is not the mask's own grid."""

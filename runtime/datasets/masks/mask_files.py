@@ -23,8 +23,8 @@ _GREY = 0  # colour type of a PNG file that has neither colours nor opacity
 class StoredMask:
     """What a mask file stores, before it is decided which of it is the mask (`mask_channels`).
 
-    values: [H, W], or [H, W, 3] for colours; a palette gives its indices. opacity: [H, W], 0 is transparent, None where
-    the file has none. palette: uint8 [n, 3], the colour of each index.
+    values: [H, W], or [H, W, 3] for colours that are not all grey; a palette gives its indices. opacity: [H, W], 0 is
+    transparent; None where the file has none. palette: uint8 [n, 3], the colour of each index.
     """
 
     values: NDArray[Any]
@@ -90,11 +90,12 @@ def _decode_by_pillow(data: bytes, depth: int) -> StoredMask:
             palette = np.asarray(image.getpalette("RGB"), np.uint8).reshape(-1, 3)
             return StoredMask(values, _palette_opacity(values, transparent), palette)
         if transparent is None:
-            return StoredMask(values)
+            return StoredMask(_plain(values))
         # The transparent grey level of a file of 2 or 4 bits is stored unscaled, its pixels are scaled to 8 bits.
         level = np.asarray(transparent) * (255 // (2**depth - 1) if depth in (2, 4) else 1)
         same = values == (level > 0 if image.mode == "1" else level)
-        return StoredMask(values, np.where(same.all(axis=2) if same.ndim == 3 else same, 0, 255).astype(np.uint8))
+        opacity = np.where(same.all(axis=2) if same.ndim == 3 else same, 0, 255).astype(np.uint8)
+        return StoredMask(_plain(values), opacity)
 
 
 def _palette_opacity(indices: NDArray[Any], transparent: bytes | int | None) -> NDArray[np.uint8] | None:
@@ -110,5 +111,7 @@ def _palette_opacity(indices: NDArray[Any], transparent: bytes | int | None) -> 
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Values [H, W, 1] as [H, W]; others as they are."""
-    return values[..., 0] if values.shape[2] == 1 else values
+    """Values of one channel, or of channels that are all equal, as [H, W]; colours as they are."""
+    if values.ndim == 3 and all(np.array_equal(values[..., 0], values[..., place]) for place in range(values.shape[2])):
+        return np.ascontiguousarray(values[..., 0])
+    return values

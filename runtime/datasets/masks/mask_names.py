@@ -22,9 +22,13 @@ def first_name(name: str) -> str | None:
 
 
 def listed_masks(folder: Path, notes: list[Note]) -> dict[str, Path]:
-    """Stem -> PNG file of a folder, in the order of the names; other files are counted in a note. Raises DataError."""
+    """Stem -> PNG file of a folder, in the order of the names; other files are counted in a note. Raises DataError.
+
+    Of two that differ in .png and .PNG the first is read.
+    """
     try:
-        names = sorted(path for path in folder.iterdir() if not is_hidden(path.name) and path.is_file())
+        names = [path for path in folder.iterdir() if not is_hidden(path.name) and path.is_file()]
+        names.sort(key=lambda path: (path.stem, path.suffix != ".png", path.suffix))
     except OSError as error:
         raise DataError(f"The folder {folder} of the masks cannot be listed: {error.strerror}.") from error
     masks: dict[str, Path] = {}

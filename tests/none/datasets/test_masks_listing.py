@@ -158,15 +158,15 @@ def test_files_of_covid_rural_beside_its_masks(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     for name in ("a_x", "b_x"):
         (tmp_path / f"jpgs/{name}.png").write_bytes(encode(np.eye(*SIZE, dtype=np.uint8), "PNG"))
-    names = ["a_x.png", "a_x_1.png", "b_x.PNG", "a_x.jpg", "._a_x.png"]
+    names = ["a_x.png", "a_x_1.png", "b_x.PNG", "a_x.jpg", "._a_x.png", "a_x.PNG"]
     for number, name in enumerate(names):
         (tmp_path / "pngs_masks" / name).write_bytes(encode(square(number), "PNG"))
     dataset = DATASETS.load("covid_rural")(tmp_path)
     assert found(dataset) == {"a_x": {"COVID-19": [0]}, "b_x": {"COVID-19": [2]}}
     assert {note.kind: Path(note.file).name for note in dataset.notes} == {
-        "other_file": "a_x.jpg", "unread_mask": "a_x_1.png",
+        "other_file": "a_x.PNG", "unread_mask": "a_x_1.png",
     }  # fmt: skip
-    assert not audit(dataset).passed
+    assert not audit(dataset).passed and dataset.notes[0].text.endswith("not used: 2")
     (tmp_path / "pngs_masks").rename(tmp_path / "away")
     (tmp_path / "pngs_masks").write_bytes(b"")
     with pytest.raises(DataError, match="pngs_masks"):

@@ -132,6 +132,18 @@ def test_what_can_mean_two_things_is_refused(data: bytes, sentence: str) -> None
         MaskReader("; ask").region(decode_png(data), "Mass", WHERE)
 
 
+def test_a_soft_edge_is_in_the_opacity_or_in_the_colours() -> None:
+    """A brush on a transparent layer, with its colour or multiplied by it."""
+    soft = BYTES.copy()
+    soft[4, 3:10] = 60
+    for colours in (np.where(soft[..., None] > 0, RED, BLACK), soft[..., None] * np.array([1, 0, 0])):
+        reader = MaskReader()
+        stored = decode_png(png(8, 6, np.dstack([colours, soft])))
+        np.testing.assert_array_equal(reader.region(stored, "Mass", WHERE), INSIDE)
+        assert [note.kind for note in reader.notes()] == ["not_binary"]
+        np.testing.assert_array_equal(reader.region(stored, "Mass", WHERE, threshold=128), soft == 255)
+
+
 def test_16_bits_need_their_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "imagecodecs", None)
     with pytest.raises(ImageError, match=r"colours or opacity of 16 bits, which need .*'xbench-fast\[common\]'"):
