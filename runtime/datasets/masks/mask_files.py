@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
 from ...images.png_jpeg import check_pixels, png_size
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 __all__ = ["StoredMask", "decode_png", "read_png"]
 
@@ -61,26 +64,33 @@ def decode_png(data: bytes) -> StoredMask:
         raise ImageError(f"it is damaged ({cause[:200]})") from error
 
 
+def _opened(data: bytes) -> Image:
+    """The file in Pillow, with its pixels not decoded yet. Raises ImageError for an animation."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(data), formats=("PNG",))
+    if getattr(image, "n_frames", 1) > 1:
+        raise ImageError("it is an animation")
+    return image
+
+
 def _decode_deep(data: bytes) -> StoredMask:
     try:
         from imagecodecs import png_decode
     except ImportError:
         raise ImageError(
             "it has colours or opacity of 16 bits, which need the package imagecodecs; install it with pip install "
-            "'xbench-fast[common]'"
+            "'xbench-fast[cpu]'"
         ) from None
-    values = np.asarray(png_decode(data))
+    with _opened(data):
+        values = np.asarray(png_decode(data))
     if values.shape[2] in (2, 4):
         return StoredMask(_plain(values[..., :-1]), values[..., -1])
     return StoredMask(_plain(values))
 
 
 def _decode_by_pillow(data: bytes, depth: int) -> StoredMask:
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-        if getattr(image, "n_frames", 1) > 1:
-            raise ImageError("it is an animation")
+    with _opened(data) as image:
         image.load()
         values = np.asarray(image)
         if image.mode in ("LA", "RGBA"):

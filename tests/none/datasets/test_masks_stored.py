@@ -146,7 +146,7 @@ def test_a_soft_edge_is_in_the_opacity_or_in_the_colours() -> None:
 
 def test_16_bits_need_their_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "imagecodecs", None)
-    with pytest.raises(ImageError, match=r"colours or opacity of 16 bits, which need .*'xbench-fast\[common\]'"):
+    with pytest.raises(ImageError, match=r"colours or opacity of 16 bits, which need .*'xbench-fast\[cpu\]'"):
         decode_png(FILES["16 bits, colours"][0])
     assert decode_png(FILES["16 bits, grey"][0]).values.max() == 200
 
@@ -156,6 +156,10 @@ def test_an_animation_is_no_mask() -> None:
     Image.fromarray(BYTES).save(stream, "PNG", save_all=True, append_images=[Image.fromarray(255 - BYTES)])
     with pytest.raises(ImageError, match="it is an animation"):
         decode_png(stream.getvalue())
+    pytest.importorskip("imagecodecs")
+    frames = (b"acTL", struct.pack(">II", 2, 0)), (b"fcTL", struct.pack(">IIIIIHHBB", 0, 16, 12, 0, 0, 1, 1, 0, 0))
+    with pytest.raises(ImageError, match="it is an animation"):
+        decode_png(png(16, 2, np.dstack([DIM] * 3), *frames))
 
 
 def test_classes_of_transparent_files() -> None:
