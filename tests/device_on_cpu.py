@@ -171,6 +171,31 @@ class Stream:
             self.capturing.append(job)
 
 
+class Nvrtc:
+    """A compiler that takes everything, or whose compilations end with the log `refusal`."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self.refusal = refusal
+        self.options: list[Any] = []
+
+    def getVersion(self):
+        return (13, 2)
+
+    def createProgram(self, src, name, headers, include_names):
+        return 1
+
+    def compileProgram(self, prog, options):
+        self.options.append(options)
+        if self.refusal:
+            raise RuntimeError("NVRTC_ERROR_COMPILATION (6)")
+
+    def getProgramLog(self, prog):
+        return self.refusal
+
+    def destroyProgram(self, prog):
+        assert prog == 1
+
+
 def fake_device(
     memory: int = 1 << 40,
     name: str = "NVIDIA H200",
@@ -214,7 +239,7 @@ def fake_device(
             get_current_stream=lambda: OwnStream.entered[-1] if OwnStream.entered else default,
             alloc_pinned_memory=lambda count: bytearray(b"\x63" * count),
             function=sweeping.cuda.function if sweeping else None,
-            nvrtc=SimpleNamespace(getVersion=lambda: (13, 2), createProgram=lambda *_: 1),
+            nvrtc=Nvrtc(),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             runtime=SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError,

@@ -1,21 +1,22 @@
-"""The NVIDIA GPU of this machine, and the packages and libraries that reach it."""
+"""The NVIDIA GPU of this machine, and whether CuPy and its compiler can use it."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from ..errors import EngineError, MissingExtraError
+from .cuda_libraries import EXTRAS, load_library
 
-__all__ = ["Gpu", "current_gpu", "gpu_reason", "gpu_seen", "lacking_libraries", "load_cupy"]
+__all__ = ["Gpu", "current_gpu", "gpu_reason", "gpu_seen", "load_cupy"]
 
-_EXTRAS: Final = {12: "xbench-fast[gpu]", 13: "xbench-fast[gpu-cuda13]"}
-_CUFFT: Final = {12: 11, 13: 12}
+_COMPILERS: Final = {12: "nvidia-cuda-nvrtc-cu12", 13: "nvidia-cuda-nvrtc"}
+"""The package of NVRTC, by CUDA; the extras include it."""
+
+_PROBE: Final = 'extern "C" __global__ void probe() {}'
 
 _DRIVER: Final = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1")
 """Where the driver shows itself on Linux, in a container, and under Windows."""
@@ -29,49 +30,6 @@ class Gpu:
     capability: str
 
 
-def lacking_libraries(cuda: int) -> str | None:
-    """Loads the libraries of a CUDA (12, 13) that ONNX Runtime and CuPy look for by name; None, or which are not found.
-
-    Libraries of packages that were installed with pip's --target are found too, which neither of the two does. Nothing
-    is printed.
-    """
-    by_cuda = (f"lib{name}.so.{cuda}" for name in ("cudart", "nvrtc", "cublasLt", "cublas"))  # each after its needs
-    others = (f"libcufft.so.{_CUFFT.get(cuda, cuda - 1)}", "libcurand.so.10", "libcudnn.so.9")
-    absent = [name for name in (*by_cuda, *others) if not _loaded(name)]
-    if not absent:
-        return None
-    listed = " and ".join(filter(None, (", ".join(absent[:-1]), absent[-1])))
-    advice = _EXTRAS.get(cuda, f"the packages of CUDA {cuda}")
-    return f"{listed} {'is' if len(absent) == 1 else 'are'} not found; install {advice}"
-
-
-def _loaded(name: str) -> bool:
-    for path, mode in _places(name):
-        try:
-            ctypes.CDLL(path, mode)
-        except OSError:
-            continue
-        return True
-    return False
-
-
-def _places(name: str) -> Iterator[tuple[str, int]]:
-    """Where a library may be, and how to open it there."""
-    yield name, os.RTLD_NOLOAD
-    for folder in sys.path:
-        for path in sorted(Path(folder).glob(f"nvidia/*/lib/{name}")):
-            yield str(path), ctypes.DEFAULT_MODE
-    yield name, ctypes.DEFAULT_MODE
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        found = str(load_nvidia_dynamic_lib(name.removeprefix("lib").partition(".")[0]).abs_path)
-    except (ImportError, RuntimeError, OSError):  # it is not installed, or does not find it
-        return
-    if Path(found).name.startswith(name):
-        yield found, ctypes.DEFAULT_MODE
-
-
 def load_cupy() -> Any:
     """The CuPy module, with the compiler of its own CUDA loaded. Raises MissingExtraError when it is not installed,
     EngineError when it does not load."""
@@ -80,7 +38,7 @@ def load_cupy() -> Any:
 
         # CuPy looks only where pip installs by default, and takes CUDA 13's before its own; what is loaded, it takes
         # before both.
-        _loaded(_compiler(cupy))
+        load_library(f"libnvrtc.so.{_cuda(cupy)}")
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "CuPy is not installed; install xbench-fast[gpu] (CUDA 12) or xbench-fast[gpu-cuda13] (CUDA 13)."
@@ -97,8 +55,8 @@ def gpu_reason() -> str | None:
         cupy = load_cupy()
         if cupy.cuda.runtime.getDeviceCount() < 1:
             return "there is no NVIDIA GPU"
-        cupy.cuda.Device(0).compute_capability  # noqa: B018  # starts the runtime, which fails with an old driver
-        return _compiler_reason(cupy)
+        capability = str(cupy.cuda.Device(0).compute_capability)  # starts the runtime, which fails with an old driver
+        return _compiler_reason(cupy.cuda.nvrtc, _cuda(cupy), capability)
     except (MissingExtraError, EngineError) as error:
         return str(error)
     except Exception as error:  # CuPy's CUDARuntimeError exists only once CuPy is imported
@@ -108,20 +66,41 @@ def gpu_reason() -> str | None:
         return f"CUDA does not start ({text})"
 
 
-def _compiler(cupy: Any) -> str:
-    """The file of NVRTC, of the CUDA that CuPy is built for."""
-    return f"libnvrtc.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}"
+def _cuda(cupy: Any) -> int:
+    """The CUDA that CuPy is built for: 12, 13."""
+    return int(cupy.cuda.runtime.runtimeGetVersion()) // 1000
 
 
-def _compiler_reason(cupy: Any) -> str | None:
-    """None if CuPy can load NVRTC, which compiles its kernels and ours."""
+@lru_cache(maxsize=8)  # a compilation takes 30 ms, and every engine of a run asks several times
+def _compiler_reason(nvrtc: Any, cuda: int, capability: str) -> str | None:
+    """None if `nvrtc`, CuPy's binding, compiles a small kernel for a compute capability ("90"), else why not.
+
+    That it tells its version is not enough: it opens a part of itself, and learns of the GPU, when it compiles.
+    """
+    name, package = f"libnvrtc.so.{cuda}", _COMPILERS.get(cuda, "nvidia-cuda-nvrtc")
+    if cuda in EXTRAS:
+        package += f", which {EXTRAS[cuda]} includes"
     try:
-        cupy.cuda.nvrtc.getVersion()
+        program = nvrtc.createProgram(_PROBE, "probe.cu", (), ())
     except (RuntimeError, OSError, ImportError):  # cuda-pathfinder's DynamicLibNotFoundError is a RuntimeError
-        name = _compiler(cupy)
-        extra = _EXTRAS.get(int(name.rpartition(".")[2]), "nvidia-cuda-nvrtc")
-        return f"CuPy finds no compiler for its kernels, {name}; install {extra}"
-    return None
+        return f"CuPy finds no compiler for its kernels, {name}; install {package}"
+    try:
+        nvrtc.compileProgram(program, (f"--gpu-architecture=sm_{capability}",))
+        return None
+    except RuntimeError as error:  # NVRTCError
+        words = " ".join(str(nvrtc.getProgramLog(program)).split()) or str(error)
+    finally:
+        nvrtc.destroyProgram(program)
+    part = re.search(r"failed to open (\S+\.so[.\d]*\d)", words)
+    if part:
+        return f"the compiler of CuPy's kernels, {name}, does not find its part {part[1]}; reinstall {package}"
+    version = ".".join(map(str, nvrtc.getVersion()))
+    if "gpu-architecture" in words:
+        return (
+            f"the compiler of CuPy's kernels, {name} ({version}), does not know compute capability "
+            f"{capability[:-1]}.{capability[-1:]}; install a newer {package}"
+        )
+    return f"the compiler of CuPy's kernels, {name} ({version}), fails ({words[:300]}); reinstall {package}"
 
 
 def gpu_seen() -> bool:

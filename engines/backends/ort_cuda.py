@@ -17,8 +17,9 @@ from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
 from ..rounding import LOW_TYPES
+from .cuda_libraries import lacking_libraries
 from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit
-from .gpu import gpu_reason, gpu_seen, lacking_libraries
+from .gpu import gpu_reason, gpu_seen
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 
 __all__ = ["HostCudaEngine", "OrtCudaEngine", "cuda_engine", "cuda_reason"]

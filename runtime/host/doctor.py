@@ -64,6 +64,7 @@ def _engines() -> Iterator[MachineCheck]:
 
 def _gpu(decoders: Iterable[MachineCheck]) -> Iterator[MachineCheck]:
     """Checks of group "gpu": what the engines and the sweep on a GPU need; without a driver only that there is none."""
+    from ...engines.backends.cuda_libraries import lacking_libraries
     from ...engines.backends.gpu import gpu_reason
     from . import packages as packages
 
@@ -82,6 +83,9 @@ def _gpu(decoders: Iterable[MachineCheck]) -> Iterator[MachineCheck]:
         yield tried("gpu", "sweep (GPU)", cupy, _sweep_on_gpu)
     same, words = packages.mixture(installed)
     yield MachineCheck("gpu", "CUDA packages", same, None, words)
+    if len(needed) == 1:  # of a mixture it is not known which are meant
+        lacking = lacking_libraries(needed.pop())
+        yield MachineCheck("gpu", "CUDA libraries", lacking is None, None, lacking or "")
     yield from decoders
 
 

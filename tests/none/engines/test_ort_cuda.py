@@ -13,9 +13,10 @@ import fake_onnxruntime
 import numpy as np
 import pytest
 import synthetic
-from xbench_fast.engines.backends import gpu, ort_cuda
+from xbench_fast.engines.backends import cuda_libraries, gpu, ort_cuda
+from xbench_fast.engines.backends.cuda_libraries import lacking_libraries
 from xbench_fast.engines.backends.device import DeviceEngine
-from xbench_fast.engines.backends.gpu import gpu_reason, lacking_libraries
+from xbench_fast.engines.backends.gpu import gpu_reason
 from xbench_fast.engines.backends.ort_cuda import cuda_reason
 from xbench_fast.engines.backends.ort_session import IDENTITY, open_session
 from xbench_fast.engines.base import EngineOptions
@@ -133,13 +134,57 @@ class DynamicLibNotFoundError(RuntimeError):
     """As cuda-pathfinder raises through CuPy."""
 
 
+def compiler(refusal="", **functions):
+    made = device_on_cpu.Nvrtc(refusal)
+    for name, function in functions.items():
+        setattr(made, name, function)
+    return made
+
+
+def test_a_compiler_is_tried_once_and_told_the_gpu(world, monkeypatch):
+    nvrtc = world.cupy.cuda.nvrtc
+    assert gpu_reason() is None and gpu_reason() is None
+    assert nvrtc.options == [("--gpu-architecture=sm_90",)]
+    monkeypatch.setattr(world.cupy.cuda.Device(), "compute_capability", "100")
+    assert gpu_reason() is None and nvrtc.options[1:] == [("--gpu-architecture=sm_100",)]
+
+
+@pytest.mark.parametrize(
+    ("version", "log", "words"),
+    [
+        (
+            13020,
+            "nvrtc: error: failed to open libnvrtc-builtins.so.13.0.\n  Make sure that libnvrtc-builtins.so.13.0 is "
+            "installed correctly.\n",
+            "libnvrtc.so.13, does not find its part libnvrtc-builtins.so.13.0; reinstall nvidia-cuda-nvrtc, which "
+            "xbench-fast[gpu-cuda13] includes",
+        ),
+        (
+            12090,
+            "nvrtc: error: invalid value for --gpu-architecture (-arch)\n",
+            "libnvrtc.so.12 (13.2), does not know compute capability 9.0; install a newer nvidia-cuda-nvrtc-cu12, "
+            "which xbench-fast[gpu] includes",
+        ),
+        (14000, "probe.cu(1): error:\nnone", "libnvrtc.so.14 (13.2), fails (probe.cu(1): error: none); reinstall "
+                                            "nvidia-cuda-nvrtc"),
+    ],
+)  # fmt: skip
+def test_a_compiler_that_does_not_compile_is_named_with_what_to_install(world, monkeypatch, version, log, words):
+    """Its version it tells all the same, as NVRTC 13.0 without its builtins."""
+    monkeypatch.setattr(world.cupy.cuda, "nvrtc", compiler(log))
+    monkeypatch.setattr(world.cupy.cuda.runtime, "runtimeGetVersion", lambda: version)
+    assert gpu_reason() == f"the compiler of CuPy's kernels, {words}"
+
+
 def test_a_library_that_is_missing_is_named_and_auto_goes_on(world, monkeypatch, capsys):
     for seen, words in (
         (False, "there is no NVIDIA driver"),
         (True, "libcurand.so.10 and libcudnn.so.9 are not found; install xbench-fast[gpu-cuda13]"),
     ):
         monkeypatch.setattr(ort_cuda, "gpu_seen", lambda seen=seen: seen)
-        monkeypatch.setattr(gpu, "_loaded", lambda name: name not in ("libcurand.so.10", "libcudnn.so.9"))
+        monkeypatch.setattr(
+            cuda_libraries, "load_library", lambda name: name not in ("libcurand.so.10", "libcudnn.so.9")
+        )
         world.install(providers=["CPUExecutionProvider"], cuda_version="13.0")
         assert cuda_reason() == f"its CUDA provider does not start: {words}"
         assert world.ort.log["severities"] == [4, 2], "quiet while it is tried, and then as before"
@@ -147,11 +192,14 @@ def test_a_library_that_is_missing_is_named_and_auto_goes_on(world, monkeypatch,
     assert str(cuda_reason()).endswith("install xbench-fast[gpu]")
     assert choose("auto")[0] == "onnxruntime-cpu"
 
-    def absent():
+    def absent(*_):
         raise DynamicLibNotFoundError('Failure finding "libnvrtc.so.13":\n  No such file')
 
-    monkeypatch.setattr(world.cupy.cuda.nvrtc, "getVersion", absent)
-    words = "CuPy finds no compiler for its kernels, libnvrtc.so.13; install xbench-fast[gpu-cuda13]"
+    monkeypatch.setattr(world.cupy.cuda, "nvrtc", compiler(createProgram=absent))
+    words = (
+        "CuPy finds no compiler for its kernels, libnvrtc.so.13; install nvidia-cuda-nvrtc, which "
+        "xbench-fast[gpu-cuda13] includes"
+    )
     assert gpu_reason() == words
     world.install()
     with world.open() as engine:  # without CuPy, and it says why
@@ -192,7 +240,7 @@ def test_libraries_are_found_in_any_folder_of_packages(monkeypatch, tmp_path):
 def test_the_compiler_of_cupys_own_cuda_is_loaded_with_it(world, monkeypatch, version, name):
     """Beside PyTorch's, CuPy would take that of CUDA 13; and none where packages were installed with pip's --target."""
     loaded = []
-    monkeypatch.setattr(gpu, "_loaded", lambda name: loaded.append(name) or False)
+    monkeypatch.setattr(gpu, "load_library", lambda name: loaded.append(name) or False)
     monkeypatch.setattr(world.cupy.cuda.runtime, "runtimeGetVersion", lambda: version)
     assert gpu.load_cupy() is world.cupy and loaded == [name]
 

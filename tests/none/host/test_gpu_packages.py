@@ -9,6 +9,7 @@ from pathlib import Path
 
 import device_on_cpu
 import pytest
+from xbench_fast.engines.backends import cuda_libraries
 from xbench_fast.metrics_gpu.nvrtc import KernelError
 from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.host import packages as gpu_packages
@@ -102,6 +103,26 @@ def test_doctor_lists_what_the_gpu_needs(monkeypatch: pytest.MonkeyPatch) -> Non
     found = {check.name: check for check in doctor.examine()}
     assert not found["CuPy"].usable and "CuPy is not installed" in found["CuPy"].reason
     assert "sweep (GPU)" not in found
+
+
+@pytest.mark.parametrize(("found", "words"), [(True, ""), (False, "libcurand.so.10 is not found; install xbench-fast")])
+def test_doctor_names_the_library_that_is_lacking(monkeypatch: pytest.MonkeyPatch, found: bool, words: str) -> None:
+    monkeypatch.setattr(gpu_packages, "installed_packages", lambda: {"cupy-cuda13x": "14.2.0", "torch": "2.11.0"})
+    monkeypatch.setattr(gpu_packages, "driver_version", lambda: "580.65.06")
+    monkeypatch.setattr(gpu_packages, "driver_cuda", lambda: (13, 0))
+    cupy = device_on_cpu.fake_device()
+    cupy.cuda.nvrtc = device_on_cpu.Nvrtc("" if found else "nvrtc: error: failed to open libnvrtc-builtins.so.13.0.")
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(doctor, "_counts_rightly", lambda array: True)
+    asked: list[str] = []
+    monkeypatch.setattr(
+        cuda_libraries, "load_library", lambda name: asked.append(name) or found or name != "libcurand.so.10"
+    )
+    checks = {check.name: check for check in doctor.examine()}
+    libraries, compiler = checks["CUDA libraries"], checks["CuPy"]
+    assert libraries.usable == compiler.usable == found
+    assert libraries.reason.startswith(words) and {"libcublas.so.13", "libcurand.so.10"} <= set(asked)
+    assert found or "libnvrtc-builtins.so.13.0; reinstall nvidia-cuda-nvrtc" in compiler.reason
 
 
 def test_without_a_driver_one_line_says_so_and_nothing_is_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
