@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 
-_USED = {"registers": "registers", "shared_bytes": "bytes smem", "spill_bytes": "bytes spill stores"}
+ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 MODEL, BATCHES = "kad", (8, 256)
 
 
@@ -44,28 +44,40 @@ def _installed(name: str) -> bool:
 
 
 def compiler(seconds: float) -> Iterator[Row]:
-    """What NVRTC makes of the kernels for a run, and their registers and spills, as nvcc reports them."""
+    """What NVRTC makes of the kernels for a run, and the registers and spills of each architecture by nvcc."""
     from xbench_fast.metrics_gpu.nvrtc import OPTIONS
     from xbench_fast.metrics_gpu.sweep.gpu import source
 
     yield _by_nvrtc(source())
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        yield row("nvcc sm_90", "not run", "there is no nvcc")
+        yield row("nvcc", "not run", "there is no nvcc")
         return
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder, "sweep.cu")
         code.write_text(source())
-        command = [nvcc, *OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", f"{folder}/sweep.cubin", str(code)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    said = done.stdout + done.stderr
-    kernels = re.split(r"Compiling entry function '", said)[1:]
-    if done.returncode or not kernels:
-        yield row("nvcc sm_90", "failed", done.stderr)
-    for text in kernels:
-        numbers = {name: re.search(rf"(\d+) {words}", text) for name, words in _USED.items()}
-        used = {name: int(found[1]) if found else 0 for name, found in numbers.items()}
-        yield row(f"nvcc sm_90, {text.partition(chr(39))[0]}", "failed" if used["spill_bytes"] else "ok", **used)
+        known = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, timeout=30, check=False)
+        for architecture in ARCHITECTURES:
+            if architecture not in known.stdout.split():
+                yield row(f"nvcc {architecture}", "not run", "this nvcc does not know it")
+                continue
+            command = [nvcc, *OPTIONS, f"-arch={architecture}", "-cubin", "-Xptxas", "-v"]
+            command += ["-o", f"{folder}/sweep.cubin", str(code)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+            yield _used(architecture, done)
+
+
+def _used(architecture: str, done: subprocess.CompletedProcess[str]) -> Row:
+    """What the sweep needs, and what all kernels spill."""
+    text = done.stdout + done.stderr
+    numbers = re.search(r"'sweep' for.*?Used (\d+) registers.*?(\d+) bytes smem", text, re.S)
+    if done.returncode or numbers is None:
+        return row(f"nvcc {architecture}", "failed", text)
+    spilled = sum(map(int, re.findall(r"(\d+) bytes spill", text)))
+    status = "failed" if spilled else "ok"
+    return row(
+        f"nvcc {architecture}", status, registers=int(numbers[1]), shared_bytes=int(numbers[2]), spill_bytes=spilled
+    )
 
 
 def _by_nvrtc(source: str) -> Row:

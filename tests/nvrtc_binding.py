@@ -65,11 +65,9 @@ def compiling_cupy() -> Any:
 
         return load_cupy()
     except Exception:  # not installed, or not for this machine
-        pathfinder = pytest.importorskip("cuda.pathfinder")
-    try:
-        path = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except RuntimeError:
-        pytest.skip("NVRTC is not installed here")
-    version = 1000 * int(path.rpartition(".")[2])
-    runtime = SimpleNamespace(runtimeGetVersion=lambda: version)
-    return SimpleNamespace(cuda=SimpleNamespace(nvrtc=Binding(path), runtime=runtime))
+        from xbench_fast.engines.backends.cuda_libraries import load_library
+    for cuda in (13, 12):
+        if load_library(name := f"libnvrtc.so.{cuda}"):
+            runtime = SimpleNamespace(runtimeGetVersion=lambda cuda=cuda: 1000 * cuda)
+            return SimpleNamespace(cuda=SimpleNamespace(nvrtc=Binding(name), runtime=runtime))
+    pytest.skip("NVRTC is not installed here")

@@ -19,7 +19,8 @@
 //    weights are the odd 32nds as between the rows of a 14 x 14 grid on 224 x 224, needs no table of weights.
 // 6. Sums of the counters from above.
 //
-// Compiled at run time; needs no header. Threads per block: a multiple of 32, at most THREADS.
+// Compiled at run time; needs no header. Threads per block: a multiple of 32, at most THREADS. No architecture spills
+// registers; what nvcc -Xptxas -v says of each is held by tests/cpu/metrics_gpu/test_sweep_build.py.
 
 #include "sweep_map.cu"   // put in its place by gpu.source, as run-time compilation has no folder to look in
 
@@ -29,6 +30,17 @@
 #define BAND 2              // of a run: RUN rows, the weights are 1/32, 3/32, .., 31/32
 #define INSIDE 65536u       // one pixel in a counter's upper half
 #define MOST 65535          // what a half holds
+
+// Blocks on a multiprocessor: as many as its shared memory holds, at 31,956 bytes each, and its registers without spills.
+#if __CUDA_ARCH__ == 900
+#define BLOCKS 6            // 40 registers; a seventh would have 32
+#elif __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
+#define BLOCKS 5            // 48 registers; with 40, for six, 16 bytes are spilled
+#elif __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870
+#define BLOCKS 4            // 64 registers; with 48, for five, 16 bytes are spilled
+#else
+#define BLOCKS 3            // 100 kB of shared memory (8.6, 8.9, 12.x) hold no more
+#endif
 
 // What the lanes of all warps count in, every lane in a memory bank of its own, and the edges, copied for each lane.
 struct Banks {
@@ -69,7 +81,7 @@ static __device__ void search(Banks& bank, int lane, float value, word pixels)
     atomicAdd(&bank.counters[low * LANES + lane], pixels);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) sweep(
     const float* __restrict__ saliency,     // [P, h, w]
     const word* __restrict__ masks,         // [P, height, stride], lowest bit first
     const int* __restrict__ tables,         // the axis tables of a pair (vertical, horizontal): [P, 2], or [2] for all

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 PROGRAM = """
-import json, sys
+import json, re, sys
 sys.path.insert(0, "benchmarks")
 import gpu_check
 gpu_check.use_checkout()
 from xbench_fast.engines.backends import gpu
-from xbench_fast.metrics_gpu.nvrtc import compile_source
+from xbench_fast.metrics_gpu.nvrtc import OPTIONS, compile_source
 from xbench_fast.metrics_gpu.sweep.gpu import source
 cupy = gpu.load_cupy()
 sizes = {}
@@ -34,6 +34,11 @@ for capability in sys.argv[1:]:
     made = compile_source(cupy, source(), "sweep.cu", capability)
     assert ".ftz" not in made.ptx and all(f".entry {name}(" in made.ptx for name in ("sweep", "pack_rows", "mean_maps"))
     sizes[capability] = len(made.cubin)
+    program = cupy.cuda.nvrtc.createProgram(source(), "sweep.cu", (), ())
+    options = (*OPTIONS, f"--gpu-architecture=sm_{capability}", "--ptxas-options=-v")
+    cupy.cuda.nvrtc.compileProgram(program, options)
+    spills = set(re.findall(r"(\\d+) bytes spill", cupy.cuda.nvrtc.getProgramLog(program)))
+    assert spills == {"0"}, (capability, spills)
 print(json.dumps({"version": cupy.cuda.nvrtc.getVersion(), "sizes": sizes}))
 """
 PACKAGES = {

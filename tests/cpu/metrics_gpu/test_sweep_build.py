@@ -53,6 +53,40 @@ def test_it_compiles_for_the_target_device(tmp_path, record_property):
     assert ".ftz" not in ptx and "approx" not in ptx
 
 
+@pytest.mark.parametrize(
+    ("architecture", "shared", "blocks"),
+    # kB of shared memory of a multiprocessor, of which every block loses one: CUDA Programming Guide, compute
+    # capabilities. The blocks are those that `__launch_bounds__` asks for.
+    [("75", 64, 2), ("80", 164, 4), ("86", 100, 3), ("89", 100, 3), ("90", 228, 6), ("100", 228, 5), ("120", 100, 3)],
+)
+def test_no_architecture_spills_and_its_blocks_fit(tmp_path, architecture, shared, blocks):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("nvcc is not on this machine")
+    known = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True, timeout=60).stdout
+    if f"sm_{architecture}" not in known.split():
+        pytest.skip(f"this nvcc does not know sm_{architecture}")
+    source = tmp_path / "sweep.cu"
+    source.write_text(sweep_cupy.source())
+    command = [
+        nvcc,
+        *nvrtc.OPTIONS,
+        f"-arch=sm_{architecture}",
+        "-cubin",
+        "-Xptxas",
+        "-v",
+        "-o",
+        tmp_path / "cubin",
+        source,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert set(re.findall(r"(\d+) bytes spill", done.stderr)) == {"0"}
+    used = re.search(r"'sweep' for.*?Used (\d+) registers.*?(\d+) bytes smem", done.stderr, re.S)
+    registers, memory = -(-int(used[1]) // 8) * 8, int(used[2])
+    fit = min(65536 // (256 * registers), shared * 1024 // (memory + 1024))
+    assert fit == blocks, f"{registers} registers, {memory} bytes"
+
+
 def test_the_sources_constants_are_pythons():
     code = sweep_cupy.source()
     for name, value in (
