@@ -5,15 +5,15 @@ The kernel's parts need only the repository, NumPy and CuPy; the others need the
 
 from __future__ import annotations
 
-import contextlib
+import importlib.metadata
 import importlib.util
-import io
-import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-MODEL, BATCHES = "kad", (8, 256)
 
 
 def row(name: str, status: str, note: str = "", **values: Any) -> Row:
@@ -36,11 +35,52 @@ def missing(*modules: str) -> str | None:
     return f"not installed: {', '.join(absent)}" if absent else None
 
 
+def not_installed(name: str, module: str) -> Row:
+    """The row of a part that met a module that is not there: a package, or, which is a failure, one of this project.
+
+    Of the project's own packages it also names the others that are absent, so that one look is enough.
+    """
+    if module.partition(".")[0] == "xbench_fast":
+        return row(name, "failed", f"the checkout has no {module}")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [match[0] for entry in project["dependencies"] if (match := re.match(r"[\w.-]+", entry))]
+    absent = [package for package in needed if package != module and not _distributed(package)]
+    more = f"; of what the project needs also {', '.join(absent)}" if absent else ""
+    return row(name, "not run", f"not installed: {module}{more}")
+
+
+def _distributed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
 def _installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # the package around it
         return False
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A line per row: part, name, value or status, part of the limit, note."""
+    lines = []
+    for found in rows:
+        value = found["status"] if found["status"] != "not run" else f"not run: {found['note']}"
+        if found.get("value") is not None:
+            value = f"{found['value']:,.0f} {found['unit']}" if found["value"] >= 100 else (
+                f"{found['value']:.3g} {found['unit']}"
+            )  # fmt: skip
+            if found["status"] != "ok":
+                value += f" ({found['status']})"
+        fraction = f"{found['fraction']:.3g} of the limit" if found.get("fraction") is not None else ""
+        extra = {name: found[name] for name in ("registers", "shared_bytes", "spill_bytes") if name in found}
+        note = "" if found["status"] == "not run" else found.get("note", "")[:110]
+        parts = [found["part"], found["name"][:64], value, fraction, *(f"{k} {v}" for k, v in extra.items()), note]
+        lines.append(" | ".join(part for part in parts if part))
+    return "\n".join(lines)
 
 
 def compiler(seconds: float) -> Iterator[Row]:
@@ -101,17 +141,22 @@ def _by_nvrtc(source: str) -> Row:
 
 def kernel(seconds: float) -> Iterator[Row]:
     """Compares the sweep with a loop over pixels, then its speed with the card's copy bandwidth."""
+    from xbench_fast.engines.errors import EngineError
     from xbench_fast.runtime.benching.ceilings import gpu_ceilings
     from xbench_fast.runtime.benching.gpu_state import gpu_state, throttling
     from xbench_fast.runtime.benching.parts import gpu_sweep
     from xbench_fast.runtime.benching.plan import Plan
 
     yield sweep_is_right(1)
-    ceilings = gpu_ceilings()
-    for name, value in ceilings.to_json()["product_tflop_s"].items():
-        if name != "bf16":
-            yield row(f"matrix product {name}", "ok", value=value, unit="TFLOP/s")
-    yield row("copy", "ok", value=ceilings.to_json()["copy_gb_s"], unit="GB/s")
+    ceilings = None
+    try:
+        ceilings = gpu_ceilings()
+        for name, value in ceilings.to_json()["product_tflop_s"].items():
+            if name != "bf16":
+                yield row(f"matrix product {name}", "ok", value=value, unit="TFLOP/s")
+        yield row("copy", "ok", value=ceilings.to_json()["copy_gb_s"], unit="GB/s")
+    except EngineError as error:  # the sweep's speed counts without them
+        yield row("limits", "failed", str(error))
     for pairs in (1024, 32_768, 524_288):
         before = gpu_state()
         measured = gpu_sweep(Plan(("sweep",), (1,), 1, pairs, repeats=9, seconds=seconds / 6), ceilings)
@@ -182,91 +227,55 @@ def small_sweep(seconds: float) -> Iterator[Row]:
     yield sweep_is_right(2, (64,))  # whole words, so that no kernel but ours runs
 
 
+class Tally:
+    """A plugin of pytest that counts the outcomes, and the tests left out by their reason."""
+
+    def __init__(self) -> None:
+        self.passed = self.failed = 0
+        self.skipped: Counter[str] = Counter()
+        self.first = self.lacking = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.skipped:
+            words = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            absent = re.search(r"could not import '([^']+)'", words)
+            self.skipped[f"not installed: {absent[1]}" if absent else words.removeprefix("Skipped: ")] += 1
+        elif report.failed:
+            self.failed += 1
+            self.first = self.first or f"{report.nodeid}: {report.longreprtext[-300:]}"
+        elif report.when == "call":
+            self.passed += 1
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.first = self.first or f"{report.nodeid}: {report.longreprtext[-300:]}"
+            absent = re.search(r"ModuleNotFoundError: No module named '([^']+)'", report.longreprtext)
+            self.lacking = absent[1] if absent else self.lacking
+
+
 def marked_tests(seconds: float) -> Iterator[Row]:
     """Runs the tests marked gpu, each folder of them apart: one may need packages that another does not."""
     import pytest
 
-    class Tally:
-        def __init__(self) -> None:
-            self.counts = {"passed": 0, "failed": 0, "skipped": 0}
-            self.first = self.lacking = ""
-
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            if report.when == "call" or report.outcome != "passed":
-                self.counts[report.outcome] += 1
-                if report.failed and not self.first:
-                    self.first = f"{report.nodeid}: {report.longreprtext[-300:]}"
-            if report.skipped and not self.first and isinstance(report.longrepr, tuple):
-                self.first = str(report.longrepr[2])
-
-        def pytest_collectreport(self, report: Any) -> None:
-            if report.failed:
-                self.first = self.first or f"{report.nodeid}: {report.longreprtext[-300:]}"
-                absent = re.search(r"ModuleNotFoundError: No module named '([^']+)'", report.longreprtext)
-                self.lacking = absent[1] if absent else self.lacking
-
     for folder in sorted(path for path in (ROOT / "tests/gpu").iterdir() if any(path.glob("test_*.py"))):
         tally = Tally()
         code = pytest.main(["-q", "-m", "gpu", "-p", "no:cacheprovider", str(folder)], plugins=[tally])
-        name = f"tests marked gpu, {folder.name}"
-        if tally.lacking and not tally.lacking.startswith("xbench_fast"):
-            yield row(name, "not run", f"not installed: {tally.lacking}")
-            continue
-        counts = ", ".join(f"{number} {kind}" for kind, number in tally.counts.items())
-        failed = tally.counts["failed"] or code not in (0, 5)
-        status = "failed" if failed else "ok" if tally.counts["passed"] else "not run"
-        yield row(name, status, f"{counts} {tally.first}")
+        yield from test_rows(folder, tally, int(code))
 
 
-def torch_models(seconds: float) -> Iterator[Row]:
-    """Measures the model in PyTorch, the baseline of the engines."""
-    import numpy as np
-    from xbench_fast.export.torch_runner import compiled_runner, eager_runner
-    from xbench_fast.runtime.benching.spread import RepeatSpread, timed
-
-    rng = np.random.default_rng(3)
-    text = rng.standard_normal((10, 768)).astype(np.float32)
-    for kind, make in (("eager", eager_runner), ("compile", compiled_runner)):
-        for batch in BATCHES:
-            runner = make(MODEL, "224", "fp16", "cuda:0")
-            runner.prepare(rng.integers(0, 256, (batch, 1, 224, 224)).astype(np.uint8), text)
-            calls = max(1, 2048 // batch)
-            taken = timed(lambda repeat, runner=runner, calls=calls: runner.run(calls), 7, seconds / 8)
-            rate = RepeatSpread.of([calls * batch / one for one in taken])
-            yield row(f"torch {kind} fp16, {MODEL}-224, batch {batch}", "ok", runner.detail, value=rate.median,
-                      least=rate.least, greatest=rate.greatest, unit="images/s")  # fmt: skip
-
-
-def engine(name: str, bundles: Path | None, scratch: Path | None, seconds: float) -> Iterator[Row]:
-    """`xbench-fast bench` of the bundles, or of a model with stand-in weights, which the first engine exports."""
-    from xbench_fast.engines.select import backend_status
-    from xbench_fast.runtime.cli import main
-
-    reason = next(found.reason for found in backend_status() if found.name == name)
-    if reason:
-        yield row(name, "not run", reason)
+def test_rows(folder: Path, tally: Tally, code: int) -> Iterator[Row]:
+    """What ran, and a row for each reason why tests did not."""
+    name = f"tests marked gpu, {folder.name}"
+    if tally.lacking and not tally.lacking.startswith("xbench_fast"):
+        functions = sum(len(re.findall(r"^def test_", path.read_text(), re.M)) for path in folder.glob("test_*.py"))
+        yield not_installed(f"{name}: all {functions} functions", tally.lacking)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        if bundles is None:
-            bundles = _exported((scratch or Path(folder)) / "bundles")
-        out = Path(folder) / "bench.json"
-        command = ["bench", "offline", "single-stream", "prepared", "--engine", name, "--bundles", str(bundles)]
-        command += ["--seconds", str(seconds / 12), "--images", "2048", "--side", "512", "--json", str(out)]
-        for batch in BATCHES:
-            command += ["--batch", str(batch)]
-        status, words = _leaves(main, command)
-        if not out.is_file():
-            yield row(name, "failed", f"bench ended with status {status} and without figures: {words[-300:]}")
-            return
-        record = json.loads(out.read_text(encoding="utf-8"))
-    for one in record["measurements"]:
-        unit, rate = next(iter(one["per_second"].items()))
-        what = f"{one['subject']} {one['scenario']}, {one['runner']}, batch {one['batch']}"
-        yield row(what, "failed" if one["reasons"] else "ok", "; ".join(one["reasons"]), value=rate["median"],
-                  least=rate["min"], greatest=rate["max"], unit=f"{unit}/s", fraction=one["fraction_of_limit"],
-                  latency_ms=one.get("latency_ms"))  # fmt: skip
-    for one in record["not_run"]:
-        yield row(f"{one['subject']} {one['scenario']}", "not run", one["reason"])
+    broken = code not in (0, 5)
+    if tally.passed or tally.failed or broken or not tally.skipped:
+        status = "failed" if tally.failed or broken else "ok" if tally.passed else "not run"
+        yield row(name, status, f"{tally.passed} passed, {tally.failed} failed {tally.first}")
+    for reason, count in tally.skipped.items():
+        yield row(f"{name}: {count} tests", "not run", reason)
 
 
 def dali(seconds: float) -> Iterator[Row]:
@@ -274,29 +283,3 @@ def dali(seconds: float) -> Iterator[Row]:
     from xbench_fast.runtime.images.decoders import dali_difference
 
     yield row("DALI decoder", "ok", str(dali_difference()))
-
-
-def _exported(bundles: Path) -> Path:
-    """The folder, with a bundle of stand-in weights in it."""
-    if not any(bundles.glob("*/bundle.json")):
-        from xbench_fast.export.cli import main
-
-        status, words = _leaves(
-            main, ["--model", MODEL, "--weights", "stand-in", "--precision", "fp16", "--out", str(bundles)]
-        )
-        if status:
-            raise RuntimeError(f"the export ended with status {status}: {words[-300:]}")
-    return bundles
-
-
-def _leaves(command: Any, arguments: list[str]) -> tuple[int, str]:
-    """The status of a command line that exits the process, and what it said on standard error."""
-    sys.argv = ["xbench", *arguments]
-    said = io.StringIO()
-    status: object = 0
-    try:
-        with contextlib.redirect_stderr(said):
-            command()
-    except SystemExit as stop:
-        status = stop.code
-    return status if isinstance(status, int) else int(status is not None), " ".join(said.getvalue().split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from .parts import decode, gpu_sweep, host_sweep
 from .plan import Plan
 from .whole import end_to_end
 
-__all__ = ["Bench", "BenchReport", "run_bench"]
+__all__ = ["Bench", "BenchReport", "measuring", "run_bench"]
 
 OpenEngine = Callable[[Bundle], Engine]
 Say = Callable[[str], None]
@@ -35,13 +34,16 @@ _COMPARED_BATCH = 8
 
 @dataclass
 class BenchReport:
-    """What was measured, what was not, the ceilings by device, and the GPU before and after each measurement."""
+    """What was measured, what was not, the ceilings by device, and the GPU before and after each measurement.
+
+    finished: whether every scenario of the plan has had its turn."""
 
     plan: Plan
     measurements: list[Measurement] = field(default_factory=list)
     not_run: list[NotRun] = field(default_factory=list)
     ceilings: dict[str, Ceilings] = field(default_factory=dict)
     states: list[dict[str, Any]] = field(default_factory=list)
+    finished: bool = True
 
     def reasons(self) -> list[str]:
         """Why the run as a whole is not valid; empty when it is."""
@@ -51,6 +53,8 @@ class BenchReport:
             found.append(held)
         if not self.measurements:
             found.append("nothing was measured")
+        if not self.finished:
+            found.append("it was not finished")
         return found
 
     def verdict(self) -> str:
@@ -78,7 +82,16 @@ def run_bench(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> BenchRepor
     """Runs every scenario of the plan; one that fails becomes a row with its reason. Raises XBenchError only for a
     folder without images."""
     report = BenchReport(plan)
-    with tempfile.TemporaryDirectory(prefix="xbench-bench-") as scratch, _files(plan, Path(scratch)) as paths:
+    for latest in measuring(plan, bundles, bench):
+        report = latest
+    return report
+
+
+def measuring(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> Iterator[BenchReport]:
+    """As `run_bench`, step by step: the one report, which grows, after each row; a run that is ended keeps them."""
+    report = BenchReport(plan, finished=False)
+    with tempfile.TemporaryDirectory(prefix="xbench-bench-") as scratch:
+        images = _Images(plan, Path(scratch), bench.say)
         bench.say("measuring what this machine can do at most")
         report.ceilings["cpu"] = cpu_ceilings(bench.cpu_sizes)
         if bench.device is not None:
@@ -86,26 +99,36 @@ def run_bench(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> BenchRepor
                 report.ceilings["gpu"] = gpu_ceilings(bench.device, bench.gpu_sizes)
             except XBenchError as error:
                 report.not_run.append(NotRun("limits", "GPU", str(error)))
-        run = _Run(plan, bench, report, paths, Path(scratch))
+        yield report
+        run = _Run(plan, bench, report, images, Path(scratch))
         for bundle in bundles:
-            run.model(bundle)
+            for _ in run.model(bundle):
+                yield report
         if not bundles:
             for scenario in [name for name in _OF_MODELS if name in plan.scenarios]:
                 report.not_run.append(NotRun(scenario, "-", "no bundle was given"))
-        run.parts()
-    return report
+        for _ in run.parts():
+            yield report
+        report.finished = True
+        yield report
 
 
-@contextmanager
-def _files(plan: Plan, scratch: Path) -> Iterator[list[Path]]:
-    if not {"files", "prepared", "decode"} & set(plan.scenarios):
-        yield []
-    elif plan.folder is not None:
-        yield found_files(plan.folder, plan.images)
-    else:
-        folder = scratch / "images"
-        folder.mkdir()
-        yield film_files(folder, plan.images, plan.side, plan.seed)
+class _Images:
+    """The image files of the scenarios: those of a folder, or drawn when the first scenario needs them, as 2,048 take a
+    minute of CPU time."""
+
+    def __init__(self, plan: Plan, scratch: Path, say: Say) -> None:
+        self._plan, self._scratch, self._say = plan, scratch, say
+        given = plan.folder is not None and {"files", "prepared", "decode"} & set(plan.scenarios)
+        self._paths = found_files(plan.folder, plan.images) if given and plan.folder is not None else []
+
+    def paths(self) -> list[Path]:
+        if not self._paths:
+            plan, folder = self._plan, self._scratch / "images"
+            folder.mkdir()
+            self._say(f"drawing {plan.images} images")
+            self._paths = film_files(folder, plan.images, plan.side, plan.seed)
+        return self._paths
 
 
 @dataclass
@@ -113,56 +136,59 @@ class _Run:
     plan: Plan
     bench: Bench
     report: BenchReport
-    paths: list[Path]
+    images: _Images
     scratch: Path
 
-    def model(self, bundle: Bundle) -> None:
+    def model(self, bundle: Bundle) -> Iterator[None]:
         wanted = [name for name in _OF_MODELS if name in self.plan.scenarios]
         if not wanted and not self.plan.against:
             return
         try:
             with self.bench.open_engine(bundle) as engine:
-                self._scenarios(engine, wanted)
+                yield from self._scenarios(engine, wanted)
         except XBenchError as error:
             for scenario in wanted:
                 self.report.not_run.append(NotRun(scenario, bundle.name, str(error)))
+            yield
 
-    def parts(self) -> None:
+    def parts(self) -> Iterator[None]:
         report = self.report
         if "sweep" in self.plan.scenarios:
-            self._measure("sweep", "CPU", lambda: host_sweep(self.plan, report.ceilings["cpu"]))
+            yield self._measure("sweep", "CPU", lambda: host_sweep(self.plan, report.ceilings["cpu"]))
             device = self.bench.device
             if device is None:
                 report.not_run.append(NotRun("sweep", "GPU", gpu_reason() or "the run is on the CPU, as asked"))
-            elif "gpu" in report.ceilings:
-                self._measure("sweep", "GPU", lambda: gpu_sweep(self.plan, report.ceilings["gpu"], device))
+            else:
+                yield self._measure("sweep", "GPU", lambda: gpu_sweep(self.plan, report.ceilings.get("gpu"), device))
         if "decode" in self.plan.scenarios:
-            self._measure("decode", "files", lambda: decode(self.plan, self.paths))
+            yield self._measure("decode", "files", lambda: decode(self.plan, self.images.paths()))
 
-    def _scenarios(self, engine: Engine, wanted: Sequence[str]) -> None:
+    def _scenarios(self, engine: Engine, wanted: Sequence[str]) -> Iterator[None]:
         plan, name = self.plan, engine.bundle.name
         subject = Subject.of(engine, plan)
         ceilings = self.report.ceilings.get("gpu" if engine.info.device != "cpu" else "cpu")
         # The end-to-end scenarios and the comparisons need the rate of the engine alone.
         if {"offline", "prepared", "files"} & set(wanted) or plan.against:
             for batch in plan.batches:
-                self._measure("offline", name, partial(offline, subject, plan, ceilings, batch))
+                yield self._measure("offline", name, partial(offline, subject, plan, ceilings, batch))
         if "single-stream" in wanted:
-            self._measure("single-stream", name, partial(single_stream, subject, plan, ceilings))
+            yield self._measure("single-stream", name, partial(single_stream, subject, plan, ceilings))
         alone = self.report.best(name)
         for scenario in ("prepared", "files"):
             if scenario not in wanted:
                 continue
             if alone is None:
                 self.report.not_run.append(NotRun(scenario, name, "the engine alone could not be measured"))
+                yield
                 continue
             folder = self.scratch / "runs" / name
             folder.mkdir(parents=True, exist_ok=True)
-            self._measure(scenario, name, partial(end_to_end, scenario, subject, plan, self.paths, folder, alone))
+            paths = self.images.paths()
+            yield self._measure(scenario, name, partial(end_to_end, scenario, subject, plan, paths, folder, alone))
         sizes = sorted({_COMPARED_BATCH, alone.batch if alone and alone.batch else _COMPARED_BATCH})
         for other in plan.against:
             for batch in sizes:
-                self._measure("offline", name, partial(compare, other, subject, plan, ceilings, batch))
+                yield self._measure("offline", name, partial(compare, other, subject, plan, ceilings, batch))
 
     def _measure(self, scenario: str, subject: str, work: Callable[[], Measurement]) -> None:
         self.bench.say(f"{scenario}: {subject}")

@@ -103,6 +103,9 @@ def gpu_errors(cupy: Any, what: str) -> Iterator[None]:
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError) as error:
         words = " ".join(str(error).split())
         raise EngineError(f"{what} failed: {words}; free the GPU, or measure less of it.") from error
+    except (RuntimeError, ImportError, OSError) as error:  # a library is absent, as cuda-pathfinder or CuPy raise it
+        words = " ".join(str(error).split())[:300]
+        raise EngineError(f"{what} failed: {words}; xbench-fast doctor names the library that is lacking.") from error
 
 
 def _seconds(work: Callable[[], object], wait: Callable[[], object]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ConfigError
 from ..datasets.base import Case
 from ..datasets.region_boxes import Boxes
+from ..host.machine import usable_cores
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle
@@ -67,19 +69,22 @@ def make_pairs(count: int, rng: np.random.Generator) -> tuple[NDArray[np.float32
 
 
 def film_files(folder: Path, count: int, side: int, seed: int) -> list[Path]:
-    """`count` grey PNG files of side x side pixels in `folder`: smooth shapes with grain."""
+    """`count` grey PNG files of side x side pixels in `folder`: smooth shapes with grain. Drawn on all cores."""
     from PIL import Image
 
-    rng = np.random.default_rng([seed, 1])
     y, x = np.mgrid[:side, :side].astype(np.float32) / side
-    paths = []
-    for number in range(count):
+
+    def draw(number: int) -> Path:
+        rng = np.random.default_rng([seed, 1, number])
         centre, spread = rng.random(2), rng.uniform(0.05, 0.3)
         shape = 150 * np.exp(-((y - centre[0]) ** 2 + (x - centre[1]) ** 2) / spread) + 40 * y
         grain = rng.normal(0, 4, (side, side))
-        paths.append(folder / f"image{number:06d}.png")
-        Image.fromarray(np.clip(shape + grain + 20, 0, 255).astype(np.uint8)).save(paths[-1])
-    return paths
+        path = folder / f"image{number:06d}.png"
+        Image.fromarray(np.clip(shape + grain + 20, 0, 255).astype(np.uint8)).save(path)
+        return path
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return list(pool.map(draw, range(count)))
 
 
 def found_files(folder: Path, count: int) -> list[Path]:

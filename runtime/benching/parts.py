@@ -47,8 +47,9 @@ def host_sweep(plan: Plan, ceilings: Ceilings) -> Measurement:
     )
 
 
-def gpu_sweep(plan: Plan, ceilings: Ceilings, device: int = 0) -> Measurement:
-    """The kernel on maps and packed masks that are on the GPU; counts stay there."""
+def gpu_sweep(plan: Plan, ceilings: Ceilings | None, device: int = 0) -> Measurement:
+    """The kernel on maps and packed masks that are on the GPU; counts stay there. ceilings: None where they could not
+    be measured."""
     from ...engines.backends.gpu import load_cupy
 
     cupy = load_cupy()
@@ -56,7 +57,7 @@ def gpu_sweep(plan: Plan, ceilings: Ceilings, device: int = 0) -> Measurement:
         return _gpu_sweep(cupy, plan, ceilings, device)
 
 
-def _gpu_sweep(cupy: Any, plan: Plan, ceilings: Ceilings, device: int) -> Measurement:
+def _gpu_sweep(cupy: Any, plan: Plan, ceilings: Ceilings | None, device: int) -> Measurement:
     drawn, masks = _pairs(plan)
     times = -(-plan.pairs // len(drawn))
     with cupy.cuda.Device(device):
@@ -77,7 +78,7 @@ def _gpu_sweep(cupy: Any, plan: Plan, ceilings: Ceilings, device: int) -> Measur
         plan.pairs,
         {"pairs": plan.pairs},
         seconds,
-        _limit(ceilings, drawn, pack_masks(masks[:1])),
+        None if ceilings is None else _limit(ceilings, drawn, pack_masks(masks[:1])),
         problems=fresh,
     )
 

@@ -138,7 +138,7 @@ def bench(
         side=side,
         against=_against(against),
     )
-    report = _run(plan, _bundles(models, bundle_folders, config_file), chosen, on_gpu, tf32)
+    report = _run(plan, _bundles(models, bundle_folders, config_file), chosen, on_gpu, tf32, output)
     _show(report, output)
     return int(report.verdict() != "VALID")
 
@@ -175,10 +175,12 @@ def _bundles(models: tuple[str, ...], folders: tuple[Path, ...], config_file: Pa
     return [Bundle.load(path) for path in select_bundles(config, models)]
 
 
-def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool) -> BenchReport:
+def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool, output: Output) -> BenchReport:
+    """The report; its JSON is written after each row, so that a run that is ended keeps what it has measured."""
     from ...engines.base import Engine, EngineOptions
     from ...engines.select import open_engine
-    from ..benching.bench import Bench, run_bench
+    from ..benching.bench import Bench, BenchReport, measuring
+    from ..benching.layout import to_record
 
     def say(line: str) -> None:
         click.echo(line, err=True)
@@ -188,7 +190,12 @@ def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: boo
     def opened(bundle: Bundle) -> Engine:
         return open_engine(bundle, engine, threads=plan.threads, options=options)
 
-    return run_bench(plan, bundles, Bench(opened, say, 0 if on_gpu else None))
+    report = BenchReport(plan)
+    for latest in measuring(plan, bundles, Bench(opened, say, 0 if on_gpu else None)):
+        report = latest
+        if not report.finished:
+            output.keep(to_record(report))
+    return report
 
 
 def _show(report: BenchReport, output: Output) -> None:

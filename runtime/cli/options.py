@@ -203,6 +203,13 @@ class Output:
 
         return make_console(stderr=self.piped)
 
+    def keep(self, data: object) -> None:
+        """Writes what is there of `data` to the file of the option, if it is one. Raises RunError."""
+        from ..results.storage import write_json
+
+        if self.path is not None and not self.piped:
+            write_json(self.path, data)
+
     def write(self, data: object) -> None:
         """Writes `data` as JSON where the option says. Raises RunError."""
         from ..results.storage import json_text, write_json

@@ -164,6 +164,24 @@ def test_the_command(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "Unknown runner 'magic': known are " in capsys.readouterr().err
 
 
+def test_what_is_measured_is_kept_when_the_run_is_ended(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """By Ctrl-C, here while the images are drawn: they are drawn when a scenario first needs them."""
+
+    def interrupted(*_: Any) -> list[Path]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "cpu_ceilings", lambda sizes: cpu_ceilings(SMALL))
+    monkeypatch.setattr(bench, "film_files", interrupted)
+    out = tmp_path / "bench.json"
+    arguments = ["bench", "offline", "prepared", "--bundles", str(bundle.path.parent), "--engine", "onnxruntime-cpu"]
+    assert _run([*arguments, "--images", "4", "--batch", "2", "--threads", "1", "--json", str(out)]) == 130
+    record = json.loads(out.read_text())
+    assert [one["scenario"] for one in record["measurements"]] == ["offline"]
+    assert record["verdict"] == "INVALID" and "it was not finished" in record["reasons"]
+
+
 def test_the_gpu_check_says_what_it_did_not_run(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     check = [sys.executable, str(root / "benchmarks/gpu_check.py"), "--out", str(out), "--seconds", "100"]
@@ -174,7 +192,8 @@ def test_the_gpu_check_says_what_it_did_not_run(root: Path, tmp_path: Path) -> N
     rows = json.loads(out.read_text())["rows"]
     if not any("no NVIDIA GPU" in row["note"] for row in rows):
         pytest.skip("there is a GPU here, on which the check itself says what is wrong")
+    parts.insert(parts.index("engine-tensorrt"), "export")  # engines without bundles bring it
     assert done.returncode == 0 and [row["part"] for row in rows] == parts
     assert all(row["status"] == "not run" and row["note"] == "no NVIDIA GPU" for row in rows)
     assert done.stdout.count("not run: no NVIDIA GPU") == len(parts)
-    assert done.stdout.splitlines()[-1] == f"0 of {len(parts)} rows failed"
+    assert done.stdout.splitlines()[-1] == f"0 of {len(parts)} rows failed, {len(parts)} were not run"
