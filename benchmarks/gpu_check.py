@@ -54,7 +54,7 @@ class Part:
 
 
 PARTS = (
-    Part("compiler", 20, gpu=False),
+    Part("compiler", 30, gpu=False),
     Part("kernel", 60, ("numpy", "cupy")),
     Part("sanitizer", 80, ("numpy", "cupy")),
     Part("tests", 80, ("pytest", "hypothesis", "cupy")),

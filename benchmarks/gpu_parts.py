@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -15,13 +16,14 @@ import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 
-ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+ARCHITECTURES = ("sm_90", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
 
 
 def row(name: str, status: str, note: str = "", **values: Any) -> Row:
@@ -97,18 +99,16 @@ def compiler(seconds: float) -> Iterator[Row]:
         code = Path(folder, "sweep.cu")
         code.write_text(source())
         known = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, timeout=30, check=False)
-        for architecture in ARCHITECTURES:
-            if architecture not in known.stdout.split():
-                yield row(f"nvcc {architecture}", "not run", "this nvcc does not know it")
-                continue
-            command = [nvcc, *OPTIONS, f"-arch={architecture}", "-cubin", "-Xptxas", "-v"]
-            command += ["-o", f"{folder}/sweep.cubin", str(code)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-            yield _used(architecture, done)
+        with ThreadPoolExecutor() as pool:
+            yield from pool.map(lambda name: _used(nvcc, name, known.stdout, (*OPTIONS, str(code))), ARCHITECTURES)
 
 
-def _used(architecture: str, done: subprocess.CompletedProcess[str]) -> Row:
+def _used(nvcc: str, architecture: str, known: str, arguments: tuple[str, ...]) -> Row:
     """What the sweep needs, and what all kernels spill."""
+    if architecture not in known.split():
+        return row(f"nvcc {architecture}", "not run", "this nvcc does not know it")
+    command = [nvcc, *arguments, f"-arch={architecture}", "-cubin", "-Xptxas", "-v", "-o", os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     text = done.stdout + done.stderr
     numbers = re.search(r"'sweep' for.*?Used (\d+) registers.*?(\d+) bytes smem", text, re.S)
     if done.returncode or numbers is None:
@@ -148,6 +148,7 @@ def kernel(seconds: float) -> Iterator[Row]:
     from xbench_fast.runtime.benching.plan import Plan
 
     yield sweep_is_right(1)
+    yield means_are_right(1)
     ceilings = None
     try:
         ceilings = gpu_ceilings()
@@ -223,8 +224,29 @@ def sanitizer(seconds: float) -> Iterator[Row]:
 
 
 def small_sweep(seconds: float) -> Iterator[Row]:
-    """The sweep that the sanitizer checks."""
-    yield sweep_is_right(2, (64,))  # whole words, so that no kernel but ours runs
+    """What the sanitizer checks: every kernel, whole words of masks and a last one that is padded."""
+    from xbench_fast.engines.backends.gpu import load_cupy
+
+    # An allocation for each array: in a block of CuPy's pool an address beyond an array is valid memory.
+    load_cupy().cuda.set_allocator(None)
+    yield sweep_is_right(2, (64, 33))
+    yield means_are_right(2)
+
+
+def means_are_right(seed: int) -> Row:
+    """Compares the means over several prompts' maps with NumPy's, bit for bit."""
+    import numpy as np
+    from xbench_fast.engines.backends.gpu import load_cupy
+    from xbench_fast.metrics_gpu.sweep.gpu import mean_maps
+
+    maps = np.random.default_rng(seed).standard_normal((7, 5, 3)).astype(np.float32)
+    maps[3] *= np.float32(1e-40)
+    lists = [[2], [0, 1], [6, 3, 3, 5], [4, 0, 2]]
+    starts = np.cumsum([0, *map(len, lists)])
+    found = mean_maps(load_cupy().asarray(maps), starts, np.concatenate(lists)).get()
+    wanted = [sum(maps[i].astype(np.float64) for i in one) / len(one) for one in lists]
+    same = found.tobytes() == np.array(wanted).astype(np.float32).tobytes()
+    return row("means equal NumPy's", "ok" if same else "failed", "" if same else "other bits")
 
 
 class Tally:

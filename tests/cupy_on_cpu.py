@@ -45,6 +45,7 @@ class ndarray(np.ndarray):
 
     def __setitem__(self, place, values):
         assert not has_array(place), "an array on a GPU is scattered: write a kernel"
+        assert self[place].flags.c_contiguous, "rows of an array on a GPU are copied: use memcpy2D"
         assert getattr(values, "dtype", self.dtype) == self.dtype, "an array on a GPU is converted: write a kernel"
         super().__setitem__(place, values)
 
@@ -82,6 +83,22 @@ class Within:
 
     def synchronize(self):
         return None
+
+
+class Runtime:
+    """The calls of the CUDA runtime that are made by address; `rows` are those copied."""
+
+    memcpyDeviceToDevice = 3
+    rows = 0
+
+    def runtimeGetVersion(self):
+        return 13020
+
+    def memcpy2DAsync(self, dst, dpitch, src, spitch, width, height, kind, stream):
+        assert kind == self.memcpyDeviceToDevice and stream is not None and width <= min(dpitch, spitch)
+        for row in range(height):
+            ctypes.memmove(dst + row * dpitch, src + row * spitch, width)
+        self.rows += height
 
 
 DEVICE = Within([])
@@ -131,7 +148,8 @@ def build(target: Path, source: Path, *flags: str) -> Path:
 
 def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
     """A module for `sys.modules["cupy"]`. threads: launch the sweep in blocks of this size, not the one asked for."""
-    launches = []
+    launches, allocators, stream = [], [], Within([])
+    stream.ptr = 7
 
     class Module:
         def load(self, cubin):
@@ -172,10 +190,12 @@ def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
         zeros=lambda shape, dtype: np.zeros(shape, dtype).view(ndarray),
         empty=empty,
         cuda=SimpleNamespace(
-            get_current_stream=lambda: Within([]),
+            get_current_stream=lambda: stream,
             Device=lambda: DEVICE,
             function=SimpleNamespace(Module=Module),
-            runtime=SimpleNamespace(runtimeGetVersion=lambda: 13020),
+            runtime=Runtime(),
+            set_allocator=allocators.append,
         ),
+        allocators=allocators,
         launches=launches,
     )

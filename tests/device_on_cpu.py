@@ -244,6 +244,8 @@ def fake_device(
             runtime=SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError,
                 runtimeGetVersion=lambda: 13020,
+                memcpyDeviceToDevice=3,
+                memcpy2DAsync=cupy_on_cpu.Runtime().memcpy2DAsync,
                 getDeviceCount=lambda: 1,
                 getDeviceProperties=lambda number: {
                     "name": name.encode(),

@@ -169,19 +169,19 @@ class DeviceEngine(Engine):
         shape = tuple(int(n) for n in self.bundle.graph("image").inputs[0].shape[1:])
         self._buffers.clear()
         pairs = self.max_batch * queries
-        self._buffers.extend(
-            (
-                cupy.empty((self.max_batch, *shape), np.uint8),
-                cupy.empty(pairs, np.float32),
-                cupy.empty(pairs * grid[0] * grid[1], np.float32),
+        with self.stream:  # CuPy's pool keeps memory by stream, and gives it again to the stream that had it
+            self._buffers.extend(
+                (
+                    cupy.empty((self.max_batch, *shape), np.uint8),
+                    cupy.empty(pairs, np.float32),
+                    cupy.empty(pairs * grid[0] * grid[1], np.float32),
+                )
+                for _ in range(SLOTS)
             )
-            for _ in range(SLOTS)
-        )
-        if self.options.pad:
-            with self.stream:
+            if self.options.pad:
                 for pixels, _, _ in self._buffers:
                     pixels.fill(0)
-            self.stream.synchronize()  # the caller may fill them in another stream
+        self.stream.synchronize()  # the caller may fill them in another stream, which does not wait for earlier work
         self._queries = queries
         self._moved()
 

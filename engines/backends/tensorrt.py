@@ -179,7 +179,8 @@ class TensorRtRtxEngine(TensorRtEngine):
         context, size = self._engine.create_execution_context(config), int(self._engine.device_memory_size_v2)
         if context is None:
             raise self._failure(f"cannot start the plan of {self.bundle.name}")
-        memory = self._cupy.empty(max(size, 1), np.uint8)
+        with self.stream:  # as the buffers
+            memory = self._cupy.empty(max(size, 1), np.uint8)
         context.set_device_memory(memory.data.ptr, size)
         return _Slot(self._started(context), memory=memory)
 

@@ -132,11 +132,14 @@ def _words(cupy: Any, kernels: _Kernels, masks: Any, width: int) -> Any:
         whole = cupy.ascontiguousarray(masks)
         if masks.shape[2] == 4 * stride and whole.data.ptr % 4 == 0:  # the words are there already
             return whole.view(np.uint32)
-        padded = cupy.zeros((pairs, height, 4 * stride), np.uint8)
-        padded[:, :, : masks.shape[2]] = masks
+        padded, count = cupy.zeros((pairs, height, 4 * stride), np.uint8), masks.shape[2]
+        # A copy of the driver: CuPy's would be compiled, for which it needs CUDA's headers.
+        runtime, stream = cupy.cuda.runtime, cupy.cuda.get_current_stream()
+        rows = (padded.data.ptr, 4 * stride, whole.data.ptr, count, count, pairs * height)
+        runtime.memcpy2DAsync(*rows, runtime.memcpyDeviceToDevice, stream.ptr)
         return padded.view(np.uint32)
     words = cupy.zeros((pairs, height, stride), np.uint32)
     blocks = (words.size + THREADS - 1) // THREADS
-    rows = (cupy.ascontiguousarray(masks), words, np.int64(pairs * height), np.int32(width), np.int32(stride))
-    kernels.module.get_function("pack_rows")((blocks,), (THREADS,), rows)
+    flags = (cupy.ascontiguousarray(masks), words, np.int64(pairs * height), np.int32(width), np.int32(stride))
+    kernels.module.get_function("pack_rows")((blocks,), (THREADS,), flags)
     return words

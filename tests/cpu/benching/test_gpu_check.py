@@ -165,6 +165,20 @@ def test_wrong_counts_of_a_gpu_are_a_failed_row(check: Any, monkeypatch: pytest.
     assert found["status"] == "failed" and "33 x 33" in found["note"]
 
 
+def test_the_sanitizer_sees_every_kernel_and_every_array(check: Any, sweep_library: Any) -> None:
+    """Each array in an allocation of its own, bools and bytes, rows that end within a word, means of maps."""
+    import cupy_on_cpu
+    import gpu_parts
+
+    fake = cupy_on_cpu.fake_cupy(sweep_library)
+    with cupy_on_cpu.installed(fake):
+        rows = list(gpu_parts.small_sweep(1))
+    assert [row["status"] for row in rows] == ["ok", "ok"], rows
+    assert fake.allocators == [None]
+    assert {name for name, _, _ in fake.launches} == {"sweep", "pack_rows", "mean_maps"}
+    assert fake.cuda.runtime.rows == 14 * 33, "the rows of bytes that end within a word were padded"
+
+
 def test_the_file_is_written_after_every_part_and_nothing_ends_the_check(
     check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,6 +93,20 @@ def test_pointers_are_bound_once_per_slot_and_shape(world):
             np.testing.assert_array_equal(scores.saliency.get(), synthetic.model(pixels, TEXT)[1])
 
 
+def test_buffers_belong_to_the_stream_that_uses_them(world, monkeypatch):
+    """CuPy gives memory that is released back to its stream at once: another stream's work may still use it."""
+    streams, waits = [], []
+    empty, current = world.cupy.empty, world.cupy.cuda.get_current_stream
+    monkeypatch.setattr(world.cupy, "empty", lambda *given: streams.append(current()) or empty(*given))
+    with world.open(max_batch=4) as engine:
+        wait = engine.stream.synchronize
+        monkeypatch.setattr(engine.stream, "synchronize", lambda: waits.append(len(streams)) or wait())
+        for queries in (1, 3, 2):
+            engine.input(0, queries)
+        assert len(streams) == 12 and set(map(id, streams)) == {id(engine.stream)}
+        assert waits == [6, 12], "before another stream fills them"
+
+
 def test_half_precision_prefers_the_channels_last(world):
     world.bundle.manifest = dataclasses.replace(world.bundle.manifest, precision="fp16")
     with world.open():

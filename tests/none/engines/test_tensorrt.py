@@ -101,6 +101,19 @@ def test_launches_are_captured_when_they_come_again_and_replayed(world):
         assert context.executed == 4 and len(world.said) == 1 and not other.executed
 
 
+@pytest.mark.parametrize(("name", "version"), VERSIONS)
+def test_memory_belongs_to_the_stream_that_uses_it(world, monkeypatch, name, version):
+    """Of buffers and of contexts: CuPy gives memory that is released back to its stream at once."""
+    world.install(name, version)
+    streams, empty = [], world.cupy.empty
+    current = world.cupy.cuda.get_current_stream
+    monkeypatch.setattr(world.cupy, "empty", lambda *given: streams.append(current()) or empty(*given))
+    with world.open(max_batch=4) as engine:
+        check(engine, 3)
+        assert len(streams) == 6 + 2 * (name == "tensorrt-rtx")
+        assert set(map(id, streams)) == {id(engine.stream)}
+
+
 def test_tensorrt_for_rtx_captures_itself_and_its_kernels_are_kept(world):
     """Eager kernels for every shape, CuPy's memory, and nothing captured here; a run before leaves its kernels."""
     kept: list[bytes] = []
