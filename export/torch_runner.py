@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,9 @@ __all__ = ["TorchRunner", "compiled_runner", "eager_runner"]
 class TorchRunner:
     """An adapter with stand-in weights on `device` ("cpu", "cuda:0") in `precision` (fp32, tf32, fp16, bf16).
 
-    Pixels uint8 become the model's input on the device, as in the exported graph. Raises ConfigError, EngineError and
-    MissingExtraError.
+    Pixels uint8 become the model's input on the device, as in the exported graph. What a careful user sets is set:
+    cuDNN tries its algorithms, channels come last where the model is faster so, and a compiled graph is made for the
+    one batch that is measured. Raises ConfigError, EngineError and MissingExtraError.
     """
 
     def __init__(self, model: str, variant: str, precision: str, device: str, *, compiled: bool) -> None:
@@ -36,7 +38,8 @@ class TorchRunner:
         self._device = torch.device(device)
         self._dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
         self._products = "high" if precision == "tf32" else "highest"
-        adapter.module.to(device=self._device, dtype=self._dtype)
+        self._module = adapter.module.to(device=self._device, dtype=self._dtype)
+        self._layout = torch.contiguous_format
         mean, std = (
             torch.tensor(values, dtype=self._dtype, device=self._device).reshape(1, 3, 1, 1)
             for values in (adapter.mean, adapter.std)
@@ -44,37 +47,63 @@ class TorchRunner:
 
         def whole(pixels: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
             image = (pixels.to(self._dtype) / 255 - mean) / std
-            return adapter.forward(image, text)
+            return adapter.forward(image.contiguous(memory_format=self._layout), text)
 
-        self._whole: Callable[[Tensor, Tensor], Any] = torch.compile(whole) if compiled else whole
-        self.detail = f"torch {torch.__version__}, {precision}"
+        self._plain = self._whole = whole
+        if compiled:
+            # Without this the second batch size makes a graph of any size, and a ninth graph of one process is not
+            # compiled at all (recompile_limit); both are slower than what is compared.
+            torch.compiler.reset()
+            self._whole = torch.compile(whole, dynamic=False)
+        self._precision = precision
+
+    @property
+    def detail(self) -> str:
+        """Version, precision and the layout of the images, which `prepare` chooses."""
+        last = self._layout == self._torch.channels_last
+        return f"torch {self._torch.__version__}, {self._precision}, channels {'last' if last else 'first'}"
 
     def prepare(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> None:
-        """Copies the inputs to the device and runs them once, which includes compilation."""
+        """Copies the inputs to the device, chooses the layout and runs them once, which includes compilation."""
         torch = self._torch
         self._inputs = (
             torch.from_numpy(np.ascontiguousarray(pixels)).to(self._device),
             torch.from_numpy(np.array(text)).to(self._device, self._dtype),
         )
-        logits, saliency = self._guarded(1)
+        taken = {layout: self._seconds(layout) for layout in (torch.contiguous_format, torch.channels_last)}
+        self._lay_out(min(taken, key=lambda layout: taken[layout]))
+        logits, saliency = self._guarded(self._whole, 1)
         for name, values in (("logits", logits), ("saliency", saliency)):
             if values.shape[:2] != (len(pixels), len(text)) or not bool(torch.isfinite(values).all()):
                 raise EngineError(f"PyTorch's {name} of the stand-in model are not finite or of another shape.")
 
     def run(self, calls: int) -> None:
         """Runs the batch `calls` times and waits."""
-        self._guarded(calls)
+        self._guarded(self._whole, calls)
 
-    def _guarded(self, calls: int) -> Any:
+    def _lay_out(self, layout: Any) -> None:
+        self._layout = layout
+        self._module.to(memory_format=layout)
+
+    def _seconds(self, layout: Any) -> float:
+        """Of three batches, not compiled, after one."""
+        self._lay_out(layout)
+        self._guarded(self._plain, 1)
+        begun = time.perf_counter()
+        self._guarded(self._plain, 3)
+        return time.perf_counter() - begun
+
+    def _guarded(self, whole: Callable[[Tensor, Tensor], Any], calls: int) -> Any:
         torch = self._torch
-        # Both must say the same: PyTorch's convolutions use TF32 by default, its products do not.
-        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        # The first two must say the same: PyTorch's convolutions use TF32 by default, its products do not.
+        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
         torch.set_float32_matmul_precision(self._products)
         torch.backends.cudnn.allow_tf32 = self._products == "high"
+        torch.backends.cudnn.benchmark = True
         try:
             with torch.inference_mode():
                 for _ in range(calls):
-                    scores = self._whole(*self._inputs)
+                    scores = whole(*self._inputs)
                 if self._device.type == "cuda":
                     torch.cuda.synchronize(self._device)
             return scores
@@ -83,7 +112,7 @@ class TorchRunner:
             raise EngineError(f"PyTorch could not run the model: {type(error).__name__}: {words}") from error
         finally:
             torch.set_float32_matmul_precision(before[0])
-            torch.backends.cudnn.allow_tf32 = before[1]
+            torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = before[1:]
 
 
 def eager_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
@@ -92,7 +121,7 @@ def eager_runner(model: str, variant: str, precision: str, device: str) -> Torch
 
 
 def compiled_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
-    """The model through torch.compile with its defaults."""
+    """The model through torch.compile with its defaults, for one size of batch."""
     return TorchRunner(model, variant, precision, device, compiled=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def forward(image: Any, text: Any) -> Any:
         found.update(image=image, text=text, calls=found["calls"] + 1)
         found["rounds"] = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        found["searches"] = torch.backends.cudnn.benchmark
         scores = torch.full((len(image), len(text)), found["value"])
         return scores, scores[..., None, None]
 
@@ -62,14 +64,53 @@ def test_precision_is_the_models_own(seen: dict[str, Any], precision: str, dtype
     assert seen["image"].dtype == seen["text"].dtype == seen["module"].weight.dtype == getattr(torch, dtype)
     assert seen["rounds"] == (("high", True) if precision == "tf32" else ("highest", False))
     assert torch.get_float32_matmul_precision() == "highest"
-    assert torch.backends.cudnn.allow_tf32  # as PyTorch had it
+    assert seen["searches"]
+    assert torch.backends.cudnn.allow_tf32 and not torch.backends.cudnn.benchmark  # as PyTorch had them
 
 
-def test_compiling_is_asked_of_torch(seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(torch, "compile", lambda function: asked.append(function) or function)
-    compiled_runner("any", "224", "fp32", "cpu").prepare(PIXELS, TEXT)
-    assert len(asked) == 1
+def convolution(monkeypatch: pytest.MonkeyPatch, slow: Any = None) -> Any:
+    """A model that convolves, and waits where the layout of its image is the one named."""
+    module = torch.nn.Conv2d(3, 2, 3, padding=1)
+    monkeypatch.setattr(torch_runner, "adapter_class", lambda name: SimpleNamespace(variants=("224",), maps=("raw",)))
+
+    def forward(image: Any, text: Any) -> Any:
+        if slow is not None and image.is_contiguous(memory_format=slow):
+            time.sleep(0.1)
+        saliency = module(image)[:, : len(text)]
+        return saliency.mean((2, 3)), saliency
+
+    made = SimpleNamespace(module=module, mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 1.0), forward=forward)
+    monkeypatch.setattr(torch_runner, "stand_in_adapter", lambda name, variant: made)
+    return module
+
+
+def test_each_size_of_batch_is_compiled_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are: no graph of any size, and none that is run without compilation."""
+    convolution(monkeypatch)
+    graphs: list[list[Any]] = []
+
+    def backend(module: Any, inputs: list[Any]) -> Any:
+        graphs.append([tuple(value.shape) if hasattr(value, "shape") else value for value in inputs])
+        return module.forward
+
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **how: real(function, backend=backend, **how))
+    for batch in range(2, 14):
+        pixels = np.repeat(PIXELS[:1], batch, 0)
+        compiled_runner("any", "224", "fp32", "cpu").prepare(pixels, TEXT)
+        assert len(graphs) == batch - 1, "one more"
+        assert all(type(n) is int for shape in graphs[-1] for n in shape) and (batch, 1, 8, 8) in graphs[-1]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("slow", "words"), [("channels_last", "first"), ("contiguous_format", "last")])
+def test_the_faster_layout_is_taken(monkeypatch: pytest.MonkeyPatch, slow: str, words: str, compiled: bool) -> None:
+    module = convolution(monkeypatch, getattr(torch, slow))
+    monkeypatch.setattr(torch, "compile", lambda function, **how: function)
+    runner = (compiled_runner if compiled else eager_runner)("any", "224", "fp32", "cpu")
+    runner.prepare(PIXELS, TEXT)
+    assert runner.detail.endswith(f"channels {words}")
+    assert module.weight.is_contiguous(memory_format=torch.channels_last) == (words == "last")
 
 
 def test_a_variant_may_end_in_a_saliency_map_and_a_precision(seen: dict[str, Any]) -> None:
