@@ -68,38 +68,10 @@ def dicom(
 
 
 def jpeg2000(stored: NDArray[Any], bits: int) -> bytes:
-    """A lossless JPEG 2000 codestream; at least 64 pixels a side."""
-    from openjpeg.utils import encode_array
+    """A lossless JPEG 2000 codestream."""
+    from imagecodecs import jpeg2k_encode
 
-    return bytes(encode_array(stored, bits_stored=bits, photometric_interpretation=2))
-
-
-def lossless_jpeg(stored: NDArray[Any], bits: int) -> bytes:
-    """A JPEG stream of process 14, selection value 1, written from ITU-T T.81: every sample as its difference to the
-    one before. One Huffman table, in which all 17 categories have codes of five bits."""
-    height, width = stored.shape
-    values = stored.astype(int).tolist()
-    text = []
-    for y, row in enumerate(values):
-        for x, value in enumerate(row):
-            before = row[x - 1] if x else values[y - 1][0] if y else 1 << (bits - 1)
-            difference = (value - before + 32768) % 65536 - 32768
-            category = abs(difference).bit_length()
-            text.append(f"{category:05b}")
-            if 0 < category < 16:  # category 16 is -32768 = 32768 alone
-                low = difference if difference > 0 else difference + (1 << category) - 1
-                text.append(f"{low:0{category}b}")
-    line = "".join(text)
-    line += "1" * (-len(line) % 8)
-    scan = int(line, 2).to_bytes(len(line) // 8, "big").replace(b"\xff", b"\xff\x00")
-
-    def segment(marker: int, content: bytes) -> bytes:
-        return bytes([0xFF, marker]) + (len(content) + 2).to_bytes(2, "big") + content
-
-    table = bytes([0, *(17 if length == 5 else 0 for length in range(1, 17)), *range(17)])
-    frame = bytes([bits]) + height.to_bytes(2, "big") + width.to_bytes(2, "big") + bytes([1, 1, 0x11, 0])
-    parts = segment(0xC3, frame) + segment(0xC4, table) + segment(0xDA, bytes([1, 1, 0, 1, 0, 0]))
-    return b"\xff\xd8" + parts + scan + b"\xff\xd9"
+    return bytes(jpeg2k_encode(stored, level=0, codecformat="j2k", reversible=True, bitspersample=bits))
 
 
 def run_length(stored: NDArray[Any], bits: int) -> bytes:

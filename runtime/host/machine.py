@@ -16,9 +16,9 @@ __all__ = [
     "usable_cores",
 ]  # fmt: skip
 
-LIBRARIES = ("numpy", "numba", "pyarrow", "pillow", "pydicom", "scikit-learn", "onnxruntime", "onnxruntime-gpu",
-             "tensorrt", "tensorrt-rtx", "cupy-cuda12x", "cupy-cuda13x", "nvidia-dali-cuda120", "nvidia-dali-cuda130",
-             "torch")  # fmt: skip
+LIBRARIES = ("numpy", "numba", "pyarrow", "pillow", "pydicom", "imagecodecs", "scikit-learn", "onnxruntime",
+             "onnxruntime-gpu", "tensorrt", "tensorrt-rtx", "cupy-cuda12x", "cupy-cuda13x", "nvidia-dali-cuda120",
+             "nvidia-dali-cuda130", "torch")  # fmt: skip
 
 
 @cache

@@ -2,7 +2,8 @@
 
 decode     a file -> native grey, by the type of its content; decoding in advance in threads
 png_jpeg   PNG and JPEG: headers and pixels
-dicom, voi DICOM: frames, and the window that maps them to 8 bits
+kinds      the kind of a file by its first bytes
+dicom/     DICOM: elements, frames of every transfer syntax, and what maps them to 8 bits
 size       the native size, from the header alone
 orientation   the EXIF orientation, from the header alone; no pixel is turned
 other_kinds   the name of a kind of file that is not read
@@ -13,5 +14,4 @@ decoders   which decoder is used: the exact one, or DALI on a GPU
 dali       decoding on the GPU
 checks     whether the decoders of this machine work
 samples    a small DICOM file in each transfer syntax
-dicom_run_length   DICOM's run-length coding
 """

@@ -18,9 +18,9 @@ def check_decoders() -> Iterator[MachineCheck]:
         yield tried("decoder", kind, installed_version("pillow"), partial(_round_trip, kind))
     from .samples import SYNTAXES
 
-    pydicom = installed_version("pydicom")
     for name in SYNTAXES:
-        yield tried("decoder", f"DICOM {name}", pydicom, partial(_dicom_round_trip, name))
+        package = "pydicom" if name in ("uncompressed", "RLE") else "imagecodecs"
+        yield tried("decoder", f"DICOM {name}", installed_version(package), partial(_dicom_round_trip, name))
 
 
 def check_gpu_decoder() -> Iterator[MachineCheck]:

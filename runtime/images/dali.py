@@ -24,6 +24,7 @@ from ...engines.geometry import Geometry
 from ..host.source_code import code_digest
 from .decode import decode_grey, read_bytes, reader_version
 from .geometry import resize_plan
+from .kinds import image_kind
 from .png_jpeg import check_pixels, jpeg_frame, png_size
 
 __all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
@@ -211,7 +212,8 @@ def _plain_size(data: bytes) -> tuple[int, int] | None:
 
     Raises ImageError for a damaged header.
     """
-    if data.startswith(b"\xff\xd8\xff"):
+    kind = image_kind(data)
+    if kind == "jpeg":
         try:
             frame = jpeg_frame(data)
         except ImageError:
@@ -219,7 +221,7 @@ def _plain_size(data: bytes) -> tuple[int, int] | None:
         if frame.marker not in _DCT or (frame.bits, frame.channels) != (8, 1):
             return None
         size = frame.height, frame.width
-    elif data.startswith(b"\x89PNG\r\n\x1a\n") and data[24:26] == b"\x08\x00" and data[28:29] == b"\x00":
+    elif kind == "png" and data[24:26] == b"\x08\x00" and data[28:29] == b"\x00":
         size = png_size(data)
         if b"tRNS" in data[: data.find(b"IDAT")]:
             return None

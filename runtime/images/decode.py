@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageAccessError, ImageError
 from ..host.machine import installed_version
 from ..host.source_code import PROJECT, code_digest
+from .kinds import image_kind
 from .other_kinds import refusal
 from .png_jpeg import decode_jpeg, decode_png
 
@@ -70,23 +71,26 @@ def decode_grey(data: bytes, name: str, *, stretched: bool = False) -> NDArray[n
 
     stretched: the grey levels follow from the stored values by the intensity rule of that name (docs/datasets.md §0.2).
     """
+    kind = image_kind(data)
     try:
-        if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        if kind == "png":
             return np.ascontiguousarray(decode_png(data, stretched=stretched))
-        if data.startswith(b"\xff\xd8\xff"):
+        if kind == "jpeg":
             return np.ascontiguousarray(decode_jpeg(data, stretched=stretched))
-        if data[128:132] == b"DICM":
-            from .dicom import decode_dicom
+        if kind == "dicom":
+            from .dicom.grey import decode_dicom
 
             return np.ascontiguousarray(decode_dicom(data, stretched=stretched))
         raise ImageError(refusal(data))
     except ImageError as error:
         raise type(error)(f"{name} cannot be read: {error}.") from error.__cause__
-    # The three decoding libraries can raise any exception on a damaged file; all are converted here.
+    # The decoding libraries can raise any exception on a damaged file; all are converted here.
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         if _is_of_the_machine(error):
             raise ImageAccessError(f"{name} cannot be read on this machine at this time: {cause[:300]}.") from error
+        if kind == "dicom":  # whose values can be names of patients
+            raise ImageError(f"{name} cannot be read: it is damaged ({type(error).__name__}).") from None
         raise ImageError(f"{name} cannot be read: it is damaged or of an unknown kind ({cause[:300]}).") from error
 
 
@@ -110,7 +114,7 @@ def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, w
 
 def reader_version() -> str:
     """Names everything that the pixels depend on, the code included; part of the key of prepared images."""
-    packages = ("pillow", "imagecodecs", "pydicom", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg")
+    packages = ("pillow", "pydicom", "imagecodecs")
     code = code_digest([f"{PROJECT}.runtime.images.{name}" for name in ("decode", "geometry")])[:16]
     return "+".join([code, *(f"{package}-{installed_version(package) or 'none'}" for package in packages)])
 

@@ -6,11 +6,12 @@ import io
 from pathlib import Path
 from typing import IO, Final
 
+from .kinds import KIND_BYTES, image_kind
+
 __all__ = ["exif_orientation"]
 
 _TAG: Final = 0x0112
-_PNG: Final = b"\x89PNG\r\n\x1a\n"
-_HEADER: Final = 25  # bytes of the chunk IHDR
+_HEADER: Final = 33  # bytes of the signature and the chunk IHDR
 _END: Final = b"\0\0\0\0IEND\xaeB`\x82"
 _HOLDERS: Final = (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 _MOST: Final = 1 << 20  # bytes of a chunk, as Pillow's limit for a text
@@ -26,11 +27,11 @@ def exif_orientation(path: Path) -> int:
     # Pillow raises any exception on a damaged header; the decoder names the fault.
     try:
         with path.open("rb") as stream:
-            start = stream.read(len(_PNG))
-            if not start.startswith((_PNG, b"\xff\xd8\xff")):
+            kind = image_kind(stream.read(KIND_BYTES))
+            if kind not in ("png", "jpeg"):
                 return 1
             stream.seek(0)
-            header = _without_pixels(stream) if start == _PNG else stream
+            header = _without_pixels(stream) if kind == "png" else stream
             if header is None:
                 return 1
             with Image.open(header, formats=("PNG", "JPEG")) as image:
@@ -43,7 +44,7 @@ def exif_orientation(path: Path) -> int:
 def _without_pixels(stream: IO[bytes]) -> IO[bytes] | None:
     """A PNG of the header and of the chunks that may hold an orientation, which may stand behind the pixels; None: it
     has no such chunk."""
-    found = [stream.read(len(_PNG) + _HEADER)]
+    found = [stream.read(_HEADER)]
     while len(head := stream.read(8)) == 8:
         length, kind = int.from_bytes(head[:4]), head[4:]
         if kind in _HOLDERS and length <= _MOST:

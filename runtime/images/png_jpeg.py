@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -19,14 +20,15 @@ from ...engines.errors import ImageAccessError, ImageError
 from .intensity import stretch_stored
 
 __all__ = [
+    "JPEG_FRAMES",
     "MAX_PIXELS",
     "MAX_SIDE",
     "JpegFrame",
     "check_pixels",
-    "codestream_size",
     "decode_jpeg",
     "decode_png",
     "jpeg_frame",
+    "jpeg_segments",
     "jpeg_size",
     "luminance",
     "png_size",
@@ -36,7 +38,8 @@ __all__ = [
 MAX_PIXELS = 80_000_000  # 9 times the largest radiograph of the seven sets, and below Pillow's own warning
 MAX_SIDE = 32_768
 
-_NOT_FRAMES = {0xC4, 0xC8, 0xCC}  # markers of the SOF range that describe tables, not a frame
+# Markers of frame headers, JPEG-LS included; three of their range describe tables.
+JPEG_FRAMES = frozenset({*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC})
 _BARE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 
 _JPEG_LS: Final = 0xF7
@@ -215,7 +218,26 @@ class JpegFrame(NamedTuple):
 
 def jpeg_frame(data: bytes) -> JpegFrame:
     """The frame header of a JPEG stream, lossless JPEG and JPEG-LS included. Raises ImageError."""
-    position, adobe = 2, False
+    adobe = False
+    for marker, position in jpeg_segments(data):
+        if marker in JPEG_FRAMES:
+            if position + 10 > len(data):
+                raise ImageError("it is truncated")
+            bits, height, width, channels = struct.unpack_from(">BHHB", data, position + 4)
+            return JpegFrame(marker, bits, height, width, channels, adobe)
+        adobe |= marker == 0xEE and data[position + 4 : position + 9] == b"Adobe"
+    raise ImageError("its JPEG stream has no frame header")
+
+
+def jpeg_size(data: bytes) -> tuple[int, int]:
+    """(height, width) from the frame header of a JPEG stream, as `jpeg_frame`. Raises ImageError."""
+    frame = jpeg_frame(data)
+    return frame.height, frame.width
+
+
+def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
+    """(marker, position) of each segment of a JPEG stream, up to the header of its first scan. Raises ImageError."""
+    position = 2
     while position + 4 <= len(data):
         if data[position] != 0xFF:
             raise ImageError("its JPEG header is damaged")
@@ -226,34 +248,8 @@ def jpeg_frame(data: bytes) -> JpegFrame:
         if marker in _BARE:
             position += 2
             continue
-        if (0xC0 <= marker <= 0xCF and marker not in _NOT_FRAMES) or marker == _JPEG_LS:
-            if position + 10 > len(data):
-                break
-            bits, height, width, channels = struct.unpack_from(">BHHB", data, position + 4)
-            return JpegFrame(marker, bits, height, width, channels, adobe)
+        yield marker, position
         if marker in (0xD9, 0xDA):
-            raise ImageError("its JPEG stream has no frame header")
-        adobe |= marker == 0xEE and data[position + 4 : position + 9] == b"Adobe"
+            return
         position += 2 + struct.unpack_from(">H", data, position + 2)[0]
     raise ImageError("it is truncated")
-
-
-def jpeg_size(data: bytes) -> tuple[int, int]:
-    """(height, width) from the frame header of a JPEG stream, as `jpeg_frame`. Raises ImageError."""
-    frame = jpeg_frame(data)
-    return frame.height, frame.width
-
-
-def codestream_size(frame: bytes) -> tuple[int, int] | None:
-    """(height, width) of a JPEG, JPEG-LS or JPEG 2000 stream inside a DICOM file; None: another type of stream."""
-    if frame.startswith(b"\xff\xd8"):
-        return jpeg_size(frame)
-    start = 0
-    if frame[4:8] == b"jP  ":
-        start = frame.find(b"jp2c") + 4
-    if start >= 4 or frame.startswith(b"\xff\x4f"):
-        if frame[start : start + 4] != b"\xff\x4f\xff\x51" or len(frame) < start + 24:
-            raise ImageError("its JPEG 2000 header is damaged")
-        right, bottom, left, top = struct.unpack_from(">IIII", frame, start + 8)
-        return bottom - top, right - left
-    return None

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 from ...engines.errors import ImageError
+from .kinds import image_kind
 from .other_kinds import refusal
 from .png_jpeg import jpeg_size
 
@@ -27,23 +28,24 @@ def image_size(path: Path) -> tuple[int, int]:
         raise ImageError(f"{path} cannot be read: {error}.") from None
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror or error}.") from error
-    # pydicom can raise any exception on a damaged file.
     except Exception as error:
-        raise ImageError(f"{path} cannot be read: its header is damaged ({error}).") from error
+        raise ImageError(f"{path} cannot be read: its header is damaged ({type(error).__name__}).") from None
 
 
 def _size(path: Path, head: bytes) -> tuple[int, int]:
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+    kind = image_kind(head)
+    if kind == "png":
         if head[12:16] != b"IHDR" or len(head) < 24:
             raise ImageError("its PNG header is damaged")
         width, height = struct.unpack_from(">II", head, 16)
-    elif head.startswith(b"\xff\xd8\xff"):
+    elif kind == "jpeg":
         height, width = jpeg_size(head)
-    elif head[128:132] == b"DICM":
-        import pydicom
+    elif kind == "dicom":
+        from .dicom.reading import open_data_set
 
-        found = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=["Rows", "Columns"])
-        height, width = int(found.Rows), int(found.Columns)
+        with path.open("rb") as stream:
+            header = open_data_set(stream, ("Rows", "Columns"), pixels=False)
+        height, width = header.integer("Rows"), header.integer("Columns")
     else:
         raise ImageError(refusal(head))
     if height < 1 or width < 1:

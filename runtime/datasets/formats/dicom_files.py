@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
-from ....engines.errors import XBenchError
+from ....engines.errors import ImageError, XBenchError
+from ...images.dicom.elements import DataSet, valid_uid
+from ...images.dicom.reading import open_data_set
+from ...images.kinds import KIND_BYTES, image_kind
 from ..files import fail
 from ..source.listing import tree
 from .shapes import Place
 
-__all__ = ["OBJECTS", "DicomFile", "dicom_files", "guarded", "items", "read_object", "text_of"]
+__all__ = ["OBJECTS", "DicomFile", "dicom_files", "guarded", "items", "read_object", "text_of", "uid_of"]
 
 Made = TypeVar("Made")
 
@@ -29,6 +32,7 @@ OBJECTS: Final = {
 }
 """SOP class -> kind of annotation object. Other structured reports and presentation states are of the kind `other`."""
 
+_INFLATED: Final = 1 << 29  # bytes of a deflated object, as of any image file
 _OTHERS: Final = (f"{_STORAGE}.88.", f"{_STORAGE}.11.", f"{_STORAGE}.66.", f"{_STORAGE}.481.")
 
 
@@ -49,42 +53,43 @@ def dicom_files(folder: Path, *, strict: bool = True) -> Iterator[DicomFile]:
     for path in tree(folder):
         try:
             with path.open("rb") as stream:
-                if stream.read(132)[128:] != b"DICM":
+                if image_kind(stream.read(KIND_BYTES)) != "dicom":
                     continue
-            sop, uid = _identity(path)
-        # pydicom can raise any exception on a damaged file, with the values of patients in its text.
-        except Exception as error:
+                stream.seek(0)
+                sop, uid = _identity(stream)
+        except (OSError, ImageError) as error:
             if strict:
-                raise fail(path, None, f"it cannot be read as DICOM ({type(error).__name__})") from None
+                cause = error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+                raise fail(path, None, f"it cannot be read as DICOM: {cause}") from None
             continue
         yield DicomFile(path, OBJECTS.get(sop, "other" if sop.startswith(_OTHERS) else "image"), uid)
 
 
-def _identity(path: Path) -> tuple[str, str]:
-    """Class and UID of an instance, from the file's own header, else from the data set."""
-    import pydicom
-    from pydicom.filereader import read_file_meta_info
-
-    meta = read_file_meta_info(path)
-    if "MediaStorageSOPClassUID" in meta and "MediaStorageSOPInstanceUID" in meta:
-        return str(meta.MediaStorageSOPClassUID), str(meta.MediaStorageSOPInstanceUID)
-    data = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=["SOPClassUID", "SOPInstanceUID"])
-    return str(data.SOPClassUID), str(data.SOPInstanceUID)
+def _identity(stream: BinaryIO) -> tuple[str, str]:
+    """Class and UID of an instance."""
+    header = open_data_set(stream, ("SOPClassUID", "SOPInstanceUID"), pixels=False, inflated=_INFLATED)
+    sop, uid = (valid_uid(header.text(keyword)) for keyword in ("SOPClassUID", "SOPInstanceUID"))
+    if not sop or not uid:
+        raise ImageError("its SOP Class UID or SOP Instance UID is absent or no valid identifier")
+    return sop, uid
 
 
-def read_object(path: Path, *tags: str) -> Any:
+def read_object(path: Path, *tags: str) -> DataSet:
     """The data set of a file, or only `tags` of it, without pixels. Raises DataError."""
-    import pydicom
 
-    if not tags:
-        return guarded((path, None), lambda: pydicom.dcmread(path))
-    return guarded((path, None), lambda: pydicom.dcmread(path, stop_before_pixels=True, specific_tags=list(tags)))
+    def read() -> DataSet:
+        with path.open("rb") as stream:
+            return open_data_set(stream, tags, pixels=not tags, inflated=_INFLATED)
+
+    return guarded((path, None), read)
 
 
 def guarded(where: Place, make: Callable[[], Made]) -> Made:
     """What `make` returns; whatever fails in a damaged file is a DataError, which quotes no value of the file."""
     try:
         return make()
+    except ImageError as error:
+        raise fail(*where, str(error)) from None
     except XBenchError:
         raise
     except OSError as error:
@@ -104,3 +109,11 @@ def items(data: Any, *path: str) -> list[Any]:
 def text_of(data: Any, name: str) -> str:
     """The text of an attribute, empty if it is not there."""
     return str(data.get(name) or "").strip()
+
+
+def uid_of(data: Any, name: str) -> str:
+    """A UID. Raises ImageError for another text, which a damaged file may hold and no name of a file may show."""
+    uid = valid_uid(text_of(data, name))
+    if not uid:
+        raise ImageError(f"its {name} is absent or no valid identifier")
+    return uid

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import fail
-from .dicom_files import items, text_of
+from .dicom_files import items, text_of, uid_of
 
 __all__ = ["Graphic", "layer_graphics", "measured_graphics", "report_images"]
 
@@ -33,7 +33,7 @@ def report_images(data: Any) -> list[str] | None:
     if not any(text_of(item, "TemplateIdentifier") == _REPORT for item in items(data, "ContentTemplateSequence")):
         return None
     return [
-        str(image.ReferencedSOPInstanceUID)
+        uid_of(image, "ReferencedSOPInstanceUID")
         for study in items(data, "CurrentRequestedProcedureEvidenceSequence")
         for series in items(study, "ReferencedSeriesSequence")
         for image in items(series, "ReferencedSOPSequence")
@@ -55,7 +55,7 @@ def measured_graphics(data: Any, file: Path) -> Iterator[Graphic]:
                 )
                 if image is None:
                     raise fail(file, number, "the graphic of the group does not say on which image it was drawn")
-                uid = str(items(image, "ReferencedSOPSequence")[0].ReferencedSOPInstanceUID)
+                uid = uid_of(items(image, "ReferencedSOPSequence")[0], "ReferencedSOPInstanceUID")
                 yield Graphic(names, uid, text_of(item, "GraphicType"), _pairs(item.GraphicData), number)
 
 
@@ -68,7 +68,7 @@ def layer_graphics(data: Any, file: Path) -> Iterator[Graphic]:
         for item in items(annotation, "GraphicObjectSequence"):
             number += 1
             for image in items(annotation, "ReferencedImageSequence") or whole:
-                uid = str(image.ReferencedSOPInstanceUID)
+                uid = uid_of(image, "ReferencedSOPInstanceUID")
                 points = _pairs(item.GraphicData)
                 if text_of(item, "GraphicAnnotationUnits") == "DISPLAY":
                     points = _displayed(points, data, uid, (file, number))
@@ -79,7 +79,7 @@ def layer_graphics(data: Any, file: Path) -> Iterator[Graphic]:
             number += 1
             for image in items(annotation, "ReferencedImageSequence") or whole:
                 layer = (text_of(annotation, "GraphicLayer"),)
-                yield Graphic(layer, str(image.ReferencedSOPInstanceUID), "COMPOUND", (), number)
+                yield Graphic(layer, uid_of(image, "ReferencedSOPInstanceUID"), "COMPOUND", (), number)
 
 
 def _groups(item: Any) -> Iterator[Any]:
@@ -113,7 +113,7 @@ def _displayed(points: Points, data: Any, uid: str, where: tuple[Path, int]) -> 
     if int(data.get("ImageRotation") or 0) or text_of(data, "ImageHorizontalFlip") == "Y":
         raise fail(*where, "the graphic is placed on a display that turns or flips the image, which is not read")
     for area in items(data, "DisplayedAreaSelectionSequence"):
-        images = [str(image.ReferencedSOPInstanceUID) for image in items(area, "ReferencedImageSequence")]
+        images = [uid_of(image, "ReferencedSOPInstanceUID") for image in items(area, "ReferencedImageSequence")]
         if not images or uid in images:
             (x1, y1), (x2, y2) = area.DisplayedAreaTopLeftHandCorner, area.DisplayedAreaBottomRightHandCorner
             return tuple((x1 - 1 + x * (x2 - x1 + 1), y1 - 1 + y * (y2 - y1 + 1)) for x, y in points)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...images.dicom.elements import DataSet
+from ...images.dicom.frames import mask_frames
 from ..files import fail
-from .dicom_files import items, text_of
+from .dicom_files import items, text_of, uid_of
 from .shapes import plausible
 
 __all__ = ["MaskFrame", "map_frames", "referenced_images", "segment_frames", "segment_names"]
@@ -33,7 +35,7 @@ class MaskFrame:
     threshold: float | None = None
 
 
-def segment_names(data: Any, file: Path) -> dict[int, tuple[str, ...]]:
+def segment_names(data: DataSet, file: Path) -> dict[int, tuple[str, ...]]:
     """Number -> names of the segments that a Segmentation describes, whether or not a frame is of them.
 
     Without 0, which is the background of a label map. Raises DataError where a number is described twice.
@@ -47,22 +49,24 @@ def segment_names(data: Any, file: Path) -> dict[int, tuple[str, ...]]:
     return {number: names for number, names in segments.items() if number}
 
 
-def referenced_images(data: Any) -> list[str]:
+def referenced_images(data: DataSet) -> list[str]:
     """The UIDs of all images that an object refers to, with or without a frame."""
     series = items(data, "ReferencedSeriesSequence")
     listed = [
-        str(item.ReferencedSOPInstanceUID) for each in series for item in items(each, "ReferencedInstanceSequence")
+        uid_of(item, "ReferencedSOPInstanceUID")
+        for each in series
+        for item in items(each, "ReferencedInstanceSequence")
     ]
     return list(dict.fromkeys(listed))
 
 
 def segment_frames(
-    data: Any, file: Path, segments: Mapping[int, tuple[str, ...]], threshold: float | None
+    data: DataSet, file: Path, segments: Mapping[int, tuple[str, ...]], threshold: float | None
 ) -> Iterator[MaskFrame]:
     """The frames of a Segmentation of the `segment_names`. Raises DataError; also for fractions without a threshold."""
     kind = text_of(data, "SegmentationType")
     if kind not in ("BINARY", "FRACTIONAL", "LABELMAP"):
-        raise fail(file, None, f"its segmentation type is {kind[:20]!r}, not BINARY, FRACTIONAL or LABELMAP")
+        raise fail(file, None, "its segmentation type is none of BINARY, FRACTIONAL and LABELMAP")
     most = _most(data, file, threshold) if kind == "FRACTIONAL" else 1.0
     # Nothing was found: some programs then write no frame.
     frames: Iterable[NDArray[Any]] = [] if data.get("NumberOfFrames") == 0 else _frames(data, file)
@@ -88,7 +92,7 @@ def segment_frames(
         yield MaskFrame(segments[number], uid, frame / most, place + 1, threshold)
 
 
-def _most(data: Any, file: Path, threshold: float | None) -> float:
+def _most(data: DataSet, file: Path, threshold: float | None) -> float:
     """The value that stands for 1 in a fractional Segmentation. Raises DataError."""
     if threshold is None:
         raise fail(file, None, "its segments are fractions; set the option threshold, such as 0.5")
@@ -100,7 +104,7 @@ def _most(data: Any, file: Path, threshold: float | None) -> float:
     return most
 
 
-def map_frames(data: Any, file: Path, threshold: float | None) -> Iterator[MaskFrame]:
+def map_frames(data: DataSet, file: Path, threshold: float | None) -> Iterator[MaskFrame]:
     """The frames of a Parametric Map from `threshold` on, in its real world values, without names. Raises DataError."""
     if threshold is None:
         raise fail(file, None, "it is a parametric map; set the option threshold, in the unit of its values")
@@ -114,13 +118,13 @@ def map_frames(data: Any, file: Path, threshold: float | None) -> Iterator[MaskF
         yield MaskFrame((), _source(data, place, file), frame * slope + offset, place + 1, threshold)
 
 
-def _frames(data: Any, file: Path) -> NDArray[Any]:
-    """[frames, height, width]. Raises DataError for a size that no radiograph has."""
-    size, count = (int(data.Rows), int(data.Columns)), int(data.get("NumberOfFrames") or 1)
+def _frames(data: DataSet, file: Path) -> NDArray[Any]:
+    """[frames, height, width]. Raises DataError for a size that no radiograph has, ImageError for damaged frames."""
+    size, count = (data.integer("Rows"), data.integer("Columns")), data.integer("NumberOfFrames", 1)
     plausible(size, (file, None))
     if not 1 <= count <= _MOST_FRAMES:
         raise fail(file, None, f"it has {count} frames; from 1 to {_MOST_FRAMES} are read")
-    return np.asarray(data.pixel_array).reshape(count, *size)
+    return mask_frames(data, count)
 
 
 def _names(segment: Any) -> tuple[str, ...]:
@@ -144,7 +148,7 @@ def _source(data: Any, place: int, file: Path) -> str:
     """The UID of the image on which a frame was drawn. Raises DataError where none, or several, are named."""
     source = _group(data, place, "DerivationImageSequence", "SourceImageSequence")
     if source is not None:
-        return str(source.ReferencedSOPInstanceUID)
+        return uid_of(source, "ReferencedSOPInstanceUID")
     named = referenced_images(data)
     if len(named) != 1:
         raise fail(file, place + 1, f"the frame does not say to which of {len(named)} images it belongs")

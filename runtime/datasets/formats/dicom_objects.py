@@ -26,6 +26,7 @@ from .shapes import Annotated, Place, Shape
 __all__ = ["DicomObjects"]
 
 _WITHOUT_AREA: Final = ("POINT", "MULTIPOINT", "INTERPOLATED", "COMPOUND")
+_SHAPES: Final = ("CIRCLE", "ELLIPSE", "ELLIPSOID", "RECTANGLE", "MULTILINE", "INFINITELINE", "CUTLINE", "RANGELINE")
 _MISSING: Final = {
     "gsps": "a presentation state says how an image is shown; name the class of its graphics in the option graphics",
     "pm": "a parametric map has no class; name it in the option maps, and set threshold",
@@ -241,4 +242,6 @@ class DicomObjects(FileFormat):
             angle = math.degrees(math.atan2(by - ay, bx - ax))
             radii = (math.hypot(bx - ax, by - ay) / 2, math.dist(c, d) / 2)
             return self.ellipse(finding, ((ax + bx) / 2, (ay + by) / 2), radii, where, angle)
-        raise fail(*where, f"a graphic {kind[:20]} of {len(points)} points is not read")
+        raise fail(
+            *where, f"a graphic {kind if kind in _SHAPES else 'of unknown type'} of {len(points)} points is not read"
+        )

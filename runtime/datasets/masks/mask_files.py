@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
+from ...images.kinds import image_kind
 from ...images.png_jpeg import check_pixels, png_size
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def read_png(path: Path) -> StoredMask:
 
 def decode_png(data: bytes) -> StoredMask:
     """The stored values of the bytes of a PNG file. Raises ImageError with the cause."""
-    if not data.startswith(b"\x89PNG\r\n\x1a\n"):
+    if image_kind(data) != "png":
         raise ImageError("it is no PNG file")
     check_pixels(png_size(data))
     depth, colour_type = data[24], data[25]

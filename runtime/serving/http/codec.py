@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.strict_json import distinct_keys, no_constant
+from ...images.kinds import image_kind
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
@@ -30,7 +31,8 @@ __all__ = [
 ]
 
 HEADER_LENGTH: Final = "inference-header-content-length"
-FILE_TYPES: Final = ("application/dicom", "image/png", "image/jpeg")
+_MEDIA_TYPES: Final[Mapping[str, str]] = {"dicom": "application/dicom", "png": "image/png", "jpeg": "image/jpeg"}
+FILE_TYPES: Final = tuple(_MEDIA_TYPES.values())
 """Content types of a body that is an image file."""
 
 JSON_TYPES: Final = (
@@ -133,7 +135,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
     try:
         found = _JSON_IN.decode(data.decode())
     except (ValueError, RecursionError) as error:
-        if kind := _file_type(data):
+        if kind := _MEDIA_TYPES.get(image_kind(data)):
             raise BadRequest(f"The body is an image file; send it with the header 'Content-Type: {kind}'.") from error
         raise BadRequest(f"The request is not valid JSON: {str(error)[:200]}.") from error
     if not isinstance(found, dict):
@@ -229,16 +231,7 @@ def _is_file_in_base64(text: str) -> bool:
         start = base64.b64decode(text[:176])
     except ValueError:
         return False
-    return bool(_file_type(start))
-
-
-def _file_type(start: bytes) -> str:
-    """The content type of a PNG, JPEG or DICOM file by its first bytes; "" for anything else."""
-    if start.startswith(b"\x89PNG"):
-        return "image/png"
-    if start.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    return "application/dicom" if start[128:132] == b"DICM" else ""
+    return bool(image_kind(start))
 
 
 def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:

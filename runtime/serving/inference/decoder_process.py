@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from typing import BinaryIO, Final
 
 import msgspec
@@ -54,9 +55,13 @@ def _pixels(found: Prepared) -> DecodedImage:
 
 
 if __name__ == "__main__":
-    import pydicom  # noqa: F401
+    # Before the first file, whose time is limited.
+    from ...images import decode, geometry  # noqa: F401
+    from ...images.samples import SYNTAXES, dicom_sample
 
-    from ...images import decode, dicom, geometry  # noqa: F401  (before the first file, whose time is limited)
+    for syntax in SYNTAXES:
+        with suppress(ImageError):  # a codec that is not installed is told when a file needs it
+            decode.decode_grey(dicom_sample(syntax), "a sample")
 
     # A service manager sends its signal to every process; the server ends this one after its last answer.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

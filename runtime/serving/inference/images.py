@@ -60,6 +60,7 @@ def prepare_quick(request: Request, geometry: Geometry) -> list[Prepared] | None
 
     PNG and JPEG of few bytes and pixels are decoded within a moment, whatever they hold, and without Python's lock.
     """
+    from ...images.kinds import image_kind
     from ...images.png_jpeg import jpeg_size
 
     if sum(map(len, request.images)) > _QUICK_BYTES:
@@ -67,15 +68,16 @@ def prepare_quick(request: Request, geometry: Geometry) -> list[Prepared] | None
     work = 0
     for data in request.images:
         height, width, scans = 0, 0, 1
-        if data.startswith(b"\x89PNG"):
+        kind = image_kind(data)
+        if kind == "png":
             if b"zTXt" in data or b"iTXt" in data:  # texts, each of which may expand to megabytes
                 return None
             width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
-        elif data.startswith(b"\xff\xd8"):
+        elif kind == "jpeg":
             with suppress(ImageError, struct.error):
                 height, width = jpeg_size(data)
                 scans = data.count(b"\xff\xda")  # each passes over the whole image
-        elif data[128:132] == b"DICM":
+        elif kind == "dicom":
             return None
         work += height * width * max(1, scans)
     return prepare_request(request, geometry) if work <= _QUICK_PIXELS else None

@@ -127,7 +127,7 @@ def test_images_without_a_header(tmp_path: Path) -> None:
     write_image(tmp_path / "c4.dcm", DeflatedExplicitVRLittleEndian, PatientSex="F")
     found = of(own(tmp_path, *[None] * 5))  # c3 is missing
     assert [bool(case) for case in found.cases] == [True, False, False, False, False]
-    assert found.notes == ("3 of 5 images are not DICOM, or missing; their attributes are unknown",)
+    assert found.notes == ("4 of 5 images are not DICOM, or missing; their attributes are unknown",)
     (tmp_path / "c0.dcm").unlink()
     assert "no table has any, and no image is DICOM" in of(own(tmp_path, None)).notes[0]
 

@@ -74,7 +74,7 @@ def test_a_deflated_data_set_is_refused_however_its_syntax_is_written(meta: byte
     assert peak_of_refusal(part10(meta, deflated()), "deflated as a whole") < ALLOWED
 
 
-@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.102", "1.2.840.10008.1.2.8.1", "1.2.3", EXPLICIT + "\\" + RLE])
+@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.102", "1.2.840.10008.1.2.8.1", "1.2.3"])
 def test_other_transfer_syntaxes_are_refused_by_their_name(syntax: str) -> None:
     data = dicom(SMALL)
     start = data.index(element(2, 0x10, "UI", EXPLICIT.encode()))
@@ -124,7 +124,7 @@ def test_runs_that_stand_for_too_little_are_refused() -> None:
 def test_a_table_of_offsets_leads_to_no_other_frame(table: str) -> None:
     """The first fragment has the size of the header; the table points at a second, which is larger."""
     true, large = encode(SMALL, "JPEG"), encode(np.zeros((512, 512), np.uint8), "JPEG")
-    data = dicom(SMALL, bits=7, syntax="1.2.840.10008.1.2.4.50", frame=true)  # with 7 bits Pillow does not decode it
+    data = dicom(SMALL, syntax="1.2.840.10008.1.2.4.50", frame=true)
     fragments = [frame + b"\0" * (len(frame) % 2) for frame in (true, large)]
     second = 8 + len(fragments[0])
     offsets = struct.pack("<I", second) if table == "basic" else b""
@@ -137,8 +137,6 @@ def test_a_table_of_offsets_leads_to_no_other_frame(table: str) -> None:
             eight = struct.pack("<Q", value)
             extended += struct.pack("<HH2sHI", 0x7FE0, number, b"OV", 0, len(eight)) + eight
     changed = data[: data.index(b"\xe0\x7f\x10\x00OB")] + extended + pixels
-    if table == "basic":
-        with pytest.raises(ImageError, match="compressed stream 512 x 512"):
-            decode_grey(changed, "a.dcm")
-    else:
-        assert decode_grey(changed, "a.dcm").shape == SMALL.shape
+    cause = "its offset table is of 1 frames" if table == "basic" else "its pixels are 2 compressed frames"
+    with pytest.raises(ImageError, match=f"{cause}, its header says 1"):
+        decode_grey(changed, "a.dcm")

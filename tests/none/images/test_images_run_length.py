@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import ImageError
-from xbench_fast.runtime.images.dicom_run_length import decode_run_lengths
+from xbench_fast.runtime.images.dicom.run_lengths import decode_run_lengths
 
 pydicom_rle = pytest.importorskip("pydicom.pixels.decoders.rle")
 

@@ -29,16 +29,18 @@ READER = (
     "strict_json strict_yaml datasets.base case_rules datasets.files datasets.patients paths documents "
     f"image_names image_index listing source.tables spelling {BOXED}"
 )
-PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity other_kinds png_jpeg voi"
+HEADER = "kinds other_kinds dicom.elements dicom.reading"
+DICOM = f"{HEADER} dicom.codecs dicom.frames dicom.grey dicom.stored dicom.tables jpeg_header lossless run_lengths voi"
+PIXELS = f"engines.geometry area compiled decode images.geometry intensity png_jpeg {DICOM}"
 SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
 COUNTS = f"{SWEEP} native protocols measure"
-REGIONS = f"{BOXED} region_grid evaluation.decoding evaluation.drawn contents images.size other_kinds"
+REGIONS = f"{BOXED} region_grid evaluation.decoding evaluation.drawn contents images.size {HEADER}"
 ROWS = f"{COUNTS} {REGIONS} queries scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 BOXES = (
-    "box_files box_models detection.boxes unions pointing answers.read frames paths strict_json compiled arguments "
-    "counts sweep.masks sweep_options sweep.maps native protocols measure"
+    "box_files box_models detection.boxes unions pointing answers.read answers.frames paths strict_json compiled "
+    "arguments counts sweep.masks sweep_options sweep.maps native protocols measure"
 )
 DECIDE = {
     "reader": f"chestxdet10 {READER}",

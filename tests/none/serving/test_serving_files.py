@@ -22,7 +22,7 @@ from xbench_fast.runtime.serving.protocol.interface import DEFAULT_OUTPUTS
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
 from xbench_fast.runtime.serving.protocol.requests import Answer, check_request
 
-FILE = b"\x89PNG\x00\xff"
+FILE = b"\x89PNG\r\n\x1a\n\x00\xff"
 
 
 def test_the_two_forms_are_one_request() -> None:

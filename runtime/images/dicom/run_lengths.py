@@ -11,7 +11,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ImageError
+from ....engines.errors import ImageError
 
 __all__ = ["decode_run_lengths"]
 
