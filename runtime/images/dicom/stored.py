@@ -31,7 +31,9 @@ class Layout:
         bits = dataset.integer("BitsStored", allocated)
         high_bit = dataset.integer("HighBit", bits - 1)
         signed = dataset.integer("PixelRepresentation", 0)
-        if allocated not in (8, 16) or not 1 <= bits <= allocated or not bits - 1 <= high_bit < allocated:
+        if allocated not in (8, 16):
+            raise ImageError(f"its BitsAllocated is {allocated}, pixels of 8 and of 16 bits are read")
+        if not 1 <= bits <= allocated or not bits - 1 <= high_bit < allocated:
             raise ImageError(f"BitsAllocated {allocated}, BitsStored {bits} and HighBit {high_bit} do not fit together")
         if signed not in (0, 1):
             raise ImageError(f"its PixelRepresentation is {signed}, not 0 or 1")

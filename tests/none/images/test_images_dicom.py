@@ -208,7 +208,7 @@ SMOOTH = np.add.outer(np.arange(16), np.arange(16)).astype(np.uint8)
         (lambda: dicom(DEEP, bits=12, Rows=32), "truncated"),
         (lambda: dicom(DEEP, bits=12, Rows=60000, Columns=60000), "60000 x 60000"),
         (lambda: dicom(DEEP, bits=17), "BitsStored 17"),
-        (lambda: dicom(DEEP, bits=12, BitsAllocated=32), "BitsAllocated 32"),
+        (lambda: dicom(DEEP, bits=12, BitsAllocated=32), "its BitsAllocated is 32, pixels of 8 and of 16 bits"),
         (lambda: dicom(DEEP, bits=12, RescaleSlope=0), "RescaleSlope is 0"),
         (lambda: dicom(DEEP, bits=12, WindowCenter=100, WindowWidth=0), "width 0"),
         (
