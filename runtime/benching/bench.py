@@ -154,14 +154,16 @@ class _Run:
     def parts(self) -> Iterator[None]:
         report = self.report
         if "sweep" in self.plan.scenarios:
-            yield self._measure("sweep", "CPU", lambda: host_sweep(self.plan, report.ceilings["cpu"]))
+            yield from self._measure("sweep", "CPU", lambda: host_sweep(self.plan, report.ceilings["cpu"]))
             device = self.bench.device
             if device is None:
                 report.not_run.append(NotRun("sweep", "GPU", gpu_reason() or "the run is on the CPU, as asked"))
             else:
-                yield self._measure("sweep", "GPU", lambda: gpu_sweep(self.plan, report.ceilings.get("gpu"), device))
+                yield from self._measure(
+                    "sweep", "GPU", lambda: gpu_sweep(self.plan, report.ceilings.get("gpu"), device)
+                )
         if "decode" in self.plan.scenarios:
-            yield self._measure("decode", "files", lambda: decode(self.plan, self.images.paths()))
+            yield from self._measure("decode", "files", lambda: decode(self.plan, self.images.paths()))
 
     def _scenarios(self, engine: Engine, wanted: Sequence[str]) -> Iterator[None]:
         plan, name = self.plan, engine.bundle.name
@@ -170,27 +172,26 @@ class _Run:
         # The end-to-end scenarios and the comparisons need the rate of the engine alone.
         if {"offline", "prepared", "files"} & set(wanted) or plan.against:
             for batch in plan.batches:
-                yield self._measure("offline", name, partial(offline, subject, plan, ceilings, batch))
+                yield from self._measure("offline", name, partial(offline, subject, plan, ceilings, batch))
         if "single-stream" in wanted:
-            yield self._measure("single-stream", name, partial(single_stream, subject, plan, ceilings))
+            yield from self._measure("single-stream", name, partial(single_stream, subject, plan, ceilings))
         alone = self.report.best(name)
         for scenario in ("prepared", "files"):
             if scenario not in wanted:
                 continue
             if alone is None:
                 self.report.not_run.append(NotRun(scenario, name, "the engine alone could not be measured"))
-                yield
                 continue
             folder = self.scratch / "runs" / name
             folder.mkdir(parents=True, exist_ok=True)
             paths = self.images.paths()
-            yield self._measure(scenario, name, partial(end_to_end, scenario, subject, plan, paths, folder, alone))
+            yield from self._measure(scenario, name, partial(end_to_end, scenario, subject, plan, paths, folder, alone))
         sizes = sorted({_COMPARED_BATCH, alone.batch if alone and alone.batch else _COMPARED_BATCH})
         for other in plan.against:
             for batch in sizes:
-                yield self._measure("offline", name, partial(compare, other, subject, plan, ceilings, batch))
+                yield from self._measure("offline", name, partial(compare, other, subject, plan, ceilings, batch))
 
-    def _measure(self, scenario: str, subject: str, work: Callable[[], Measurement]) -> None:
+    def _measure(self, scenario: str, subject: str, work: Callable[[], Measurement]) -> Iterator[None]:
         self.bench.say(f"{scenario}: {subject}")
         self._look()
         try:
@@ -198,6 +199,7 @@ class _Run:
         except XBenchError as error:
             self.report.not_run.append(NotRun(scenario, subject, str(error)))
         self._look()
+        yield
 
     def _look(self) -> None:
         state = gpu_state(self.bench.device) if self.bench.device is not None else None

@@ -98,6 +98,8 @@ def gpu_errors(cupy: Any, what: str) -> Iterator[None]:
     """Turns an exception of CUDA or of the kernels' compiler, raised while the GPU does `what`, into an EngineError."""
     try:
         yield
+    except EngineError:
+        raise
     except KernelError as error:
         raise EngineError(str(error)) from error
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError) as error:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.backends.device import SLOTS, DeviceEngine
+from ...engines.backends.gpu import load_cupy
 from ...engines.backends.ort_session import CPU_PROVIDER
 from ...engines.base import Engine
 from ...engines.errors import EngineError, XBenchError
-from .ceilings import Ceilings
+from .ceilings import Ceilings, gpu_errors
 from .cost import image_macs
 from .inputs import random_pixels, random_text
 from .measurement import Limit, Measurement
@@ -137,8 +138,8 @@ def _runner(subject: Subject, plan: Plan, batch: int) -> tuple[Callable[[int], N
 def _on_device(
     engine: DeviceEngine, text: NDArray[np.float32], batch: int, rng: np.random.Generator
 ) -> tuple[Callable[[int], None], int, list[str]]:
-    given = random_pixels(engine.bundle, batch, rng)
-    with engine.device:
+    given, cupy, what = random_pixels(engine.bundle, batch, rng), load_cupy(), f"Measuring {engine.bundle.name}"
+    with gpu_errors(cupy, what), engine.device:
         first = engine.submit(given, text, 0)  # allocates, and halves the batch if memory is short
         taken = min(batch, len(first.logits))
         buffers: list[Any] = [engine.input(slot, len(text))[:taken] for slot in range(SLOTS)]
@@ -147,7 +148,7 @@ def _on_device(
         engine.stream.synchronize()
 
     def on_device(calls: int) -> None:
-        with engine.device:
+        with gpu_errors(cupy, what), engine.device:
             for call in range(calls):
                 engine.submit(buffers[call % SLOTS], text, call % SLOTS)
             engine.stream.synchronize()

@@ -13,7 +13,7 @@ from xbench_fast.engines.base import EngineOptions, Scores
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.metrics_gpu.nvrtc import KernelError
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.benching import models, parts
+from xbench_fast.runtime.benching import ceilings, models, parts
 from xbench_fast.runtime.benching.ceilings import Ceilings
 from xbench_fast.runtime.benching.models import Subject, offline, single_stream
 from xbench_fast.runtime.benching.parts import gpu_sweep
@@ -67,6 +67,30 @@ def test_a_batch_that_does_not_fit_is_halved_and_said(cupy: Any, tmp_path: Path,
         cupy.memory = 5 * SIZE * SIZE
         found = offline(one, PLAN, CEILINGS, 8)
         assert found.batch == 4 and found.counts == {"images": 12} and "batches of 4" in " ".join(found.notes)
+
+
+def test_a_gpu_that_fails_while_it_is_measured_is_an_error_of_that_measurement(
+    cupy: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Which becomes a row with its reason, and the others go on. So does a library that CuPy does not find."""
+
+    def failing() -> None:
+        raise cupy.cuda.runtime.CUDARuntimeError("cudaErrorLaunchTimeout: the launch timed out")
+
+    with TensorRtEngine(make_bundle(tmp_path / "blocks-32"), options=EngineOptions(4)) as engine:
+        one, wait = subject(engine, monkeypatch), engine.stream.synchronize
+        monkeypatch.setattr(engine.stream, "synchronize", failing)
+        with pytest.raises(EngineError, match="Measuring blocks-32 failed: cudaErrorLaunchTimeout: the launch"):
+            offline(one, PLAN, CEILINGS, 4)
+        monkeypatch.setattr(engine.stream, "synchronize", wait)
+
+    def absent(*_: Any) -> None:
+        raise RuntimeError("Failure finding libcublas.so.13")  # as cuda-pathfinder raises it
+
+    monkeypatch.setattr(cupy, "copyto", absent, raising=False)
+    with pytest.raises(EngineError, match=r"Measuring the GPU failed: .*libcublas.so.13; xbench-fast doctor names"):
+        ceilings.gpu_ceilings(0, ceilings.CeilingSizes(64, 4))
+    assert gpu_sweep(PLAN, None).limit is None, "the sweep is measured without them"
 
 
 def test_wrong_scores_of_a_gpu_spoil_everything_measured_with_it(cupy: Any, tmp_path: Path, monkeypatch: Any) -> None:
