@@ -17,6 +17,7 @@ from .manifest_json import MAX_JSON_BYTES, parse_manifest, safe_relative
 from .prompts.prompt_set import PromptSet
 from .registry import did_you_mean
 from .replacing import put, sibling, turn
+from .user_files import entries
 
 __all__ = ["PLANS", "Bundle", "change_bundle", "check_place", "find_bundles", "sha256_of", "write_bundle"]
 
@@ -132,7 +133,7 @@ def find_bundles(folder: Path) -> list[Path]:
         return [folder]
     if not folder.is_dir():
         return []
-    return sorted(p for p in folder.iterdir() if not p.name.startswith(".") and (p / _MANIFEST).is_file())
+    return [path for path in entries(folder) if (path / _MANIFEST).is_file()]
 
 
 def sha256_of(path: Path) -> str:

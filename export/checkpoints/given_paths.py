@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...engines.errors import CheckpointError
 from ...engines.strict_json import parse_json
+from ...engines.user_files import entries
 
 __all__ = ["WEIGHT_SUFFIXES", "Weights", "find_weights", "is_safetensors", "read_index", "weight_files", "what_it_is"]
 
@@ -162,7 +163,7 @@ class Weights:
 
 def find_weights(folder: Path) -> Weights:
     """The weights in `folder`. Raises CheckpointError, naming the candidates, when there are none or several."""
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    names = [path.name for path in entries(folder) if path.is_file()]
     known = [name for name in _PUBLISHED if name in names]
     if known:
         others = ", ".join(known[1:])
@@ -181,10 +182,10 @@ def find_weights(folder: Path) -> Weights:
             f"The folder {folder} holds {len(files)} files with weights ({_list(files)}); give one of them."
         )
     other = [name for name in names if name.endswith(_OTHER)]
-    inside = [path.name for path in folder.iterdir() if path.is_dir() and any(path.glob("*.safetensors"))]
+    inside = [path.name for path in entries(folder) if any(each.suffix == ".safetensors" for each in entries(path))]
     hint = "; it has weights of other frameworks alone" if other else ""
     if inside:
-        hint = f"; look in its folder {sorted(inside)[0]}"
+        hint = f"; look in its folder {inside[0]}"
     seen = f" (it holds {_list(other or names)})" if names else " (it is empty)"
     raise CheckpointError(
         f"The folder {folder} has no weights that can be read{seen}{hint}: give a file of torch.save or safetensors, "
@@ -194,7 +195,7 @@ def find_weights(folder: Path) -> Weights:
 
 def weight_files(folder: Path) -> list[Path]:
     """The files in `folder` that are called as weights are, by name; states of a training are none."""
-    files = [path for path in folder.iterdir() if path.is_file()]
+    files = [path for path in entries(folder) if path.is_file()]
     return sorted(path for path in files if path.name.endswith(WEIGHT_SUFFIXES) and not path.name.startswith(_STATES))
 
 

@@ -8,7 +8,6 @@ radiographs are those of a dataset, named as `eval` names it, or of a folder: on
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from ... import PairedDifference, auc, auc_difference, dice, mean_difference, po
 from ...engines.commands import read_data_option
 from ...engines.errors import ConfigError, DataError
 from ...engines.registry import did_you_mean
+from ...engines.user_files import tree
 from ..parity.metric_changes import Floats
 from ..parity.trial_data import TrialCase, TrialData
 from .models_in_config import ModelTable
@@ -129,8 +129,7 @@ def _case(radiograph: Radiograph, place: int, stem: str) -> TrialCase:
 def _folder(folder: Path) -> TrialData:
     from ... import decoder_version, prepare
 
-    files = sorted(Path(at) / name for at, _, names in os.walk(folder) for name in names)
-    images = [path for path in files if path.suffix.lower() in _IMAGES]
+    images = sorted(path for path in tree(folder) if path.suffix.lower() in _IMAGES)
     if not images:
         raise DataError(
             f"{folder} has no image ({', '.join(_IMAGES)}) and no {ANNOTATIONS}; give a folder with images."

@@ -16,6 +16,7 @@ from ...engines.errors import ConfigError, MissingExtraError
 from ...engines.strict_json import parse_json
 from ...engines.tokenizing import BackendTokenizer
 from ...engines.tokenizing.tokenizers import require_tokenizers
+from ...engines.user_files import entries
 
 __all__ = [
     "FILES",
@@ -63,7 +64,7 @@ def read_words(folder: Path) -> FolderWords:
         return _ready(folder)
     found = [name for name in _OLDER if (folder / name).is_file()]
     if not found:
-        names = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
+        names = ", ".join([path.name for path in entries(folder)][:5])
         raise ConfigError(
             f"The folder {folder} holds no tokenizer ({names or 'it is empty'}); give --tokenizer a folder with "
             "tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model."

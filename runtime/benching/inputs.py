@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError
+from ...engines.user_files import tree
 from ..datasets.base import Case
 from ..datasets.region_boxes import Boxes
 from ..host.machine import usable_cores
@@ -89,7 +90,7 @@ def film_files(folder: Path, count: int, side: int, seed: int) -> list[Path]:
 
 def found_files(folder: Path, count: int) -> list[Path]:
     """The first `count` images of `folder` and below. Raises ConfigError when there are none."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)[:count]
+    paths = sorted(path for path in tree(folder) if path.suffix.lower() in _SUFFIXES)[:count]
     if not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}; correct --folder.")
     if not paths:

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from ...engines.errors import XBenchError
+from ...engines.user_files import entries
 from ..host.config import Config, load_config
 
 __all__ = [
@@ -44,7 +45,11 @@ def _complete(
 def _bundles(context: click.Context) -> list[str]:
     """The bundles found, as `find_bundles`, whose module takes longer to import than a completion may."""
     folders = context.params.get("bundle_folders") or _config(context).bundles
-    files = [file for folder in folders for file in (folder / "bundle.json", *folder.glob("*/bundle.json"))]
+    files = [
+        file
+        for folder in folders
+        for file in (folder / "bundle.json", *(each / "bundle.json" for each in entries(folder)))
+    ]
     return sorted(file.resolve().parent.name for file in files if file.is_file())
 
 

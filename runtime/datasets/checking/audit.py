@@ -9,13 +9,13 @@ from typing import Any
 
 from ....engines.errors import DataError, ImageAccessError
 from ....metrics_gpu.sweep.masks import GRID
-from ...host.paths import has_file, has_folder
 from ...images.decode import is_there
 from ..base import Case, Dataset, OfficialCounts, Region
 from ..phrases.pairs import phrase_key
 from ..region_boxes import Boxes, extents
 from ..region_grid import region_fault, region_grid
 from ..region_shapes import AtLeast, Union
+from ..source.listing import tree
 from .audit_images import decode_images, read_headers
 from .box_statistics import box_warnings
 from .note_warnings import note_warnings
@@ -245,13 +245,10 @@ def _absence(case: Case) -> str | None:
 
 
 def _unannotated(dataset: Dataset, cases: Sequence[Case]) -> list[str]:
-    """Files of the image folders that belong to no case."""
-    known = {case.image.absolute() for case in cases}
-    found = []
-    for folder in dataset.image_folders():
-        if has_folder(folder):
-            found += [str(p) for p in folder.rglob("*") if p.absolute() not in known and has_file(p)]
-    return sorted(found)
+    """Files of the image folders that belong to no case, and are no annotation beside its image."""
+    known = {path.absolute() for path in (*(case.image for case in cases), *dataset.sources())}
+    files = (path for folder in dataset.image_folders() for path in tree(folder))
+    return sorted(str(path) for path in files if path.absolute() not in known)
 
 
 def _labels(dataset: Dataset, cases: Sequence[Case], value: int | None) -> dict[str, int]:

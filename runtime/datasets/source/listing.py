@@ -1,45 +1,7 @@
-"""The files below a folder, without those that a program put there for itself."""
+"""The files below a folder of a dataset; hidden ones are none (`engines.user_files`, which other rooms use too)."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from ....engines.user_files import entries, is_hidden, tree
 
-__all__ = ["is_hidden", "tree"]
-
-_OF_SYSTEMS: Final = frozenset({"__macosx", "@eadir", "$recycle.bin", "system volume information", "lost+found"})
-"""Folders of macOS archives, Synology stations, Windows and Linux, in lower case; none of them holds a user's file."""
-
-_FILES_OF_SYSTEMS: Final = frozenset({"thumbs.db", "desktop.ini"})
-
-
-def is_hidden(name: str) -> bool:
-    """Whether a file or folder of this name belongs to a program, such as .ipynb_checkpoints or ._image.png."""
-    return name.startswith(".") or name.lower() in _OF_SYSTEMS or name.lower() in _FILES_OF_SYSTEMS
-
-
-def tree(folder: Path) -> Iterator[Path]:
-    """All files below a folder in order of their paths, files behind links to folders last; hidden ones are left out.
-
-    Each folder is entered once, so circular links, or links to a folder of the same tree, do no harm. `folder` itself
-    may be hidden: it was named by the user.
-    """
-    seen: set[tuple[int, int]] = set()
-    starts = deque([folder])
-    while starts:
-        for name, inner, names in os.walk(starts.popleft()):
-            parent = Path(name)
-            try:
-                status = parent.stat()
-            except OSError:  # deleted during the listing
-                continue
-            if (status.st_dev, status.st_ino) in seen:
-                inner.clear()
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            inner[:] = sorted(child for child in inner if not is_hidden(child))
-            starts += [path for path in map(parent.joinpath, inner) if path.is_symlink()]
-            yield from (parent / child for child in sorted(names) if not is_hidden(child))
+__all__ = ["entries", "is_hidden", "tree"]

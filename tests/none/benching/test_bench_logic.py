@@ -146,6 +146,9 @@ def test_wrong_pixels_are_noticed(tmp_path):
     assert check_decode(first, read_grey(first)) is None
     assert "other pixels" in str(check_decode(first, read_grey(second)))
     assert check_decode(first.with_suffix(".dcm"), read_grey(first)) is None
+    for hidden in (".thumbnails/a.png", "@eaDir/a.png", "._image000000.png"):
+        (tmp_path / hidden).parent.mkdir(exist_ok=True)
+        (tmp_path / hidden).touch()
     assert found_files(tmp_path, 5) == [first, second]
     with pytest.raises(ConfigError, match="There is no folder"):
         found_files(tmp_path / "nope", 5)

@@ -27,7 +27,7 @@ CONFIG = (
 @pytest.fixture(autouse=True)
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("good-32", "good-64", "other-32"):
+    for name in ("good-32", "good-64", "other-32", ".good-old"):
         make_bundle(tmp_path / "models" / name)
     (tmp_path / "xbench.toml").write_text(CONFIG)
     (tmp_path / "run").mkdir()
@@ -48,6 +48,7 @@ def offered(line: str, of: object = app) -> list[str]:
         ("study thr", ["thresholds"]),
         ("eval --model good", ["good-32", "good-64"]),
         ("eval --bundles models/other-32 --model o", ["other-32"]),
+        ("eval --model .", []),
         ("eval --model baseline:", list(_BASELINES)),
         ("eval --model b", [*_BASELINES, "boxes:"]),
         ("eval --model m", ["maps:", "moved:"]),

@@ -90,6 +90,9 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.features, prompt_set().features)
     np.testing.assert_array_equal(loaded.polarity, [1, -1])
     assert bundle.name == "tiny-32" and bundle.digest == sha256_of(bundle.path / "bundle.json")
+    for hidden in (".Trash-1000", "@eaDir"):
+        (tmp_path / hidden).mkdir()
+        (tmp_path / hidden / "bundle.json").touch()
     assert find_bundles(tmp_path) == [bundle.path] == find_bundles(bundle.path)
 
 

@@ -123,6 +123,7 @@ def folder(tmp_path: Path, *names: str) -> Path:
         (["model.safetensors.index.json", "model-00001-of-00002.safetensors"], "model.safetensors.index.json"),
         (["pytorch_model.bin.index.json", "pytorch_model-00001-of-00001.bin"], "pytorch_model.bin.index.json"),
         (["open_clip_pytorch_model.bin", "open_clip_config.json"], "open_clip_pytorch_model.bin"),
+        (["weights.safetensors", "._weights.safetensors", ".cache/old.safetensors"], "weights.safetensors"),
         (["epoch=3.ckpt", "hparams.yaml", "optimizer.bin", "rng_state_0.pth", "scheduler.pt"], "epoch=3.ckpt"),
     ],
 )

@@ -181,7 +181,9 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "xbench.toml").write_text('[datasets.mine]\nreader = "csv"\nroot = "."\n')
     with pytest.raises(ConfigError, match=r"mime is neither a folder nor a dataset .*did you mean 'mine'"):
         open_data("mime", tmp_path / "xbench.toml")
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".thumbnails").mkdir(parents=True)
+    for hidden in (".thumbnails/a.png", "._a.png"):
+        (tmp_path / "empty" / hidden).touch()
     with pytest.raises(DataError, match=r"has no image .* and no annotations"):
         open_data(str(tmp_path / "empty"))
 
