@@ -11,7 +11,16 @@ from ..files import Note
 __all__ = ["FAILING_NOTES", "note_warnings"]
 
 FAILING_NOTES: Final = frozenset(
-    {"alike_classes", "inverted", "not_binary", "one_patient", "placeholder_patient", "same_image", "unread_mask"}
+    {
+        "alike_classes",
+        "doubtful_lines",
+        "inverted",
+        "not_binary",
+        "one_patient",
+        "placeholder_patient",
+        "same_image",
+        "unread_mask",
+    }
 )
 """Kinds of notes (docs/datasets.md §0.1) after which a dataset has not passed its audit."""
 

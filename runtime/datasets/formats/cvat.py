@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -40,13 +41,18 @@ class Cvat(FileFormat):
         track = top.first("track")
         if track is not None:
             raise fail(*track.where, "it has tracks of a video; export the task as 'CVAT for images 1.1'")
+        self._outside = 0
         self._use(self._annotated(top), self.texts_option("classes") or tuple(_labels(top)))
+        if self._outside:
+            text = f"shapes that are outside of their image, which are not used: {self._outside}"
+            self.note("unused_parts", self.name, (self.annotations, None), text)
 
     def sources(self) -> Sequence[Path]:
         """The XML file."""
         return (self.annotations,)
 
     def _annotated(self, top: Element) -> Iterator[Annotated]:
+        twice = _subsets(top)
         for image in top.all("image"):
             name = image.attributes.get("name", "").strip()
             if not name:
@@ -54,8 +60,16 @@ class Cvat(FileFormat):
             height, width = (int(image.value(key)) for key in ("height", "width"))
             if height < 1 or width < 1:
                 raise fail(*image.where, f"the size of the image is {width} x {height}")
-            shapes = [self._shape(item, (height, width)) for item in image.children]
+            shapes = [self._shape(item, (height, width)) for item in image.children if self._is_visible(item)]
+            subset = image.attributes.get("subset", "").strip()
+            if subset and subset in twice.get(name, ()):
+                name = f"{subset}/{name}"
             yield Annotated(name, self.annotations, image.line, shapes, (height, width))
+
+    def _is_visible(self, item: Element) -> bool:
+        outside = item.attributes.get("outside") == "1"
+        self._outside += outside
+        return not outside
 
     def _shape(self, item: Element, size: tuple[int, int]) -> Shape:
         finding = item.attributes.get("label", "").strip()
@@ -67,6 +81,8 @@ class Cvat(FileFormat):
             return self.without_area(finding, item.tag, item.where)
         if item.tag == "box":
             return self._box(item, finding)
+        if item.tag in ("polygon", "mask") and _rotation(item) % 360:
+            raise fail(*item.where, f"the {item.tag} of '{finding}' has a rotation; only boxes and ellipses can")
         if item.tag == "polygon":
             return self.polygon(finding, _points(item), item.where)
         if item.tag == "ellipse":
@@ -90,9 +106,22 @@ def _labels(top: Element) -> Iterator[str]:
                 yield name
 
 
+def _subsets(top: Element) -> dict[str, set[str]]:
+    """The subsets of the names that images of several subsets have."""
+    subsets: dict[str, set[str]] = defaultdict(set)
+    for image in top.all("image"):
+        subsets[image.attributes.get("name", "").strip()].add(image.attributes.get("subset", "").strip())
+    return {name: found for name, found in subsets.items() if len(found) > 1}
+
+
 def _rotation(item: Element) -> float:
-    """Degrees, from x towards y, about the centre."""
-    return item.value("rotation") if "rotation" in item.attributes else 0.0
+    """Degrees, from x towards y, about the centre; some converters write an attribute of the label instead."""
+    if "rotation" in item.attributes:
+        return item.value("rotation")
+    for attribute in item.all("attribute"):
+        if attribute.attributes.get("name", "").lower() == "rotation" and attribute.text.strip():
+            return number(attribute.text.strip(), *attribute.where, "the attribute rotation")
+    return 0.0
 
 
 def _points(item: Element) -> Iterator[tuple[float, float]]:

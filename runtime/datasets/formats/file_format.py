@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from ..base import PATIENTS, Case, Dataset, Note, Region
 from ..files import fail
 from ..region_boxes import Boxes
 from ..region_shapes import Ellipse, Polygons, union
+from ..source.layouts import Layout
 from ..source.listing import tree
 from ..source.spelling import Spellings
-from .named_images import NamedImages
+from .named_images import IMAGES, NamedImages
 from .nothing import NOTHING, says_nothing
 from .shapes import Annotated, Corners, Place, Shape, made, plausible, turned
 
@@ -63,6 +65,7 @@ class FileFormat(Dataset):
         self.negative = self.choice_option("unlabelled", ("left_out", "negative"), "left_out") == "negative"
         self.centres = self.choice_option("polygons", ("centres", "outline"), self.polygons) == "centres"
         self._early: list[Note] = []
+        self._marks: Counter[str] = Counter()
         self._found: dict[str, Annotated] = {}
 
     def image_folders(self) -> Sequence[Path]:
@@ -72,6 +75,19 @@ class FileFormat(Dataset):
     def image_names(self) -> Collection[str] | None:
         """The names of the images below their folder; None: the files with an extension of images."""
         return None
+
+    def annotation_folder(self, extension: str, *places: str) -> Path:
+        """The option `annotations`, else a folder of `source.layouts`; sets the folder of the images that belongs.
+
+        Raises DataError where several folders can be meant.
+        """
+        layout = Layout(places, extension, self.folders, IMAGES)
+        stated = "annotations" in self.options
+        folder = self.path_option("annotations", "") if stated else layout.annotation_folder(self.root)
+        if "images" not in self.options:
+            beside = not stated and folder == self.root and layout.beside_images(folder)
+            self.images = folder if beside else layout.image_folder(self.root, folder)
+        return folder
 
     def files_below(self, folder: Path, extension: str, key: str) -> Iterator[tuple[str, Path]]:
         """(name below the folder without `extension`, path) of all files with it. Raises DataError without any."""
@@ -90,6 +106,15 @@ class FileFormat(Dataset):
                 f"The folder {folder} has no file that ends with {extension}; correct the root of the dataset "
                 f"'{self.name}' or its option {key}."
             )
+
+    def marked(self, mark: str) -> None:
+        """Counts a shape with a mark that the scores of its tool treat apart, such as difficult."""
+        self._marks[mark] += 1
+
+    def left_out(self, kind: str, what: str, files: Sequence[Path]) -> None:
+        """Adds one note on files that are not used, if there are any. what: `files ...`, in the plural."""
+        if files:
+            self.note(kind, str(files[0]), (files[0], None), f"{what}, which are not used: {len(files)}")
 
     def note(self, kind: str, subject: str, where: Place, text: str) -> None:
         """Adds a note to those that `read` returns."""
@@ -117,13 +142,19 @@ class FileFormat(Dataset):
         return Shape(finding, box, where[1])
 
     def polygon(
-        self, finding: str, points: Iterable[tuple[float, float]], where: Place, *, fractions: bool = False
+        self,
+        finding: str,
+        points: Iterable[tuple[float, float]],
+        where: Place,
+        *,
+        fractions: bool = False,
+        centres: bool = False,
     ) -> Shape:
-        """A polygon, drawn as `centres` says. Raises DataError for one with fewer than three points."""
-        outline = tuple(points)
+        """A polygon, drawn as `self.centres` says, or by the centres of pixels. Raises DataError below three points."""
+        outline, centres = tuple(points), centres or self.centres
         if len(outline) < 3:
             raise fail(*where, f"a polygon of '{finding}' has {len(outline)} points, it needs 3")
-        return Shape(finding, made(where, lambda: Polygons((outline,), fractions, self.centres)), where[1])
+        return Shape(finding, made(where, lambda: Polygons((outline,), fractions, centres)), where[1])
 
     def ellipse(
         self, finding: str, centre: tuple[float, float], radii: tuple[float, float], where: Place, angle: float = 0.0
@@ -156,6 +187,9 @@ class FileFormat(Dataset):
                 seen.setdefault(shape.finding, (item.file, shape.row))
             if item.labels is not None:
                 item.labels = {spellings.of(finding): label for finding, label in item.labels.items()}
+        for mark, count in self._marks.items():
+            text = f"shapes marked as {mark}: {count}; they count as all others"
+            self.note("crowd", mark, (self.root, None), text)
         named = tuple(map(spellings.of, known or self.texts_option("classes"))) or tuple(sorted(seen))
         self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
         for finding, others in spellings.variants.items():

@@ -9,7 +9,7 @@ from typing import Final
 
 from ...host.paths import has_folder
 from ..files import Note, fail
-from ..source.image_index import by_portable_name
+from ..source.image_index import AnyCase, by_portable_name, other_case
 from ..source.image_names import inside, portable_name
 from ..source.listing import tree
 
@@ -51,6 +51,7 @@ class NamedImages:
                 self._stems[stem].append(name)
         for stem in self._stems:
             self._last[stem.rpartition("/")[2]].append(stem)
+        self._any_case = AnyCase(self._stems), AnyCase(self._last)
 
     def find(self, name: str, file: Path, row: int | None, other: str = "") -> Path:
         """The image that an annotation calls `name`, with or without folders and extension, or else `other`.
@@ -62,9 +63,13 @@ class NamedImages:
         wanted = without_extension(name) + self.suffix if self.suffix else name
         path = inside(self.folder, wanted, file, row)
         found = self._named(wanted, file, row) or (self._named(portable_name(other), file, row) if other else [])
+        for each in (wanted, other):
+            if not found and each and (found := self._in_other_case(portable_name(each))):
+                self.notes.append(other_case(each, self._files[found[0]], file, row))
         if not found:
             return path if without_extension(wanted) != wanted else path.with_name(f"{path.name}.png")
         self._used.update(found)
+        self._note_other(other, found[0], file, row)
         for second in found[1:]:
             text = f"there is also {self._files[second]}; the first is used"
             self.notes.append(Note("duplicate", without_extension(second), self._files[found[0]], None, text))
@@ -81,6 +86,25 @@ class NamedImages:
                 text = f"'{name}' can be {others[0]} or {others[1]} in {self.folder}; name the folder too"
                 raise fail(file, row, text)
             stem = others[0] if others else ""
+        return self._by_rank(stem)
+
+    def _note_other(self, other: str, used: str, file: Path, row: int | None) -> None:
+        """Notes that `other` is the name of another image than the one that is used."""
+        stem = without_extension(portable_name(other)).rpartition("/")[2]
+        if stem in self._last and stem != without_extension(used).rpartition("/")[2]:
+            text = f"it is called like the image {used}, but names {other} inside, which is there too; {used} is used"
+            self.notes.append(Note("disagreement", without_extension(used), file, row, text))
+
+    def _in_other_case(self, name: str) -> list[str]:
+        """The files whose name differs from this one in upper and lower case alone, if these have one name."""
+        stem = without_extension(name)
+        whole, last = self._any_case
+        other = whole.only(stem)
+        if other is None and (end := last.only(stem.rpartition("/")[2])) and len(self._last[end]) == 1:
+            other = self._last[end][0]
+        return [] if other is None else self._by_rank(other)
+
+    def _by_rank(self, stem: str) -> list[str]:
         return sorted(self._stems.get(stem, []), key=lambda each: _rank(each[len(stem) :]))
 
     def unused(self) -> Iterator[tuple[str, Path]]:

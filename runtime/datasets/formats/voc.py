@@ -1,14 +1,15 @@
-"""Pascal VOC: one XML file per image, with boxes (docs/datasets.md §9.5)."""
+"""Pascal VOC: one XML file per image, with boxes and what tools added to them (docs/datasets.md §9.5)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from ....engines.errors import ConfigError
 from ..files import fail
-from .file_format import SHARED, FileFormat
+from .file_format import POLYGONS, SHARED, FileFormat
 from .shapes import Annotated, Shape
 from .xml_tree import Element, read_xml
 
@@ -16,18 +17,20 @@ __all__ = ["PascalVoc"]
 
 
 class PascalVoc(FileFormat):
-    """`<root>/Annotations/<image>.xml` beside `<root>/JPEGImages/` or `<root>/images/`.
+    """`<root>/Annotations/<image>.xml` beside `<root>/JPEGImages/` or `<root>/images/`, or beside the images.
 
-    The first pixel of an image is 1 and the last one of a box is part of it, unless `origin` is 0: many tools write
-    corners from 0 whose ends are no part of the box.
+    An object has a bndbox, which an attribute `rotation` turns as CVAT writes it, or a robndbox of roLabelImg, or
+    polygons, which are used before its bndbox. The first pixel of an image is 1 and the last one of a bndbox is part of
+    it, unless `origin` is 0: many tools write corners from 0 whose ends are no part of the box.
     """
 
     name = "voc"
     title = "Pascal VOC"
     folders = ("JPEGImages", "images")
     option_help: ClassVar[Mapping[str, str]] = {
-        "annotations": "the folder of the XML files, default Annotations",
+        "annotations": "the folder of the XML files, default Annotations, else that of the images, else the root",
         "origin": "1 (default): corners count pixels from 1, inclusive; or 0: positions from 0, as CVAT writes",
+        **POLYGONS,
         **SHARED,
         "images": "the folder of the images, default JPEGImages, else images; subfolders are searched",
     }
@@ -38,10 +41,11 @@ class PascalVoc(FileFormat):
 
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
-        self.annotations = self.path_option("annotations", "Annotations")
+        self.annotations = self.annotation_folder(".xml", "Annotations", "annotations", *self.folders)
         self.origin = self._origin()
         self._files: list[Path] = []
         self._zeros: list[Element] = []
+        self._parts: list[Element] = []
         self._use(self._annotated())
         if self._zeros:
             text = (
@@ -49,6 +53,9 @@ class PascalVoc(FileFormat):
                 "the option origin to 0"
             )
             self.note("disagreement", self.name, self._zeros[0].where, text)
+        if self._parts:
+            text = f"parts of objects, which are not used: {len(self._parts)}"
+            self.note("unused_parts", self.name, self._parts[0].where, text)
 
     def _origin(self) -> int:
         given = self.options.get("origin", 1)
@@ -66,16 +73,63 @@ class PascalVoc(FileFormat):
             top = read_xml(file, "annotation")
             height, width = top.side("size", "height"), top.side("size", "width")
             size = (height, width) if height and width else None
-            shapes = [self._shape(item) for item in top.all("object")]
+            shapes = [shape for item in top.all("object") for shape in self._shapes(item)]
             yield Annotated(name, file, None, shapes, size, other=top.content("filename"))
 
-    def _shape(self, item: Element) -> Shape:
-        finding, box = item.content("name"), item.first("bndbox")
+    def _shapes(self, item: Element) -> Iterator[Shape]:
+        if item.content("deleted") == "1":  # LabelMe's web tool keeps what was removed
+            return
+        finding, boxes = item.content("name"), list(item.all("bndbox"))
         if not finding:
             raise fail(*item.where, "the object has no name")
-        if box is None:
-            raise fail(*item.where, f"the object '{finding}' has no bndbox; only boxes are read")
+        if item.content("difficult") == "1":
+            self.marked("difficult")
+        self._parts += item.all("part")
+        turned = item.first("robndbox")
+        outlines = [outline for outline in item.all("polygon") if outline.children]
+        if outlines:
+            yield from (self.polygon(finding, _points(outline), outline.where) for outline in outlines)
+        elif turned:
+            x, y, wide, high, angle = (turned.value(key) for key in ("cx", "cy", "w", "h", "angle"))
+            corners = (x - wide / 2, y - high / 2, x + wide / 2, y + high / 2)
+            yield self.box(finding, corners, turned.where, angle=math.degrees(angle))
+        elif len(boxes) == 1:
+            yield self._box(finding, boxes[0], item)
+        elif boxes:
+            raise fail(
+                *item.where, f"the object '{finding}' has {len(boxes)} elements bndbox; write an object for each"
+            )
+        else:
+            text = (
+                f"the object '{finding}' has no bndbox; only boxes are read, also turned ones (robndbox), and polygons"
+            )
+            raise fail(*item.where, text)
+
+    def _box(self, finding: str, box: Element, item: Element) -> Shape:
         x1, y1, x2, y2 = (box.value(key) for key in ("xmin", "ymin", "xmax", "ymax"))
         if self.origin and min(x1, y1) == 0:
             self._zeros.append(box)
-        return self.box(finding, (x1 - self.origin, y1 - self.origin, x2, y2), box.where)
+        for place, key in ((box, "angle"), (box, "rotation"), (item, "angle"), (item, "rotation")):
+            if place.content(key) and place.value(key):
+                text = f"the box of '{finding}' has the {key} {place.content(key)}, whose unit is not known"
+                raise fail(*box.where, f"{text}; write an attribute rotation in degrees, or a robndbox")
+        corners = (x1 - self.origin, y1 - self.origin, x2, y2)
+        return self.box(finding, corners, box.where, angle=_rotation(item))
+
+
+def _rotation(item: Element) -> float:
+    """Degrees from x towards y about the centre, of the attribute that CVAT writes."""
+    attributes = item.first("attributes")
+    for attribute in attributes.all("attribute") if attributes else ():
+        if attribute.content("name").lower() == "rotation" and attribute.content("value"):
+            return attribute.value("value")
+    return 0.0
+
+
+def _points(outline: Element) -> Iterator[tuple[float, float]]:
+    """The points of a polygon: x1, y1, x2, y2 and so on, or elements with x and y."""
+    if outline.first("x1"):
+        for number in range(1, len(outline.children) // 2 + 1):
+            yield outline.value(f"x{number}"), outline.value(f"y{number}")
+    else:
+        yield from ((point.value("x"), point.value("y")) for point in outline.children if point.first("x"))

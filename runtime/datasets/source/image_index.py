@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from ....engines.errors import DataError
@@ -11,7 +12,32 @@ from ..files import Note, fail
 from .image_names import inside, portable_name
 from .listing import is_hidden, tree
 
-__all__ = ["ImageFolder", "ImageTree", "by_portable_name"]
+__all__ = ["AnyCase", "ImageFolder", "ImageTree", "by_portable_name", "other_case"]
+
+
+class AnyCase:
+    """Names found whatever the case of their letters, as a file system of Windows or macOS finds them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+
+    @cached_property
+    def _folded(self) -> Mapping[str, str | None]:
+        folded: dict[str, str | None] = {}
+        for name in self._names:
+            key = name.casefold()
+            folded[key] = None if key in folded else name
+        return folded
+
+    def only(self, name: str) -> str | None:
+        """The one name that differs from `name` in case alone; None if there is none, or several."""
+        return self._folded.get(name.casefold())
+
+
+def other_case(name: str, image: Path, file: Path, row: int | None) -> Note:
+    """The note on an image that was found although its name has other letters than `name` in upper case."""
+    text = f"'{name}' is the image {image.name}, whose name differs in upper and lower case"
+    return Note("fallback", name, file, row, text)
 
 
 def by_portable_name(names: Iterable[str], folder: Path) -> dict[str, str]:
@@ -30,7 +56,7 @@ class ImageFolder:
 
     def __init__(self, folder: Path, notes: list[Note]) -> None:
         """Lists `folder`; a folder that does not exist is noted, and every image is then missing."""
-        self.folder = folder
+        self.folder, self._notes = folder, notes
         self._names: Mapping[str, str] = {}
         try:
             listed = (path.name for path in folder.iterdir() if not is_hidden(path.name))
@@ -39,18 +65,23 @@ class ImageFolder:
             notes.append(Note("no_images_folder", str(folder), folder, None, "the folder of the images does not exist"))
         except OSError as error:
             raise DataError(f"The folder {folder} of the images cannot be listed: {error.strerror}.") from error
+        self._any_case = AnyCase(self._names)
 
     def path(self, name: str, file: Path, row: int | None) -> Path:
         """The path of `name` inside the folder. Raises DataError for a name that points outside it."""
-        path = inside(self.folder, name, file, row)
-        on_disk = self._names.get(portable_name(name))
+        path, portable = inside(self.folder, name, file, row), portable_name(name)
+        if portable not in self._names and (other := self._any_case.only(portable)):
+            self._notes.append(other_case(name, self.folder / other, file, row))
+            portable = other
+        on_disk = self._names.get(portable)
         return path if on_disk is None else self.folder / on_disk
 
     def find(self, stem: str, suffixes: Sequence[str], file: Path, row: int | None) -> Path:
         """The first existing `stem` + suffix; if none exists, the path with the first suffix. Raises DataError."""
-        for suffix in suffixes:
-            if portable_name(stem + suffix) in self._names:
-                return self.path(stem + suffix, file, row)
+        for known in (self._names.__contains__, self._any_case.only):
+            for suffix in suffixes:
+                if known(portable_name(stem + suffix)):
+                    return self.path(stem + suffix, file, row)
         return self.path(stem + suffixes[0], file, row)
 
 
@@ -62,7 +93,7 @@ class ImageTree:
 
         The second is noted as a duplicate, as is a folder that does not exist. Links to folders are followed.
         """
-        self.folder, self._suffix = folders[0], suffixes[0]
+        self.folder, self._suffix, self._notes = folders[0], suffixes[0], notes
         self._paths: dict[str, Path] = {}
         ranks: dict[str, int] = {}
         rank = {suffix: order for order, suffix in enumerate(suffixes)}
@@ -80,6 +111,7 @@ class ImageTree:
                     notes.append(Note("duplicate", stem, self._paths[stem], None, text))
                 elif order < ranks.get(stem, len(rank)):
                     self._paths[stem], ranks[stem] = path, order
+        self._any_case = AnyCase(self._paths)
 
     def stems(self) -> set[str]:
         """The stems of all images."""
@@ -87,5 +119,9 @@ class ImageTree:
 
     def find(self, stem: str, file: Path, row: int | None) -> Path:
         """The image named `stem`; if there is none, a path in the first folder. Raises DataError."""
-        path = self._paths.get(portable_name(stem))
+        portable = portable_name(stem)
+        if portable not in self._paths and (other := self._any_case.only(portable)):
+            self._notes.append(other_case(stem, self._paths[other], file, row))
+            portable = other
+        path = self._paths.get(portable)
         return path if path is not None else inside(self.folder, stem + self._suffix, file, row)

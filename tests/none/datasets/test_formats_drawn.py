@@ -74,7 +74,9 @@ def test_an_image_is_found_by_its_file_and_else_by_what_the_annotation_calls_it(
         assert made.cases()[0].image == root / "images/b.png"
         (root / "images/a.png").write_bytes(encode(np.eye(10, dtype=np.uint8), "PNG"))
         made = voc(root) if dataset is voc else labelme(root, drawn("rectangle", [1, 1], [5, 5]))
-        assert made.cases()[0].image == root / "images/a.png" and made.notes[0].kind == "not_annotated"
+        assert made.cases()[0].image == root / "images/a.png"
+        assert [note.kind for note in made.notes] == ["disagreement", "not_annotated"]
+        assert "but names b.png inside, which is there too; a.png is used" in made.notes[0].text
 
 
 @pytest.mark.parametrize(
