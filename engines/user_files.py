@@ -10,8 +10,19 @@ from typing import Final
 
 __all__ = ["entries", "is_hidden", "tree"]
 
-_OF_SYSTEMS: Final = frozenset({"__macosx", "@eadir", "$recycle.bin", "system volume information", "lost+found"})
-"""Folders of macOS archives, Synology stations, Windows and Linux, in lower case; none of them holds a user's file."""
+_OF_SYSTEMS: Final = frozenset(
+    {
+        "__macosx",
+        "@eadir",
+        "#recycle",
+        "#snapshot",
+        "@recycle",
+        "$recycle.bin",
+        "system volume information",
+        "lost+found",
+    }
+)
+"""Folders of macOS archives, stations of Synology and QNAP, Windows and Linux, in lower case: none is a user's."""
 
 _FILES_OF_SYSTEMS: Final = frozenset({"thumbs.db", "desktop.ini"})
 

@@ -124,16 +124,15 @@ def columns_of(lines: Sequence[Line], kind: str, key_points: KeyPoints | None, t
         return LineColumns("poses", key_points or _fitting(lines), track_ids)
     wide = [line for line in lines if len(line.values) >= 6]
     even = [line for line in wide if len(line.values) % 2 == 0]
-    numbered = bool(even) and all(_is_whole(line.values[-1]) for line in even)
-    tracked = numbered and any(line.values[-1] >= 2 for line in even)
+    tracked = all(_is_whole(line.values[-1]) for line in even) and any(line.values[-1] >= 2 for line in even)
     polygons = LineColumns("polygons", None, track_ids, tracked)
     if kind == "polygons" or track_ids or not wide:
         return polygons
     boxes = _as_boxes(wide)
     if not all(_is_polygon(line, tracked) for line in wide):
         return boxes or _refused(wide, polygons)
-    if numbered and not tracked:
-        _refuse_doubtful(even, boxes)
+    if not tracked:
+        _refuse_doubtful(wide)
     if boxes and boxes.key_points:
         return _likelier(wide, boxes, polygons)
     return polygons
@@ -155,23 +154,26 @@ def _refused(wide: Sequence[Line], polygons: LineColumns) -> LineColumns:
     raise fail(*line.where, f"{text}, nor a polygon; {_MEND}")
 
 
-def _refuse_doubtful(even: Sequence[Line], boxes: LineColumns | None) -> None:
-    """Raises DataError where every last number is 0 or 1: of a triangle, or the first track ids of a film."""
-    for line in even:
-        count = len(line.values)
-        if count == 6 and not (boxes and _is_tracked_box(line.values)):
-            return
-        # A polygon that touches the rim of its image mostly does so with two points.
-        if count > 6 and any(map(_is_whole, line.values[:-1])):
-            return
-    line = even[0]
-    what = "three points" if len(line.values) == 6 else f"{len(line.values) // 2} points"
-    other = "box" if len(line.values) == 6 else "polygon"
+def _refuse_doubtful(wide: Sequence[Line]) -> None:
+    """Raises DataError where every last number is 0 or 1: of triangles at the rim, or the first track ids of a film."""
+    six = [line for line in wide if len(line.values) == 6]
+    longer = [line for line in wide if len(line.values) > 6 and len(line.values) % 2 == 0]
+    if six and all(_is_tracked_box(line.values) for line in six):
+        line, what, other = six[0], "three points", "box"
+    elif longer and all(_ends_with_track(line.values) for line in longer):
+        line, what, other = longer[0], f"{len(longer[0].values) // 2} points", "polygon"
+    else:
+        return
     raise fail(
         *line.where,
         f"{len(line.values) + 1} columns can be a polygon of {what}, or a {other} with its confidence and the track id "
         f"{line.values[-1]:g} in the last column; set the option track_ids, or lines to polygons",
     )
+
+
+def _ends_with_track(values: Sequence[float]) -> bool:
+    # A polygon that touches the rim of its image mostly does so with two points.
+    return _is_tail(values[-2:]) and not any(map(_is_whole, values[:-1]))
 
 
 def _likelier(wide: Sequence[Line], poses: LineColumns, polygons: LineColumns) -> LineColumns:

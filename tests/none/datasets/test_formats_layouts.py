@@ -192,7 +192,7 @@ def test_one_image_with_two_annotations_is_told(tmp_path: Path) -> None:
             opened(root, reader, annotations="Annotations")
 
 
-HIDDEN = (".ipynb_checkpoints", ".thumbnails", ".Trash-1000", "__MACOSX", "@eaDir", "$RECYCLE.BIN")
+HIDDEN = (".ipynb_checkpoints", ".thumbnails", ".Trash-1000", "__MACOSX", "@eaDir", "#recycle")
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)

@@ -120,6 +120,7 @@ def test_all_lines_of_a_dataset_decide_together(tmp_path: Path) -> None:
         (f"{BOX} 0.9 1", "", {}, "7 columns can be a polygon of three points, or a box .* the track id 1 in the last"),
         (f"{BOX} 0.9 0", "", {}, "the track id 0 in the last column; set the option track_ids, or lines to polygons"),
         (f"{QUAD} 0.9 1", "", {}, "11 columns can be a polygon of 5 points, or a polygon with its confidence and the"),
+        (f"{BOX} 0.9 1\n0 0.9 0.1 0.8 0.2 0.7 0.4 0.9 0.3", "", {}, "row 1: 7 columns can be a polygon of three po"),
         (f"{BOX} 7", "", {}, "6 numbers, so the last one is a confidence, and 7 is not from 0 to 1; where it is a tr"),
         (f"{QUAD} 5", "", {}, "10 numbers, so the last one is a confidence, and 5 is not"),
         (f"{BOX} 7", "", {"lines": "boxes"}, "where it is a track id, set the option track_ids"),
