@@ -125,6 +125,7 @@ def test_a_bare_checkout_is_the_whole_package(root: Path) -> None:
         "import gpu_check\ngpu_check.use_checkout()\nfirst = sys.modules['xbench_fast']\ngpu_check.use_checkout()\n"
         "import xbench_fast\nassert xbench_fast is first\n"
         "from xbench_fast import PairedDifference\n"
+        "assert all(getattr(xbench_fast, name) for name in xbench_fast.__all__)\n"
         "import xbench_fast.export.cli, xbench_fast.runtime.cli\n"
         "print(xbench_fast.__file__, xbench_fast.export.cli.__file__)\n"
     )
