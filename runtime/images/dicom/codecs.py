@@ -17,34 +17,34 @@ from ....engines.errors import ImageError
 from .elements import BIG_ENDIAN, EXPLICIT, IMPLICIT, RUN_LENGTHS
 from .jpeg_header import JpegHeader
 from .run_lengths import decode_run_lengths
-from .stored import Decoded, Layout
+from .stored import Decoded, PixelLayout
 
 __all__ = ["DECODERS", "NATIVE", "Decoder"]
 
-Decoder = Callable[[bytes, Layout], Decoded]
+Decoder = Callable[[bytes, PixelLayout], Decoded]
 """The bytes of one frame, and the layout that its data set states -> integers [rows, columns]."""
 
 _LOSSLESS: Final = 0xC3  # the marker of lossless JPEG with Huffman codes
 _END: Final = b"\xff\xd9"
 
 
-def _native(frame: bytes, layout: Layout) -> Decoded:
+def _native(frame: bytes, layout: PixelLayout) -> Decoded:
     """Little-endian words."""
     words = np.frombuffer(frame, f"<u{layout.allocated // 8}", layout.rows * layout.columns)
     return Decoded(words.reshape(layout.rows, layout.columns), layout.allocated)
 
 
-def _native_big(frame: bytes, layout: Layout) -> Decoded:
+def _native_big(frame: bytes, layout: PixelLayout) -> Decoded:
     words = np.frombuffer(frame, f">u{layout.allocated // 8}", layout.rows * layout.columns)
     native = words.astype(words.dtype.newbyteorder("="), copy=False)
     return Decoded(native.reshape(layout.rows, layout.columns), layout.allocated)
 
 
-def _run_lengths(frame: bytes, layout: Layout) -> Decoded:
+def _run_lengths(frame: bytes, layout: PixelLayout) -> Decoded:
     return Decoded(decode_run_lengths(frame, layout.rows, layout.columns, layout.allocated), layout.allocated)
 
 
-def _jpeg(frame: bytes, layout: Layout) -> Decoded:
+def _jpeg(frame: bytes, layout: PixelLayout) -> Decoded:
     """Baseline, extended (8 or 12 bits), progressive and lossless JPEG (2 to 16 bits, any predictor and restarts)."""
     from imagecodecs import jpeg8_decode
 
@@ -56,14 +56,14 @@ def _jpeg(frame: bytes, layout: Layout) -> Decoded:
     return Decoded(np.asarray(jpeg8_decode(frame)), header.precision)
 
 
-def _jpeg_ls(frame: bytes, layout: Layout) -> Decoded:
+def _jpeg_ls(frame: bytes, layout: PixelLayout) -> Decoded:
     from imagecodecs import jpegls_decode
 
     header = _header(frame, layout)
     return Decoded(np.asarray(jpegls_decode(frame)), header.precision)
 
 
-def _jpeg_2000(frame: bytes, layout: Layout) -> Decoded:
+def _jpeg_2000(frame: bytes, layout: PixelLayout) -> Decoded:
     """JPEG 2000 and its high-throughput form, bare or in a JP2 file."""
     from imagecodecs import jpeg2k_decode
 
@@ -76,7 +76,7 @@ def _jpeg_2000(frame: bytes, layout: Layout) -> Decoded:
     return Decoded(np.asarray(jpeg2k_decode(frame)), (depth & 0x7F) + 1, signed=bool(depth & 0x80))
 
 
-def _header(frame: bytes, layout: Layout) -> JpegHeader:
+def _header(frame: bytes, layout: PixelLayout) -> JpegHeader:
     """The header of a JPEG or JPEG-LS stream, whose size and end are checked before anything is decoded.
 
     libjpeg-turbo fills what is missing of a cut stream with grey and says nothing; CharLS needs seconds to see it.
@@ -88,7 +88,7 @@ def _header(frame: bytes, layout: Layout) -> JpegHeader:
     return header
 
 
-def _check(layout: Layout, size: tuple[int, ...], components: int) -> None:
+def _check(layout: PixelLayout, size: tuple[int, ...], components: int) -> None:
     if size != (layout.rows, layout.columns):
         raise ImageError(
             f"its header says {layout.columns} x {layout.rows} pixels, its compressed stream {size[1]} x {size[0]}"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....engines.errors import ImageError
 from .codecs import DECODERS, NATIVE
 from .elements import BIG_ENDIAN, RUN_LENGTHS, DataElement, DataSet, Order
-from .stored import Layout, stored_values
+from .stored import PixelLayout, stored_values
 
 __all__ = ["check_syntax", "mask_frames", "stored_frames"]
 
@@ -29,7 +29,7 @@ def check_syntax(syntax: str) -> None:
         )
 
 
-def stored_frames(dataset: DataSet, layout: Layout, count: int) -> Iterator[NDArray[np.integer]]:
+def stored_frames(dataset: DataSet, layout: PixelLayout, count: int) -> Iterator[NDArray[np.integer]]:
     """The stored values [rows, columns] of `count` frames. Raises ImageError, which quotes no value."""
     check_syntax(dataset.syntax)
     decoder = DECODERS[dataset.syntax]
@@ -61,10 +61,10 @@ def mask_frames(dataset: DataSet, count: int) -> NDArray[np.generic]:
         pixels = _native(dataset, "PixelData", -(-count * rows * columns // 8))
         bits = np.unpackbits(np.frombuffer(pixels, np.uint8), count=count * rows * columns, bitorder="little")
         return bits.reshape(shape)
-    return np.stack(list(stored_frames(dataset, Layout.of(dataset), count)))
+    return np.stack(list(stored_frames(dataset, PixelLayout.of(dataset), count)))
 
 
-def _frames(dataset: DataSet, layout: Layout, count: int) -> list[bytes]:
+def _frames(dataset: DataSet, layout: PixelLayout, count: int) -> list[bytes]:
     size = layout.rows * layout.columns * layout.allocated // 8
     if dataset.syntax in NATIVE:
         pixels = _native(dataset, "PixelData", count * size)

@@ -13,7 +13,7 @@ from ..png_jpeg import check_pixels
 from .elements import DataSet
 from .frames import check_syntax, stored_frames
 from .reading import open_data_set
-from .stored import Layout
+from .stored import PixelLayout
 from .voi import grey_levels
 
 __all__ = ["decode_dicom", "read_stored"]
@@ -42,7 +42,7 @@ def read_stored(data: bytes) -> NDArray[np.integer]:
     return next(stored_frames(dataset, layout, 1))
 
 
-def _film(data: bytes) -> tuple[DataSet, Layout, str]:
+def _film(data: bytes) -> tuple[DataSet, PixelLayout, str]:
     """The data set of a film, how its pixels are stored, and its photometric interpretation."""
     dataset = open_data_set(io.BytesIO(data))
     check_syntax(dataset.syntax)
@@ -57,4 +57,4 @@ def _film(data: bytes) -> tuple[DataSet, Layout, str]:
     frames = dataset.integer("NumberOfFrames", 1)
     if frames > 1:
         raise ImageError(f"it has {frames} frames, a radiograph has one")
-    return dataset, Layout.of(dataset), photometric
+    return dataset, PixelLayout.of(dataset), photometric

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from ....engines.errors import ImageError
 from .elements import DataSet
 
-__all__ = ["Decoded", "Layout", "stored_values"]
+__all__ = ["Decoded", "PixelLayout", "stored_values"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class PixelLayout:
     """How a data set says that a pixel is stored (DICOM PS3.5 8.1.1)."""
 
     rows: int
@@ -25,7 +25,7 @@ class Layout:
     signed: bool
 
     @classmethod
-    def of(cls, dataset: DataSet) -> Layout:
+    def of(cls, dataset: DataSet) -> PixelLayout:
         """Raises ImageError for a layout that DICOM does not allow, and for one that is not of 8 or 16 bits."""
         allocated = dataset.integer("BitsAllocated")
         bits = dataset.integer("BitsStored", allocated)
@@ -57,7 +57,7 @@ class Decoded:
     signed: bool = False
 
 
-def stored_values(decoded: Decoded, layout: Layout) -> NDArray[np.integer]:
+def stored_values(decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
     """The stored values [rows, columns] of a frame, of `layout.allocated` bits, signed or not as the layout says.
 
     The bits from `high_bit` down count, whatever lies above and below them (PS3.5 8.1.1), in a compressed frame as in
@@ -85,7 +85,7 @@ def stored_values(decoded: Decoded, layout: Layout) -> NDArray[np.integer]:
     return _bits(words.view(f"u{size}"), layout)
 
 
-def _bits(words: NDArray[np.unsignedinteger], layout: Layout) -> NDArray[np.integer]:
+def _bits(words: NDArray[np.unsignedinteger], layout: PixelLayout) -> NDArray[np.integer]:
     """The bits of unsigned words that the layout names, sign-extended where it is signed."""
     width, bits = layout.allocated, layout.bits
     if bits == width:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
 from .elements import DataSet
-from .stored import Layout
+from .stored import PixelLayout
 from .tables import read_table
 
 __all__ = ["grey_levels"]
@@ -21,7 +21,7 @@ _FUNCTIONS: Final = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
 
 
 def grey_levels(
-    dataset: DataSet, layout: Layout, stored: NDArray[np.integer], *, inverted: bool, stretched: bool = False
+    dataset: DataSet, layout: PixelLayout, stored: NDArray[np.integer], *, inverted: bool, stretched: bool = False
 ) -> NDArray[np.uint8]:
     """uint8 grey levels, in the shape of the stored values `stored`, which `layout` describes.
 
@@ -65,7 +65,7 @@ def grey_levels(
     return np.asarray(np.take(table, stored.astype(np.int32) - low))
 
 
-def _transformed(dataset: DataSet, layout: Layout, values: Values) -> Values:
+def _transformed(dataset: DataSet, layout: PixelLayout, values: Values) -> Values:
     """Stored values -> modality values (DICOM PS3.3 C.11.1), and above 8 bits -> VOI values (C.11.2)."""
     item = dataset.item("ModalityLUTSequence")
     if item is not None:
@@ -106,7 +106,7 @@ def _window(values: Values, centre: float, width: float, function: str) -> Value
         return np.clip((values - centre) / width + 0.5, 0.0, 1.0)
 
 
-def _padding(dataset: DataSet, layout: Layout, values: Values) -> NDArray[np.bool_]:
+def _padding(dataset: DataSet, layout: PixelLayout, values: Values) -> NDArray[np.bool_]:
     """Which stored values mean padding: the Pixel Padding Value, up to the Pixel Padding Range Limit if there is one
     (DICOM PS3.3 C.7.5.1.1.2)."""
     ends = []
@@ -122,7 +122,7 @@ def _padding(dataset: DataSet, layout: Layout, values: Values) -> NDArray[np.boo
     return np.asarray((values >= min(ends)) & (values <= max(ends)))
 
 
-def _as_pixel(value: int, layout: Layout) -> int:
+def _as_pixel(value: int, layout: PixelLayout) -> int:
     """A padding value of 16 bits with the sign that pixels have, whatever VR it is written with.
 
     Of signed pixels of fewer bits it may be the bits alone, without what they extend to.
