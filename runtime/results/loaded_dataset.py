@@ -80,10 +80,10 @@ class LoadedDataset:
         """What looks wrong with the annotation, kind -> sentence, by its notes, all boxes, the sizes of images read so
         far and their EXIF orientations."""
         from ..datasets.checking.box_statistics import box_warnings
-        from ..datasets.checking.note_warnings import note_warnings
+        from ..datasets.checking.note_warnings import REPEATED_NOTES, note_warnings
 
         boxes = box_warnings(self.dataset, self.all_cases, self.file_sizes, self._turned)
-        return note_warnings(self.dataset.notes) | boxes
+        return note_warnings(self.dataset.notes, REPEATED_NOTES) | boxes
 
     @cached_property
     def _turned(self) -> dict[str, TurnedImage]:

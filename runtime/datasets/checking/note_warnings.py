@@ -1,14 +1,14 @@
-"""Notes that a number cannot be believed with: they fail the audit, and every evaluation repeats them."""
+"""Notes that every evaluation repeats; most of them also fail the audit, as no number can be believed with them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from ..files import Note
 
-__all__ = ["FAILING_NOTES", "note_warnings"]
+__all__ = ["FAILING_NOTES", "REPEATED_NOTES", "note_warnings"]
 
 FAILING_NOTES: Final = frozenset(
     {
@@ -25,12 +25,16 @@ FAILING_NOTES: Final = frozenset(
 """Kinds of notes (docs/datasets.md §0.1) after which a dataset has not passed its audit."""
 
 
-def note_warnings(notes: Iterable[Note]) -> dict[str, str]:
-    """Kind -> sentence with the first note of each failing kind and the number of the others."""
-    failing = [note for note in notes if note.kind in FAILING_NOTES]
-    counts = Counter(note.kind for note in failing)
+REPEATED_NOTES: Final = FAILING_NOTES | {"crowd"}
+"""Kinds that an evaluation repeats as warnings: those, and what a number can mean in two ways."""
+
+
+def note_warnings(notes: Iterable[Note], kinds: Collection[str] = FAILING_NOTES) -> dict[str, str]:
+    """Kind -> sentence with the first note of each of these kinds and the number of the others."""
+    chosen = [note for note in notes if note.kind in kinds]
+    counts = Counter(note.kind for note in chosen)
     warnings: dict[str, str] = {}
-    for note in failing:
+    for note in chosen:
         others = counts[note.kind] - 1
         more = f" (and {others} more of this kind)" if others else ""
         warnings.setdefault(note.kind, f"{note}{more}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +64,6 @@ class FileFormat(Dataset):
         self.negative = self.choice_option("unlabelled", ("left_out", "negative"), "left_out") == "negative"
         self.centres = self.choice_option("polygons", ("centres", "outline"), self.polygons) == "centres"
         self._early: list[Note] = []
-        self._marks: Counter[str] = Counter()
         self._found: dict[str, Annotated] = {}
 
     def image_folders(self) -> Sequence[Path]:
@@ -106,10 +104,6 @@ class FileFormat(Dataset):
                 f"The folder {folder} has no file that ends with {extension}; correct the root of the dataset "
                 f"'{self.name}' or its option {key}."
             )
-
-    def marked(self, mark: str) -> None:
-        """Counts a shape with a mark that the scores of its tool treat apart, such as difficult."""
-        self._marks[mark] += 1
 
     def left_out(self, kind: str, what: str, files: Sequence[Path]) -> None:
         """Adds one note on files that are not used, if there are any. what: `files ...`, in the plural."""
@@ -187,9 +181,6 @@ class FileFormat(Dataset):
                 seen.setdefault(shape.finding, (item.file, shape.row))
             if item.labels is not None:
                 item.labels = {spellings.of(finding): label for finding, label in item.labels.items()}
-        for mark, count in self._marks.items():
-            text = f"shapes marked as {mark}: {count}; they count as all others"
-            self.note("crowd", mark, (self.root, None), text)
         named = tuple(map(spellings.of, known or self.texts_option("classes"))) or tuple(sorted(seen))
         self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
         for finding, others in spellings.variants.items():
@@ -214,6 +205,7 @@ class FileFormat(Dataset):
             self._case(item, index.find(item.name, item.file, item.row, item.other), notes)
             for item in self._found.values()
         ]
+        self._note_marks(notes)
         rest = list(index.unused())
         if self.negative:
             labels = dict.fromkeys(self.classes, 0)
@@ -223,6 +215,18 @@ class FileFormat(Dataset):
             notes.append(Note("not_annotated", str(self.images), self.images, None, text))
         self._found = {}
         return cases
+
+    def _note_marks(self, notes: list[Note]) -> None:
+        """Notes how many regions are marked as such that shall not count; they count all the same."""
+        marked: dict[str, list[Annotated]] = {}
+        for item in self._found.values():
+            for shape in item.shapes:
+                if shape.mark and shape.region is not None and shape.finding in self.classes:
+                    marked.setdefault(shape.mark, []).append(item)
+        for mark, items in marked.items():
+            images = len({item.case_id for item in items})
+            text = f"regions marked {mark}: {len(items)} in {images} images; they count as regions"
+            notes.append(Note("crowd", mark, items[0].file, None, text))
 
     def _case(self, item: Annotated, image: Path, notes: list[Note]) -> Case:
         drawn: dict[str, list[Region]] = {}

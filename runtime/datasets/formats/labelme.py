@@ -7,6 +7,7 @@ import binascii
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -120,10 +121,13 @@ class LabelMe(FileFormat):
         if not isinstance(shape, dict) or not isinstance(label, str) or not label.strip():
             raise fail(*where, "the shape has no label")
         finding, kind = label.strip(), shape.get("shape_type") or "polygon"
-        flags = shape.get("flags")
-        for mark in _MARKS:
-            if shape.get(mark) is True or (isinstance(flags, dict) and flags.get(mark) is True):
-                self.marked(mark)
+        flags = shape["flags"] if isinstance(shape.get("flags"), dict) else {}
+        mark = next((mark for mark in _MARKS if shape.get(mark) is True or flags.get(mark) is True), "")
+        return replace(self._drawn(finding, kind, shape, where, size), mark=mark)
+
+    def _drawn(
+        self, finding: str, kind: Any, shape: dict[str, Any], where: Place, size: tuple[int, int] | None
+    ) -> Shape:
         if kind in _WITHOUT_AREA:
             return self.without_area(finding, kind, where)
         points = _points(shape.get("points"), where)

@@ -26,11 +26,15 @@ Place = tuple[Path, int | None]
 
 @dataclass(frozen=True)
 class Shape:
-    """A region of a class, or where it has none the statement that the image has this class. row: where it stands."""
+    """A region of a class, or where it has none the statement that the image has this class.
+
+    row: where it stands. mark: how the format says that the region shall not count, such as iscrowd or difficult.
+    """
 
     finding: str
     region: Region | None
     row: int | None = None
+    mark: str = ""
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -73,7 +74,11 @@ class PascalVoc(FileFormat):
             top = read_xml(file, "annotation")
             height, width = top.side("size", "height"), top.side("size", "width")
             size = (height, width) if height and width else None
-            shapes = [shape for item in top.all("object") for shape in self._shapes(item)]
+            shapes = [
+                replace(shape, mark="difficult" if item.content("difficult") == "1" else "")
+                for item in top.all("object")
+                for shape in self._shapes(item)
+            ]
             yield Annotated(name, file, None, shapes, size, other=top.content("filename"))
 
     def _shapes(self, item: Element) -> Iterator[Shape]:
@@ -82,8 +87,6 @@ class PascalVoc(FileFormat):
         finding, boxes = item.content("name"), list(item.all("bndbox"))
         if not finding:
             raise fail(*item.where, "the object has no name")
-        if item.content("difficult") == "1":
-            self.marked("difficult")
         self._parts += item.all("part")
         turned = item.first("robndbox")
         outlines = [outline for outline in item.all("polygon") if outline.children]

@@ -12,7 +12,7 @@ from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.runtime.datasets.base import UNCERTAIN_LABELS, Case, Dataset, Note
 from xbench_fast.runtime.datasets.case import UNCERTAIN
 from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.checking.note_warnings import FAILING_NOTES, note_warnings
+from xbench_fast.runtime.datasets.checking.note_warnings import FAILING_NOTES, REPEATED_NOTES, note_warnings
 from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.region_shapes import AtLeast, Ellipse, Polygons, Rle, Union
 
@@ -142,7 +142,10 @@ def test_failing_notes_fail_the_audit_and_are_warnings(tmp_path: Path) -> None:
     for kind in FAILING_NOTES:
         notes = [Note(kind, "x", tmp_path, None, f"first {n}") for n in range(3)]
         assert note_warnings(notes) == {kind: f"{tmp_path}: first 0 (and 2 more of this kind)."}
-    assert not note_warnings([Note("duplicate", "x", tmp_path, None, "harmless")])
+    assert not note_warnings([Note("duplicate", "x", tmp_path, None, "harmless")], REPEATED_NOTES)
+    marked = [Note("crowd", "iscrowd", tmp_path, None, "regions marked iscrowd: 2")]
+    assert not note_warnings(marked)
+    assert note_warnings(marked, REPEATED_NOTES) == {"crowd": f"{tmp_path}: regions marked iscrowd: 2."}
     images = [tmp_path / f"{n}.png" for n in range(5)]
     for image in images:
         image.write_bytes(b"")

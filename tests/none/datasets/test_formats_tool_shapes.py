@@ -106,8 +106,8 @@ def test_a_rectangle_that_is_not_known_is_refused(tmp_path: Path, shape: dict[st
 
 def test_marks_flags_and_angles_that_do_not_fit_are_told(tmp_path: Path) -> None:
     box = {"shape_type": "rectangle", "points": CORNERS}
-    ((kind, text),) = told(labelme(tmp_path, box | {"difficult": True}, box | {"flags": {"difficult": True}}))[:1]
-    assert (kind, text) == ("crowd", "shapes marked as difficult: 2; they count as all others")
+    notes = dict(told(labelme(tmp_path, box | {"difficult": True}, box | {"flags": {"difficult": True}})))
+    assert notes["crowd"] == "regions marked difficult: 2 in 1 images; they count as regions"
     ((kind, text),) = told(labelme(tmp_path, box | {"direction": 0.5}))
     assert kind == "disagreement" and "has the direction 0.5, but its points are not turned" in text
     dataset = labelme(tmp_path, box, flags={"mass": True, "reviewed": True, "blurred": False})
@@ -164,10 +164,10 @@ def test_polygons_parts_and_marks_of_voc(tmp_path: Path) -> None:
     assert drawn(voc(tmp_path, f"<polygon>{numbered}</polygon>", polygons="outline")).sum() == 496
     assert drawn(voc(tmp_path, f"{BNDBOX}<polygon/>")).sum() == 450
     dataset = voc(tmp_path, f"{BNDBOX}<difficult>1</difficult><truncated>1</truncated><part><name>x</name></part>")
-    assert told(dataset) == [
-        ("crowd", "shapes marked as difficult: 1; they count as all others"),
-        ("unused_parts", "parts of objects, which are not used: 1"),
-    ]
+    assert dict(told(dataset)) == {
+        "crowd": "regions marked difficult: 1 in 1 images; they count as regions",
+        "unused_parts": "parts of objects, which are not used: 1",
+    }
     assert not told(voc(tmp_path, f"{BNDBOX}<difficult>0</difficult>"))
     removed = f"{BNDBOX}</object><object><name>Rib</name><deleted>1</deleted>{BNDBOX}"
     assert voc(tmp_path, removed).classes == ("Mass",)
