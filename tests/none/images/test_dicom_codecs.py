@@ -143,7 +143,7 @@ def test_a_decoder_that_cleans_nothing_is_cleaned_by_its_registration(monkeypatc
 
 
 def test_bytes_in_words_are_swapped_in_a_big_endian_file_and_others_are_not() -> None:
-    pixels = blocks(8)
+    pixels = np.arange(24 * 32).reshape(24, 32).astype(np.uint8)
     swapped = pixels.tobytes()
     swapped = bytes(swapped[at ^ 1] for at in range(len(swapped)))
     entries = film(pixels.shape, swapped, 8, 8)
@@ -177,6 +177,15 @@ def test_the_size_of_a_stream_is_compared_before_it_is_decoded(syntax: str, monk
         data = written(film((rows, columns), b"", 8, 8, x7FE00010=("OB*", items(frame))), syntax)
         with pytest.raises(ImageError, match=f"says {columns} x {rows} pixels, its compressed stream 32 x 24"):
             read_stored(data)
+
+
+@pytest.mark.parametrize(("syntax", "name"), [("50", "jpeg8"), ("80", "jpegls"), ("90", "jpeg2k")])
+def test_a_stream_of_several_samples_a_pixel_is_refused(syntax: str, name: str) -> None:
+    import imagecodecs
+
+    frame = bytes(getattr(imagecodecs, f"{name}_encode")(np.dstack([blocks(8)] * 3)))
+    with pytest.raises(ImageError, match="its compressed stream has 3 samples a pixel, a grey image has one"):
+        read_stored(file_of(f"{JPEG}.{syntax}", frame, allocated=8, bits=8))
 
 
 def test_a_missing_codec_is_told_and_no_other_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,30 @@ def test_what_is_wrong_is_named_by_its_keyword(changes: dict[str, Any], sentence
         decode_grey(data, "a.dcm")
 
 
+@pytest.mark.parametrize(
+    "place", ["pydicom.filereader.read_dataset", "xbench_fast.runtime.images.dicom.grey.grey_levels"]
+)
+def test_no_exception_of_a_library_is_told(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError(CANARY)
+
+    path = tmp_path / "film.dcm"
+    path.write_bytes(written(film((6, 7), PIXELS)))
+    monkeypatch.setattr(place, fails)
+    texts = refused(path)
+    assert any("(ValueError)" in text for text in texts) and not any("CANARY" in text for text in texts)
+
+
+def test_an_attribute_at_the_end_of_a_cut_file_is_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "film.dcm"
+    whole = written([(0x00080016, "UI", "1.2"), (0x00080070, "LO", "Philips Medical")])
+    for end, known in ((len(whole), {"manufacturer": "Philips Medical"}), (len(whole) - 6, {})):
+        path.write_bytes(whole[:end])
+        assert read_header(path) == known
+
+
 def test_numbers_are_read_however_they_are_written() -> None:
     plain = decode_grey(written(film((6, 7), PIXELS, **ELEMENTS)), "a.dcm")
     for changes in (

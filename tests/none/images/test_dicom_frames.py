@@ -63,6 +63,12 @@ def test_items_in_an_uncompressed_syntax_are_refused(syntax: str, vr: str) -> No
             read_stored(written(film(WORDS.shape, b"", x7FE00010=(vr, value)), syntax))
 
 
+@pytest.mark.parametrize("syntax", NATIVE)
+def test_pixels_of_undefined_length_without_items_are_refused(syntax: str) -> None:
+    with pytest.raises(ImageError, match="its pixels are in items, although its transfer syntax is uncompressed"):
+        read_stored(written(film(WORDS.shape, b"", x7FE00010=("OW*", raw(WORDS, syntax))), syntax))
+
+
 def test_pixels_that_look_like_an_item_are_pixels() -> None:
     words = WORDS.copy()
     words[0, :4] = 0xFFFE, 0xE000, 4, 0

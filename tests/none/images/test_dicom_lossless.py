@@ -30,6 +30,14 @@ def test_every_predictor_in_both_ways_of_counting(bits: int, restart: int) -> No
                 np.testing.assert_array_equal(found, stored, err_msg=f"predictor {predictor}, modulo 2^{modulus}")
 
 
+def test_what_exceeds_the_bits_of_a_stream_is_no_value() -> None:
+    """Differences modulo 2^P leave such bits, also where BitsStored has room for them."""
+    stored = RNG.integers(0, 1 << 10, (13, 11)).astype(np.uint16)
+    pixels = ("OB*", items(lossless_jpeg(stored, 10, modulus=10)))
+    data = written(film((13, 11), b"", 16, 12, x7FE00010=pixels), f"{JPEG}.70")
+    np.testing.assert_array_equal(read_stored(data), stored)
+
+
 def test_a_point_transform_leaves_the_upper_bits() -> None:
     stored = RNG.integers(0, 4096, (13, 11)).astype(np.uint16)
     for predictor in (1, 7):

@@ -125,6 +125,7 @@ SIGNED, UNSIGNED = np.dtype(np.int16), np.dtype(np.uint16)
         (UNSIGNED, 12, 1, -8, -8),
         (UNSIGNED, 16, 1, -1024, -300),
         (UNSIGNED, 12, -1, 0, -2000),
+        (UNSIGNED, 16, 1, -20000, -20005),  # values would meet the table by either sign
         (UNSIGNED, 12, 0.5, -100, -20),
         (UNSIGNED, 16, 1, 0, 40000),
         (UNSIGNED, 12, 9, 0, 35000),
