@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...engines.errors import DataError
+from ..datasets.source.image_names import portable_name
 from .answered import State
 from .bad_line import BadLine
 from .fitting import FittedAnswer, fit
@@ -154,7 +155,7 @@ def _size(reading: FileReading, row: int, stated: Size | None) -> Size:
 
 def _row(reading: FileReading, name: str) -> int | None:
     """The case of an image: named as the file says, or without its folders, or without its extension."""
-    last = name.rpartition("/")[2]
+    last = portable_name(name).rpartition("/")[2]
     for text in dict.fromkeys((name, last, last.rpartition(".")[0])):
         try:
             return reading.questions.case(text)

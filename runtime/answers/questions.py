@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageError
 from ..datasets.base import Case
 from ..datasets.phrases.pairs import asked, image_id, phrase_key
+from ..datasets.source.image_names import portable_name, stem_of
 from ..images.size import image_size
 from .answered import AskedPair
 from .bad_line import BadLine
@@ -84,12 +85,15 @@ class Questions:
         return case.labels.get(name)
 
     def case(self, name: str) -> int:
-        """The position of the case called `name`, which is its id, or the name of its image file alone.
+        """The position of the case called `name`: its id, or its image file with or without folders and extension.
 
         Raises BadLine for an unknown name, or that of several images.
         """
         if name in self._case_of:
             return self._case_of[name]
+        portable = portable_name(name)
+        if portable in self._portable:
+            return self._portable[portable]
         named = self._named(name)
         if len(named) == 1:
             return named[0]
@@ -150,8 +154,15 @@ class Questions:
         return not self.names or name.strip().casefold() in {each.casefold() for each in self.names}
 
     def _named(self, file: str) -> list[int]:
-        """The cases whose image file has this name, with its extension or without."""
-        return self._files.get(file) or self._stems.get(file, [])
+        """The cases whose image file has this name; of several, those whose path ends with its folders too."""
+        name = portable_name(file)
+        last = name.rpartition("/")[2]
+        named = self._files.get(last) or self._stems.get(last) or self._stems.get(stem_of(last), [])
+        if len(named) > 1 and "/" in name:
+            stem = f"{name.rpartition('/')[0]}/{stem_of(last)}"
+            ends = [portable_name(self.cases[row].image.with_suffix("").as_posix()) for row in named]
+            named = [row for row, end in zip(named, ends, strict=True) if f"/{end}".endswith(f"/{stem}")] or named
+        return named
 
     @cached_property
     def _asked(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
@@ -169,10 +180,18 @@ class Questions:
         return dict(found)
 
     @cached_property
+    def _portable(self) -> dict[str, int]:
+        """Ids in the form in which names are compared -> the case; without those that two cases share."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for place, case in enumerate(self.cases):
+            found[portable_name(case.case_id)].append(place)
+        return {name: places[0] for name, places in found.items() if len(places) == 1}
+
+    @cached_property
     def _files(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = defaultdict(list)
         for place, case in enumerate(self.cases):
-            found[case.image.name].append(place)
+            found[portable_name(case.image.name)].append(place)
         return dict(found)
 
     @cached_property
@@ -183,7 +202,7 @@ class Questions:
         for place, case in enumerate(self.cases):
             if self._case_of.get(case.image.stem, place) != place:
                 return {}
-            found[case.image.stem].append(place)
+            found[stem_of(case.image.name)].append(place)
         return dict(found)
 
 

@@ -88,6 +88,10 @@ def _decided(cases: Sequence[Case], policy: str, notes: list[Note], file: Path) 
     label, decided = _LABELS[policy], []
     for case in cases:
         if UNCERTAIN in case.labels.values():
+            for finding in case.regions if policy == "negative" else ():
+                if case.labels.get(finding) == UNCERTAIN:
+                    text = f"'{case.case_id}' has a region of '{finding}', but its uncertain label counts as 0"
+                    notes.append(Note("disagreement", case.case_id, file, case.rows[0] if case.rows else None, text))
             labels = {finding: label if value == UNCERTAIN else value for finding, value in case.labels.items()}
             case = replace(case, labels=labels)
         decided.append(case)
@@ -100,6 +104,7 @@ def _without_placeholders(cases: Sequence[Case], notes: list[Note], file: Path) 
         text = f"'{name}' stands in the place of the patient of {count} images; each of them is a patient of its own"
         notes.append(Note("placeholder_patient", str(name), file, None, text))
     settled = [replace(case, patient_id=None) if case.patient_id in placeholders else case for case in cases]
+    settled = _one_of_each_image(settled)
     films: dict[str, set[Path]] = defaultdict(set)
     for case in settled:
         films[case.patient].add(case.image)
@@ -112,6 +117,18 @@ def _without_placeholders(cases: Sequence[Case], notes: list[Note], file: Path) 
         )
         notes.append(Note("one_patient", name, file, None, text))
     return settled
+
+
+def _one_of_each_image(cases: Sequence[Case]) -> list[Case]:
+    """The cases of one image are of one patient, whether its name is known or not."""
+    first: dict[Path, str] = {}
+    several = {case.image for case in cases if first.setdefault(case.image, case.case_id) != case.case_id}
+    return [
+        replace(case, patient_id=f"image {first[case.image]}")
+        if case.patient_id is None and case.image in several
+        else case
+        for case in cases
+    ]
 
 
 def _note_images(cases: Sequence[Case], notes: list[Note], cases_per_image: int, file: Path) -> None:

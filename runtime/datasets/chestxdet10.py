@@ -11,6 +11,8 @@ from .files import fail, numbers
 from .region_boxes import Boxes
 from .source.documents import read_json
 from .source.image_index import ImageFolder
+from .source.image_names import ImageIds
+from .source.spelling import FixedClasses
 
 __all__ = ["ChestXDet10"]
 
@@ -83,31 +85,38 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
         entries = read_json(file)
         if not isinstance(entries, list):
             raise fail(file, None, "it holds no list of images")
-        folder = ImageFolder(self.images, notes)
+        folder, ids = ImageFolder(self.images, notes), ImageIds(file)
+        known = FixedClasses(self.classes)
         boxes: dict[str, dict[str, list[Corners]]] = {}
         rows: dict[str, list[int]] = {}
+        names: dict[str, str] = {}
         for row, entry in enumerate(entries, 1):
-            name, found = self._entry(entry, row, notes)
-            if name in boxes:
+            name, found = self._entry(entry, row, known, notes)
+            key = ids.of(name, row, "file_name")
+            names.setdefault(key, name)
+            if key in boxes:
                 notes.append(Note("duplicate", name, file, row, f"'{name}' was listed before; the entries were merged"))
-            mine = boxes.setdefault(name, {})
-            rows.setdefault(name, []).append(row)
+            mine = boxes.setdefault(key, {})
+            rows.setdefault(key, []).append(row)
             for finding, corners in found:
                 mine.setdefault(finding, []).append(corners)
+        notes += known.notes(file)
         return [
             Case(
-                case_id=name.removesuffix(".png"),
-                image=folder.path(name, file, rows[name][0]),
+                case_id=key,
+                image=folder.named(names[key], (".png", ".jpg", ".jpeg", ".dcm"), file, rows[key][0]),
                 labels={finding: int(finding in mine) for finding in self.classes},
                 regions={finding: Boxes(tuple(mine[finding])) for finding in self.classes if finding in mine},
                 split=self.split,
-                rows=tuple(rows[name]),
+                rows=tuple(rows[key]),
                 size=(self.frame, self.frame),
             )
-            for name, mine in boxes.items()
+            for key, mine in boxes.items()
         ]
 
-    def _entry(self, entry: object, row: int, notes: list[Note]) -> tuple[str, list[tuple[str, Corners]]]:
+    def _entry(
+        self, entry: object, row: int, known: FixedClasses, notes: list[Note]
+    ) -> tuple[str, list[tuple[str, Corners]]]:
         """File name and (class, corners) of one entry. Raises DataError."""
         file = self.annotations
         if not isinstance(entry, dict) or not isinstance(entry.get("file_name"), str) or not entry["file_name"].strip():
@@ -125,10 +134,10 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
             if min(x1, y1) < 0 or max(x2, y2) > self.frame:
                 side = f"{self.frame} x {self.frame}"
                 raise fail(file, row, f"the box {box} leaves the {side} frame; correct the box or the option 'frame'")
-            finding = sym.strip()
-            if finding not in self.classes:
-                text = f"'{finding}' is not a class of {self.title}; not used"
-                notes.append(Note("unknown_class", finding, file, row, text))
+            finding = known.find(sym.strip(), row)
+            if finding is None:
+                text = f"'{sym.strip()}' is not a class of {self.title}; not used"
+                notes.append(Note("unknown_class", sym.strip(), file, row, text))
                 continue
             if x2 == x1 or y2 == y1:
                 notes.append(Note("degenerate", finding, file, row, f"the box {box} has no area"))

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ..host.paths import has_file, has_folder
-from .base import Case, Dataset, Note, OfficialCounts
+from ..host.paths import has_file
+from .base import UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts
 from .files import fail, number
 from .region_boxes import Boxes
+from .source.cells import is_blank, read_label
 from .source.image_index import ImageTree
-from .source.image_names import inside
-from .source.tables import read_rows
+from .source.image_names import ImageIds
+from .source.listing import folders_in
+from .source.spelling import FixedClasses
+from .source.tables import header_text, read_rows
 
 __all__ = ["ChestXray14"]
 
@@ -21,9 +24,17 @@ _BOXED = {
     "Atelectasis": 180, "Cardiomegaly": 146, "Effusion": 153, "Infiltrate": 123,
     "Mass": 85, "Nodule": 79, "Pneumonia": 120, "Pneumothorax": 98,
 }  # fmt: skip
-_SPELLING = {"Infiltration": "Infiltrate"}  # the entry file's name -> the box file's
-_OTHER = {"No Finding", "Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening", "Hernia"}
+_OTHER = ("No Finding", "Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening", "Hernia")
+_SPELLING = {"Infiltration": "Infiltrate"}
+"""The entry file's name -> the box file's."""
+_BOX = (("Bbox [x", "x"), ("y",), ("w", "width"), ("h]", "h", "height"))
+"""Columns of the box file: its own header, which a comma divides, and as others write it."""
+_NAME, _LABEL, _LABELS = "Image Index", "Finding Label", "Finding Labels"
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".dcm")
 _ENTRY_FILES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
+
+
+_Labels = dict[str, int | None]
 
 
 @dataclass
@@ -50,9 +61,11 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
     option_help: ClassVar[Mapping[str, str]] = {
         "recognition_images": "boxes (default): the images with boxes; test_list: all 25,596 of the official test list",
         "annotations": "the box file, default BBox_List_2017.csv",
-        "entries": "the file of image labels, default Data_Entry_2017_v2020.csv, else Data_Entry_2017.csv",
+        "entries": "the file of image labels, default Data_Entry_2017_v2020.csv, else Data_Entry_2017.csv; findings "
+        "stand in the column Finding Labels, or each has a column of 1, 0, -1 (uncertain) and blank",
         "test_list": "the official test list, default test_list.txt",
         "images": "the folder of the images, searched with all below; default images and images_*",
+        **UNCERTAIN_LABELS,
     }
     frame = (1024, 1024)
 
@@ -64,7 +77,7 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         if "entries" not in self.options and self.recognition_images == "boxes" and not has_file(self.entries):
             self.entries = None
         self.test_list = self.path_option("test_list", "test_list.txt")
-        found = [p for p in sorted(self.root.glob("images*")) if has_folder(p)] or [self.root / "images"]
+        found = folders_in(self.root, "images") or [self.root / "images"]
         self.images = [self.path_option("images", "")] if "images" in self.options else found
 
     def sources(self) -> Sequence[Path]:
@@ -93,15 +106,14 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
                     text = f"'{name}' has boxes but is not in {self.test_list.name}; not used"
                     notes.append(Note("disagreement", name, self.annotations, image.rows[0], text))
         known = self._entries(wanted, notes)
-        tree = ImageTree(self.images, (".png", ".jpg", ".jpeg"), notes)
+        tree = ImageTree(self.images, _SUFFIXES, notes)
         cases = []
         for name, row in wanted.items():
-            inside(self.images[0], name, source, row)
             image, labels = images.get(name, _Image()), known.get(name)
             cases.append(
                 Case(
-                    case_id=name.removesuffix(".png"),
-                    image=tree.find(name.removesuffix(".png"), source, row),
+                    case_id=name,
+                    image=tree.find(name, source, row),
                     labels=self._labels(name, image, labels, notes),
                     regions={c: Boxes.from_sizes(image.boxes[c]) for c in self.classes if c in image.boxes},
                     split="test",
@@ -112,36 +124,40 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
             )
         return cases
 
-    def _labels(self, name: str, image: _Image, known: set[str] | None, notes: list[Note]) -> dict[str, int | None]:
+    def _labels(self, name: str, image: _Image, known: _Labels | None, notes: list[Note]) -> dict[str, int | None]:
         if known is None:
             if self.entries is not None:
                 text = f"'{name}' is not in {self.entries.name}; classes without a box are unknown"
                 notes.append(Note("not_annotated", name, self.entries, None, text))
             return {finding: 1 if finding in image.boxes else None for finding in self.classes}
         for finding in image.boxes:
-            if finding not in known:
+            if known.get(finding) == 0:
                 text = f"'{name}' has a box of '{finding}', but not the label"
                 notes.append(Note("disagreement", name, self.annotations, image.rows[0], text))
-        return {finding: int(finding in known) for finding in self.classes}
+        return {finding: known.get(finding) for finding in self.classes}
 
     def _boxes(self, notes: list[Note]) -> dict[str, _Image]:
-        """The box file, read by column position: its header has nine cells, its rows have six."""
+        """The box file: its header has nine cells, its rows have six, so the box is what follows the label."""
         file, images = self.annotations, dict[str, _Image]()
         rows = read_rows(file)
         line, header = next(rows, (1, []))
-        if header[:2] != ["Image Index", "Finding Label"]:
-            raise fail(file, line, f"the header begins with {header[:2]}, not with Image Index, Finding Label")
+        name_at, label_at = _places(header, (_NAME, _LABEL), file, line)
+        known = [next((header.index(name) for name in names if name in header), None) for names in _BOX]
+        at = [label_at + 1 + place if None in known else known[place] or 0 for place in range(4)]
+        least = max(name_at, label_at, *at) + 1
+        named = {place for place, column in enumerate(header) if column and not column.startswith("Unnamed")}
+        ids, classes = ImageIds(file), FixedClasses(_BOXED, _SPELLING)
         for row, cells in rows:
-            if len(cells) < 6 or any(cells[6:]):
+            rest = range(least, len(cells))
+            if len(cells) < least or not all(is_blank(cells[place]) for place in rest if place not in named):
                 raise fail(file, row, f"{len(cells)} cells, it needs name, label, x, y, width, height")
-            name, finding = cells[0], _SPELLING.get(cells[1], cells[1])
-            if not name:
-                raise fail(file, row, "Image Index is empty")
-            box = tuple(number(cell, file, row, "a box coordinate") for cell in cells[2:6])
+            name, finding = ids.of(cells[name_at], row, _NAME), classes.find(cells[label_at], row)
+            box = tuple(number(cells[place], file, row, "a box coordinate") for place in at)
             if box[2] < 0 or box[3] < 0:
                 raise fail(file, row, f"the box {box} has a negative size")
-            if finding not in _BOXED:
-                notes.append(Note("unknown_class", finding, file, row, f"'{finding}' has no boxes here; not used"))
+            if finding is None:
+                text = f"'{cells[label_at]}' has no boxes here; not used"
+                notes.append(Note("unknown_class", cells[label_at], file, row, text))
                 continue
             image = images.setdefault(name, _Image())
             image.rows.append(row)
@@ -151,35 +167,75 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
             elif box[2] == 0 or box[3] == 0:
                 notes.append(Note("degenerate", finding, file, row, f"the box {box} has no area"))
             mine[box] = None
+        notes += classes.notes(file)
         return images
 
     def _test_list(self, notes: list[Note]) -> dict[str, int | None]:
         wanted: dict[str, int | None] = {}
+        ids = ImageIds(self.test_list)
         for row, cells in read_rows(self.test_list):
-            if cells[0] in wanted:
-                notes.append(Note("duplicate", cells[0], self.test_list, row, f"'{cells[0]}' was listed before"))
-            wanted.setdefault(cells[0], row)
+            name = ids.of(cells[0], row)
+            if name in wanted:
+                notes.append(Note("duplicate", name, self.test_list, row, f"'{name}' was listed before"))
+            wanted.setdefault(name, row)
         return wanted
 
-    def _entries(self, wanted: Iterable[str], notes: list[Note]) -> dict[str, set[str]]:
-        """Classes of the wanted images; the first columns have the same names in every variant of the header."""
-        file, known, needed = self.entries, dict[str, set[str]](), set(wanted)
+    def _entries(self, wanted: Iterable[str], notes: list[Note]) -> dict[str, _Labels]:
+        """Labels of the wanted images; the first columns have the same names in every variant of the header."""
+        file, known, needed = self.entries, dict[str, _Labels](), set(wanted)
         if file is None:
             text = f"there is no {' or '.join(_ENTRY_FILES)}; classes without a box are unknown"
             notes.append(Note("not_annotated", "all images", self.annotations, None, text))
             return known
         rows = read_rows(file)
         line, header = next(rows, (1, []))
-        if header[:2] != ["Image Index", "Finding Labels"]:
-            raise fail(file, line, f"the header begins with {header[:2]}, not with Image Index, Finding Labels")
+        ids, classes = ImageIds(file), FixedClasses((*_BOXED, *_OTHER), _SPELLING)
+        columns = {header.index(name): finding for finding, name in classes.columns(header, file).items()}
+        name_at, *places = _places(header, (_NAME,) if columns else (_NAME, _LABELS), file, line)
         for row, cells in rows:
-            if cells[0] not in needed:
+            name = ids.of(cells[name_at], row, _NAME) if name_at < len(cells) else ""
+            if name not in needed:
                 continue
-            if len(cells) < 2 or not cells[1]:
-                raise fail(file, row, f"the labels of '{cells[0]}' are empty")
-            found = {_SPELLING.get(label.strip(), label.strip()) for label in cells[1].split("|")}
-            for label in sorted(found - _OTHER - set(_BOXED)):
-                notes.append(Note("unknown_class", label, file, row, f"'{label}' is not a label of NIH; not used"))
-            if known.setdefault(cells[0], found) != found:
-                raise fail(file, row, f"'{cells[0]}' has other labels here than in a row before")
+            if len(cells) <= max((name_at, *places, *columns)):
+                raise fail(file, row, f"{len(cells)} cells, the header has {len(header)}")
+            if columns:
+                found = self._marked(cells, row, columns)
+            elif is_blank(cells[places[0]]):
+                raise fail(file, row, f"the labels of '{name}' are empty")
+            else:
+                found = self._findings(cells[places[0]], row, classes, notes)
+            if known.setdefault(name, found) != found:
+                raise fail(file, row, f"'{name}' has other labels here than in a row before")
+        notes += classes.notes(file)
         return known
+
+    def _marked(self, cells: Sequence[str], row: int, columns: Mapping[int, str]) -> _Labels:
+        """The label of every class, of a row with one column for each; None for a class without a column."""
+        labels: _Labels = dict.fromkeys(self.classes)
+        for place, finding in columns.items():
+            if finding in labels:
+                try:
+                    labels[finding] = read_label(cells[place])
+                except ValueError as error:
+                    raise fail(self.entries or self.root, row, f"the label of '{finding}' {error}") from None
+        return labels
+
+    def _findings(self, cell: str, row: int, classes: FixedClasses, notes: list[Note]) -> _Labels:
+        """The label of every class, of a cell such as Effusion|Mass."""
+        labels: _Labels = dict.fromkeys(self.classes, 0)
+        for text in cell.split("|"):
+            finding = classes.find(text.strip(), row)
+            if finding is None:
+                told = f"'{text.strip()}' is not a label of NIH; not used"
+                notes.append(Note("unknown_class", text.strip(), self.entries or self.root, row, told))
+            elif finding in labels:
+                labels[finding] = 1
+        return labels
+
+
+def _places(header: Sequence[str], names: Sequence[str], file: Path, line: int) -> tuple[int, ...]:
+    """Where columns stand in a header, which may begin with the column of an index. Raises DataError."""
+    lacking = [name for name in names if name not in header]
+    if lacking:
+        raise fail(file, line, f"the header lacks {', '.join(lacking)}; it has {header_text(header)}")
+    return tuple(map(header.index, names))

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..host.paths import has_file
-from .base import Case, Dataset, Note, OfficialCounts, Region
+from .base import UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts, Region
 from .chexlocalize_shapes import compare, read_polygons, read_segmentations
 from .files import fail
 from .readers.human_benchmark import read_benchmark
 from .readers.marks import RADIOLOGIST, ReaderMarks
+from .source.cells import read_label
+from .source.image_names import portable_name, without_extension
+from .source.listing import files_in
+from .source.spelling import FixedClasses
 from .source.tables import read_csv
 
 __all__ = ["CheXlocalize"]
@@ -21,7 +25,7 @@ Labels = dict[str, int | None]
 
 _OPACITY = "Airspace Opacity"
 _VIEW = re.compile(r"(patient[0-9]{1,9})[/_](study[0-9]{1,9})(?:[/_](view[0-9]{1,9}_(?:frontal|lateral)))?")
-_PATH = re.compile(_VIEW.pattern + r"(?:\.jpe?g)?", re.ASCII)
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".dcm")
 
 
 class CheXlocalize(Dataset):
@@ -56,6 +60,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         "images": "the folder of the patients, default CheXpert/<split>",
         "reader_masks": "masks of reader:radiologist, default CheXlocalize/hb_segmentations_<split>.json",
         "reader_points": "points of reader:radiologist, default CheXlocalize/hb_salient_pt_<split>.json",
+        **UNCERTAIN_LABELS,
     }
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -72,6 +77,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         self.is_fallback = fallback and source != "polygons"
         also = ("CheXpert/valid", "CheXpert/valid.csv") if self.split == "val" else ()
         self.images = self.first_path("images", f"CheXpert/{self.split}", *also[:1])
+        self._listed: dict[Path, list[Path]] = {}
         self.labels = self.first_path("labels", f"CheXpert/{self.split}_labels.csv", *also[1:])
 
     def sources(self) -> Sequence[Path]:
@@ -117,7 +123,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
             cases.append(
                 Case(
                     case_id=key,
-                    image=self.images / patient / study / f"{view}.jpg",
+                    image=self._image(patient, study, view),
                     labels=labels or {c: 1 if c in regions else None for c in self.classes},
                     regions={c: regions[c] for c in self.classes if c in regions},
                     split=self.split,
@@ -141,8 +147,8 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
 
     @staticmethod
     def _keys(text: str) -> tuple[str, str, str] | None:
-        """(patient, study, view) of a key `patient1_study1_view1_frontal`; None: not such a key."""
-        found = _VIEW.fullmatch(text)
+        """(patient, study, view) of a key `patient1_study1_view1_frontal`, or of a path; None: not such a key."""
+        found = _VIEW.fullmatch("/".join(without_extension(portable_name(text)).split("/")[-3:]))
         return None if found is None or found[3] is None else (found[1], found[2], found[3])
 
     def _check(
@@ -153,37 +159,36 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
             notes.append(Note("not_annotated", key, self.labels, None, text))
             return
         for finding in regions:
-            if labels[finding] != 1:
-                text = f"'{key}' has a region of '{finding}', but its label is 0"
+            if labels[finding] in (0, None):
+                label = "is 0" if labels[finding] == 0 else "is not given"
+                text = f"'{key}' has a region of '{finding}', but its label {label}"
                 notes.append(Note("disagreement", key, self.labels, row, text))
 
     def _read_labels(
         self, notes: list[Note]
     ) -> tuple[dict[str, tuple[int, Labels]], dict[tuple[str, str], tuple[int, Labels]]]:
         """Row and labels by image, and by study; a row without a view applies to all images of its study on disk."""
-        file, wanted = self.labels, [finding for finding in self.classes if finding != _OPACITY]
+        file = self.labels
         images: dict[str, tuple[int, Labels]] = {}
         studies: dict[tuple[str, str], tuple[int, Labels]] = {}
-        for row, cells in read_csv(file, ("Path", *wanted)):
-            path = cells["Path"].rstrip("/")
-            tail = "/".join(path.split("/")[-3 if "view" in path.rpartition("/")[2] else -2 :])
-            found = _PATH.fullmatch(tail)
+        columns: dict[str, str] = {}
+        for row, cells in read_csv(file, ("Path",)):
+            columns = columns or self._label_columns(cells, notes)
+            path = without_extension(portable_name(cells["Path"]).rstrip("/"))
+            found = _VIEW.fullmatch("/".join(path.split("/")[-3 if "view" in path.rpartition("/")[2] else -2 :]))
             if found is None:
                 raise fail(file, row, f"the path {path[:200]!r} does not end like patient1/study1/view1_frontal.jpg")
             patient, study, view = found[1], found[2], found[3]
-            opacity = next((cells[name] for name in ("Lung Opacity", _OPACITY) if name in cells), None)
-            if opacity is None:
-                raise fail(file, 1, f"the header lacks Lung Opacity, which is {_OPACITY} in the regions")
-            given = {finding: opacity if finding == _OPACITY else cells[finding] for finding in self.classes}
-            bad = next((f for f, text in given.items() if text not in ("0", "1", "0.0", "1.0")), None)
-            if bad is not None:
-                raise fail(file, row, f"the label of '{bad}' is {given[bad][:40]!r}, not 0 or 1")
-            labels: Labels = {finding: int(text[0]) for finding, text in given.items()}
+            labels: Labels = {}
+            for finding in self.classes:
+                try:
+                    labels[finding] = read_label(cells[columns[finding]])
+                except ValueError as error:
+                    raise fail(file, row, f"the label of '{finding}' {error}") from None
             if studies.setdefault((patient, study), (row, labels))[1] != labels:
                 text = f"{patient}/{study} has other labels here than in row {studies[patient, study][0]}"
                 notes.append(Note("disagreement", f"{patient}/{study}", file, row, text))
-            folder = self.images / patient / study
-            views = [view] if view else sorted(p.stem for p in folder.glob("view*.jpg"))
+            views = [view] if view else sorted({path.stem for path in self._files(patient, study)})
             for name in views:
                 key = f"{patient}_{study}_{name}"
                 if key in images:
@@ -191,3 +196,27 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
                 if self._keys(key):
                     images[key] = row, labels
         return images, studies
+
+    def _label_columns(self, header: Mapping[str, str], notes: list[Note]) -> dict[str, str]:
+        """Finding -> its column of the label file, whatever its spelling. Raises DataError for one without."""
+        known, release = FixedClasses(self.classes, {"Lung Opacity": _OPACITY}), "Lung Opacity" in header
+        columns = known.columns([name for name in header if name != _OPACITY or not release], self.labels)
+        notes += known.notes(self.labels)
+        lacking = [finding for finding in self.classes if finding not in columns]
+        if lacking:
+            names = ", ".join("Lung Opacity" if finding == _OPACITY else finding for finding in lacking)
+            told = f"; Lung Opacity is {_OPACITY} in the regions" if _OPACITY in lacking else ""
+            raise fail(self.labels, 1, f"the header lacks {names}{told}")
+        return columns
+
+    def _files(self, patient: str, study: str) -> list[Path]:
+        """The image files of a study, listed once."""
+        folder = self.images / patient / study
+        if folder not in self._listed:
+            self._listed[folder] = [path for path in files_in(folder, _SUFFIXES) if path.name.startswith("view")]
+        return self._listed[folder]
+
+    def _image(self, patient: str, study: str, view: str) -> Path:
+        """The image of a view, whatever it ends with; the path it should have, if there is none."""
+        path = self.images / patient / study / f"{view}.jpg"
+        return path if has_file(path) else next((p for p in self._files(patient, study) if p.stem == view), path)

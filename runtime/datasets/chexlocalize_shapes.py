@@ -14,12 +14,14 @@ from .base import Note, Region
 from .files import fail, numbers
 from .region_shapes import Polygons, RunText
 from .source.documents import read_json
+from .source.spelling import FixedClasses
 
 __all__ = ["Keys", "Shapes", "compare", "entries", "read_polygons", "read_segmentations"]
 
 _ALIAS = {"Lung Opacity": "Airspace Opacity"}  # the label file's name
 
-Keys = Callable[[str], object]
+Keys = Callable[[str], tuple[str, str, str] | None]
+"""The name of an image in a file -> patient, study and view; None: no such name."""
 
 
 @dataclass
@@ -101,18 +103,25 @@ def entries(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -
     document = read_json(file)
     if not isinstance(document, dict):
         raise fail(file, None, "it holds no object of images")
-    for key, image in document.items():
-        if keys(key) is None:
-            raise fail(file, None, f"the key {key[:200]!r} is not like patient1_study1_view1_frontal")
+    known = FixedClasses(classes, _ALIAS)
+    seen: set[str] = set()
+    for name, image in document.items():
+        parts = keys(name)
+        if parts is None:
+            raise fail(file, None, f"the key {name[:200]!r} is not like patient1_study1_view1_frontal")
+        key = "_".join(parts)
+        if key in seen:
+            raise fail(file, None, f"'{key}' appears twice, once as '{name[:200]}'")
+        seen.add(key)
         if not isinstance(image, dict):
             raise fail(file, None, f"'{key}' is not an object of findings")
         yield key, None, image.get("img_size")
         findings: set[str] = set()
         for name, shape in image.items():
-            finding = _ALIAS[name] if name in _ALIAS else str(name)
             if name == "img_size":
                 continue
-            if finding not in classes:
+            finding = known.find(name, None)
+            if finding is None:
                 text = f"'{key}': '{name}' is not one of the {len(classes)} findings; not used"
                 notes.append(Note("unknown_class", name, file, None, text))
             elif finding in findings:
@@ -120,6 +129,7 @@ def entries(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -
             else:
                 findings.add(finding)
                 yield key, finding, shape
+    notes += known.notes(file)
 
 
 def _size(value: object, file: Path, where: str) -> tuple[int, int]:

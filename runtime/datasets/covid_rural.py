@@ -9,12 +9,11 @@ from typing import ClassVar
 from ...engines.errors import DataError
 from ..host.paths import has_folder
 from .base import Case, Dataset, Note, OfficialCounts
-from .files import fail
 from .masks.mask_names import first_name, listed_masks
 from .masks.mask_reader import MaskReader
 from .region_shapes import MaskRuns
 from .source.image_index import ImageTree
-from .source.image_names import inside
+from .source.image_names import ImageIds, inside
 from .source.tables import read_csv
 
 __all__ = ["CovidRural"]
@@ -115,11 +114,9 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
 
     def _listed(self, file: Path, notes: list[Note]) -> dict[str, int | None]:
         names: dict[str, int | None] = {}
+        ids = ImageIds(file)
         for row, cells in read_csv(file, ("filepath",)):
-            name = cells["filepath"].rpartition("/")[2]
-            name = name[: name.rindex(".")] if name.lower().endswith(_SUFFIXES) else name
-            if not name:
-                raise fail(file, row, "filepath is empty")
+            name = ids.of(cells["filepath"], row, "filepath")
             inside(self.images, name, file, row)
             if name in names:
                 notes.append(Note("duplicate", name, file, row, f"'{name}' was listed before"))

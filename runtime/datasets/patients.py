@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Final
 from ...engines.errors import DataError
 from .case import Case
 from .files import fail
-from .source.image_names import portable_name
+from .source.cells import BLANKS
+from .source.image_names import TableNames, stem_of
 from .source.tables import header_text, read_rows
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "NIH_COLUMNS",
     "PATIENT_COLUMNS",
     "is_placeholder",
+    "is_unknown",
     "read_indices",
     "read_patients",
     "with_patients",
@@ -29,40 +32,55 @@ NIH_COLUMNS: Final = ("nih_image_index", "Image Index")
 """Columns with the name of an image in NIH ChestX-ray14; the part before "_" is the patient."""
 
 
-_PLACEHOLDERS: Final = frozenset(
-    {
-        "nan", "none", "null", "na", "n/a", "<na>", "nat", "unknown", "unk", "undefined", "missing", "not available",
-        "anonymous", "anonymized", "anonymised", "anon", "anonym", "anonymous patient", "deidentified", "de-identified",
-        "removed", "redacted", "hidden", "no id", "noid", "-", "--", "?", "??", ".", "x", "xx", "xxx", "xxxx",
-    }
-)  # fmt: skip
+_UNKNOWN: Final = BLANKS | {
+    "n.a.", "n. a.", "(null)", "(none)", "unknown", "unk", "undefined", "missing", "not available", "not applicable",
+    "anonymous", "anonymized", "anonymised", "anon", "anonym", "anonyme", "anonymisiert", "anonymous patient",
+    "patient anonymous", "anonymized patient", "unknown patient", "patient unknown", "no name", "deidentified",
+    "de-identified", "deid", "removed", "redacted", "hidden", "no id", "noid", "no patient", "inconnu", "unbekannt",
+    "desconocido", "-", "--", "---", "?", "??", "???", ".",
+}  # fmt: skip
+"""What files write for a value that nobody knows or may know, in lower case."""
+
+_BETWEEN: Final = re.compile(r"[\s^_]+")
+_NO_NAME: Final = re.compile(r"x+|-\d+(?:\.0*)?")
+"""Crosses, and negative numbers: pandas numbers the patients of rows without one -1."""
+
+
+def is_unknown(text: str) -> bool:
+    """Whether a value of a file stands for one that is not known: blank, "nan", "ANONYMOUS", "not available"."""
+    return not text.strip() or _BETWEEN.sub(" ", text).strip().casefold() in _UNKNOWN
 
 
 def is_placeholder(patient: str) -> bool:
-    """Whether a text stands in the place of a patient and names none: empty, "nan", "ANONYMOUS" and the like.
+    """Whether a text stands in the place of a patient and names none: empty, "nan", "ANONYMOUS", "XXXX", "-1".
 
-    A number is a name, also 0: the films of a patient named so are counted (`case_rules.settle`).
+    A number from 0 on is a name, also 0: the films of a patient named so are counted (`case_rules.settle`).
     """
-    text = " ".join(patient.split()).casefold().strip("^ ")
-    return not text or text in _PLACEHOLDERS
+    return is_unknown(patient) or _NO_NAME.fullmatch(patient.strip().casefold()) is not None
 
 
 def with_patients(cases: Sequence[Case], file: Path, dataset: str) -> list[Case]:
-    """The cases with the patients that `file` names. Raises DataError for a case whose patient it does not name."""
-    patients = {portable_name(image): patient for image, patient in read_patients(file).items()}
-    names = [(case.image.name, case.image.stem, case.case_id) for case in cases]
-    chosen = [next((patients[name] for name in map(portable_name, each) if name in patients), None) for each in names]
-    missing = [each[0] for each, patient in zip(names, chosen, strict=True) if patient is None]
+    """The cases with the patients that `file` names; None where it says that it knows none.
+
+    Raises DataError for a case that it does not have.
+    """
+    patients = read_patients(file)
+    names = TableNames(patients)
+    chosen = [names.of(case.case_id, case.image) for case in cases]
+    missing = [case.image.name for case, name in zip(cases, chosen, strict=True) if name is None]
     if missing:
         raise DataError(
             f"{file} names no patient for {len(missing)} of {len(cases)} images of the dataset '{dataset}', the "
             f"first is {missing[0]}; add them, or leave the option patients out."
         )
-    return [replace(case, patient_id=patient) for case, patient in zip(cases, chosen, strict=True)]
+    return [replace(case, patient_id=patients[str(name)] or None) for case, name in zip(cases, chosen, strict=True)]
 
 
 def read_patients(file: Path) -> dict[str, str]:
-    """Image -> patient. Raises DataError for a file that cannot be read, or that names two patients of an image."""
+    """Image -> patient, empty where the cell is empty: such an image is a patient of its own.
+
+    Raises DataError for a file that cannot be read, or that names two patients of an image.
+    """
     rows = read_rows(file)
     line, header = next(rows, (1, []))
     image = next((header.index(name) for name in IMAGE_COLUMNS if name in header), None)
@@ -82,11 +100,13 @@ def read_patients(file: Path) -> dict[str, str]:
         if patient is not None:
             name, who = cells[image], cells[patient]
         else:
-            name, who = cells[image], cells[index or 0].partition("_")[0]
-        if not name or not who:
-            raise fail(file, line, "the image or its patient is empty")
-        if found.setdefault(name, who) != who:
-            raise fail(file, line, f"'{name}' belongs to the patient '{who}', but to '{found[name]}' before")
+            name, who = cells[image], stem_of(cells[index or 0]).partition("_")[0]
+        if not name:
+            raise fail(file, line, f"{header[image]} is empty")
+        before = found.setdefault(name, who)
+        if before and who and before != who:
+            raise fail(file, line, f"'{name}' belongs to the patient '{who}', but to '{before}' before")
+        found[name] = before or who
     return found
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from ...engines.errors import DataError
 from .base import Region
+from .case import UNCERTAIN
 from .region_boxes import Boxes
 from .region_shapes import AtLeast
 
-__all__ = ["RULES", "Corners", "merge", "needed"]
+__all__ = ["RULES", "Corners", "majority", "merge", "needed"]
 
 RULES = ("majority", "any", "pixels", "fused")
 Corners = tuple[float, float, float, float]
@@ -23,6 +24,15 @@ _MAX_FUSED = 1_000
 def needed(readers: int) -> int:
     """The smallest number that is more than half of `readers`: 2 of 3, 2 of 2, 1 of 1."""
     return readers // 2 + 1
+
+
+def majority(votes: Collection[int]) -> int:
+    """The label of one class in one image by the labels of its readers: 1 or 0 if more than half of them say so.
+
+    Where the answer hangs on readers who were not sure (`UNCERTAIN`), it is `UNCERTAIN`. A tie of sure readers is 0.
+    """
+    positives, unsure, least = [*votes].count(1), [*votes].count(UNCERTAIN), needed(len(votes))
+    return 1 if positives >= least else UNCERTAIN if positives + unsure >= least else 0
 
 
 def merge(

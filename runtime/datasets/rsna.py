@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..host.paths import has_file
-from .base import PATIENTS, Case, Dataset, Note, OfficialCounts
+from .base import PATIENTS, UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts
+from .case import UNCERTAIN
 from .files import fail, number
 from .region_boxes import Boxes
+from .source.cells import is_blank, read_label
 from .source.image_index import ImageFolder
+from .source.image_names import ImageIds, portable_name
+from .source.spelling import FixedClasses
 from .source.tables import read_csv
 
 __all__ = ["Rsna"]
@@ -23,7 +27,7 @@ _LABELS = ("patientId", "x", "y", "width", "height", "Target")
 
 @dataclass
 class _Patient:
-    target: int
+    target: int | None
     rows: list[int] = field(default_factory=list)
     boxes: dict[tuple[float, ...], None] = field(default_factory=dict)
 
@@ -52,6 +56,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         "annotations": "the label file, default stage_2_train_labels.csv",
         "classes": "the class file, default stage_2_detailed_class_info.csv where it exists",
         "images": "the folder of the DICOM files, default stage_2_train_images",
+        **UNCERTAIN_LABELS,
         **PATIENTS,
     }
     frame = (1024, 1024)
@@ -90,7 +95,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         boxes = list(patient.boxes) if patient else []
         source, row = (self.annotations, rows[0]) if rows else (self.list or self.annotations, listed)
         image = folder.find(key, (".dcm", ".png", ".jpg", ".jpeg"), source, row)
-        tail = [part for part in path.split("/") if part][-3:]
+        tail = [part for part in portable_name(path).split("/") if part][-3:]
         if len(tail) == 3 and not has_file(image):
             original = folder.path("/".join(tail), self.list or source, listed)
             image = original if has_file(original) else image
@@ -107,25 +112,31 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
 
     def _patients(self, notes: list[Note]) -> dict[str, _Patient]:
         file, patients = self.annotations, dict[str, _Patient]()
+        ids = ImageIds(file)
         for row, cells in read_csv(file, _LABELS):
-            key, target = cells["patientId"], cells["Target"]
-            if not key:
-                raise fail(file, row, "patientId is empty")
-            if target not in ("0", "1"):
-                raise fail(file, row, f"Target is {target!r}, not 0 or 1")
-            patient = patients.setdefault(key, _Patient(int(target)))
-            if patient.target != int(target):
-                raise fail(
-                    file, row, f"Target is {target}, but {patient.target} in row {patient.rows[0]} of the same id"
-                )
+            key = ids.of(cells["patientId"], row, "patientId")
+            try:
+                target = read_label(cells["Target"])
+            except ValueError as error:
+                raise fail(file, row, f"Target {error}") from None
+            patient = patients.setdefault(key, _Patient(target))
+            if patient.target != target:
+                first = _words(patient.target)
+                text = f"Target is {_words(target)}, but {first} in row {patient.rows[0]} of the same id"
+                raise fail(file, row, text)
             given = [cells[name] for name in ("x", "y", "width", "height")]
-            if target == "0":
-                if any(cell.lower() not in ("", "nan") for cell in given):
-                    raise fail(file, row, "Target is 0, but the row has a box")
-                if patient.rows:
-                    notes.append(Note("duplicate", key, file, row, f"'{key}' was listed as negative before"))
-            else:
+            blank = all(map(is_blank, given))
+            if target == 1 or (target == UNCERTAIN and not blank):
                 self._add_box(patient, [number(cell, file, row, "a box coordinate") for cell in given], key, row, notes)
+            elif not blank:
+                raise fail(
+                    file, row, f"Target is {cells['Target'] if target == 0 else repr('')}, but the row has a box"
+                )
+            elif patient.rows:
+                known = "negative" if target == 0 else _words(target)
+                notes.append(Note("duplicate", key, file, row, f"'{key}' was listed as {known} before"))
+            elif target is None:
+                notes.append(Note("not_annotated", key, file, row, f"Target of '{key}' is blank; its label is unknown"))
             patient.rows.append(row)
         return patients
 
@@ -143,10 +154,9 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
     def _listed(self, patients: Mapping[str, _Patient], notes: list[Note]) -> list[tuple[str, int | None, str]]:
         file, listed = self.list, dict[str, tuple[int, str]]()
         assert file is not None
+        ids = ImageIds(file)
         for row, cells in read_csv(file, ("ID",)):
-            key = cells["ID"]
-            if not key:
-                raise fail(file, row, "ID is empty")
+            key = ids.of(cells["ID"], row, "ID")
             if key in listed:
                 notes.append(Note("duplicate", key, file, row, f"'{key}' was listed before"))
                 continue
@@ -155,25 +165,39 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
             if patient is None:
                 text = f"'{key}' is not in {self.annotations.name}; its label is unknown"
                 notes.append(Note("not_annotated", key, file, row, text))
-            elif cells.get("classes", str(patient.target)) != str(patient.target):
-                text = f"'{key}' has classes {cells['classes']}, but Target {patient.target} in {self.annotations.name}"
+            elif self._disagrees(cells.get("classes", ""), patient.target):
+                target = _words(patient.target)
+                text = f"'{key}' has classes {cells['classes']}, but Target {target} in {self.annotations.name}"
                 notes.append(Note("disagreement", key, file, row, text))
         return [(key, row, path) for key, (row, path) in listed.items()]
+
+    @staticmethod
+    def _disagrees(classes: str, target: int | None) -> bool:
+        """Whether a list says another label than the label file; what is not a label says nothing of it."""
+        try:
+            return not is_blank(classes) and read_label(classes) != target
+        except ValueError:
+            return True
 
     def _check_classes(self, patients: Mapping[str, _Patient], notes: list[Note]) -> None:
         """Compares the class file, which has one row per box, with the labels by distinct ids."""
         file, seen = self.class_file, dict[str, str]()
         if file is None:
             return
-        known = ("Lung Opacity", "No Lung Opacity / Not Normal", "Normal")
+        known, ids = FixedClasses(("Lung Opacity", "No Lung Opacity / Not Normal", "Normal")), ImageIds(file)
         for row, cells in read_csv(file, ("patientId", "class")):
-            key, finding = cells["patientId"], cells["class"]
-            if finding not in known:
-                text = f"'{finding}' is not a class of this file; not used"
-                notes.append(Note("unknown_class", finding, file, row, text))
+            key, finding = ids.of(cells["patientId"], row, "patientId"), known.find(cells["class"], row)
+            if finding is None:
+                text = f"'{cells['class']}' is not a class of this file; not used"
+                notes.append(Note("unknown_class", cells["class"], file, row, text))
             elif seen.setdefault(key, finding) != finding:
                 text = f"'{key}' is '{finding}' here and '{seen[key]}' before"
                 notes.append(Note("disagreement", key, file, row, text))
-            elif key in patients and (finding == "Lung Opacity") != (patients[key].target == 1):
+            elif key in patients and patients[key].target == int(finding != "Lung Opacity"):
                 text = f"'{key}' is '{finding}', but its Target in {self.annotations.name} is {patients[key].target}"
                 notes.append(Note("disagreement", key, file, row, text))
+        notes += known.notes(file)
+
+
+def _words(target: int | None) -> str:
+    return "blank" if target is None else f"{target}"

@@ -15,6 +15,7 @@ from .masks.mask_names import listed_masks, note_others
 from .masks.mask_reader import MaskReader
 from .region_shapes import MaskRuns, RunText, union
 from .source.image_index import ImageTree
+from .source.image_names import ImageIds
 from .source.tables import read_csv
 
 __all__ = ["Siim"]
@@ -155,10 +156,9 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
 
     def _annotation(self, file: Path, images: dict[str, _Image], notes: list[Note]) -> list[tuple[str, int]]:
         order = []
+        ids = ImageIds(file)
         for row, cells in read_csv(file, _COLUMNS):
-            key, text = cells["ImageId"], cells["EncodedPixels"]
-            if not key:
-                raise fail(file, row, "ImageId is empty")
+            key, text = ids.of(cells["ImageId"], row, "ImageId"), _runs(cells["EncodedPixels"])
             if not text:
                 raise fail(file, row, "EncodedPixels is empty; an image without pneumothorax has -1 there")
             image = images.setdefault(key, _Image())
@@ -180,10 +180,9 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
     def _listed(self, images: Mapping[str, _Image], notes: list[Note]) -> list[tuple[str, int]]:
         file, order = self.list, []
         assert file is not None
+        ids = ImageIds(file)
         for row, cells in read_csv(file, ("ImageId",)):
-            key, text = cells["ImageId"], cells.get("EncodedPixels")
-            if not key:
-                raise fail(file, row, "ImageId is empty")
+            key, text = ids.of(cells["ImageId"], row, "ImageId"), _runs(cells.get("EncodedPixels", ""))
             image = images.get(key)
             if image is None:
                 text = f"'{key}' is not in {self.annotations[0].name}; its label is unknown"
@@ -193,3 +192,8 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
                 notes.append(Note("disagreement", key, file, row, text))
             order.append((key, row))
         return order
+
+
+def _runs(cell: str) -> str:
+    """The run lengths of a cell, "-1" for none; pandas writes -1.0 where other cells of the column are missing."""
+    return "-1" if cell == "-1.0" else cell

@@ -9,13 +9,17 @@ from typing import ClassVar
 
 from ...engines.errors import ConfigError
 from ..host.paths import has_file
-from .base import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
+from .base import PATIENTS, UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts, Region
 from .files import fail, number
-from .reader_consensus import RULES, Corners, merge, needed
+from .reader_consensus import RULES, Corners, majority, merge, needed
 from .readers.left_out import LEAVE_ONE_OUT, READERS, LeftOut
 from .readers.marks import RADIOLOGIST, ReaderMarks
+from .source.cells import is_blank, read_label
 from .source.image_index import ImageFolder
-from .source.tables import read_csv
+from .source.image_names import ImageIds
+from .source.native_sizes import read_sizes
+from .source.spelling import FixedClasses
+from .source.tables import is_index, read_csv
 
 __all__ = ["Vindr", "VindrKaggle"]
 
@@ -29,12 +33,12 @@ _ONLY_PHYSIONET = (
     "Rib fracture",
 )  # fmt: skip
 _LOCAL = tuple(sorted((*_KAGGLE, *_ONLY_PHYSIONET)))
-_GLOBAL = {"COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other disease", "Other diseases"}
+_GLOBAL = ("COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other disease", "Other diseases")
 _NOTHING = "No finding"
+_NO_CLASS = dict.fromkeys(_GLOBAL, "") | {_NOTHING: _NOTHING}
 _BOX = ("x_min", "y_min", "x_max", "y_max")
 _SUFFIXES = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
 _COPIES = (".png", ".jpg", ".jpeg")
-_SIZES = (("dim0", "dim1"), ("image_height", "image_width"))  # height, width: names in Kaggle copies, and in CSV files
 
 
 @dataclass
@@ -74,6 +78,7 @@ are the paper's, six of them with fewer than 12 positives."""
         "labels": "the label file, default image_labels_<split>.csv in the same places",
         "images": "the folder of the images, default <split>",
         "sizes": "for resized copies: a CSV file with image_id and dim0, dim1 (native height, width), default none",
+        **UNCERTAIN_LABELS,
         **PATIENTS,
     }
     mends: Mapping[str, str] = dict.fromkeys(
@@ -123,7 +128,7 @@ are the paper's, six of them with fewer than 12 positives."""
         images: dict[str, _Image] = {}
         self._read_boxes(images, notes)
         labelled = self._read_labels(images, notes)
-        sizes = self._read_sizes(images)
+        sizes = {} if self.sizes is None else read_sizes(self.sizes, images)
         folder = ImageFolder(self.images, notes)
         cases: list[Case] = []
         for key, image in images.items():
@@ -177,8 +182,8 @@ are the paper's, six of them with fewer than 12 positives."""
         for finding in self.classes:
             votes = image.votes.get(finding)
             if votes:
-                labels[finding] = int(sum(votes.values()) >= needed(len(votes)))
-                if finding in regions and not labels[finding] and self.readers == "majority":
+                labels[finding] = majority(votes.values())
+                if finding in regions and labels[finding] == 0 and self.readers == "majority":
                     text = f"'{key}' has a region of '{finding}', but its label is 0"
                     notes.append(Note("disagreement", key, self.annotations, image.rows[0], text))
             elif finding in labelled:  # the file has the class, but not this image
@@ -191,23 +196,23 @@ are the paper's, six of them with fewer than 12 positives."""
 
     def _read_boxes(self, images: dict[str, _Image], notes: list[Note]) -> None:
         file = self.annotations
-        several = self.split != "test"
+        several, ids, classes = self.split != "test", ImageIds(file), FixedClasses(self.classes, _NO_CLASS)
         for row, cells in read_csv(file, ("image_id", "class_name", *_BOX, *(("rad_id",) if several else ()))):
-            key, finding, reader = cells["image_id"], cells["class_name"], cells["rad_id"] if several else ""
-            if not key or (several and not reader):
-                raise fail(file, row, f"{'rad_id' if key else 'image_id'} is empty")
+            key, reader = ids.of(cells["image_id"], row, "image_id"), cells["rad_id"] if several else ""
+            if several and not reader:
+                raise fail(file, row, "rad_id is empty")
             image = images.setdefault(key, _Image())
             image.rows.append(row)
             image.readers.add(reader)
             given = [cells[name] for name in _BOX]
-            empty = all(cell.lower() in ("", "nan") for cell in given)
-            if finding == _NOTHING or finding in _GLOBAL:
-                if not empty and finding == _NOTHING:
+            finding = classes.find(cells["class_name"], row)
+            if finding in ("", _NOTHING):
+                if finding and not all(map(is_blank, given)):
                     raise fail(file, row, f"'{key}' has '{_NOTHING}' and a box")
                 continue
-            if finding not in self.classes:
-                text = f"'{finding}' is not a class of {self.title}; not used"
-                notes.append(Note("unknown_class", finding, file, row, text))
+            if finding is None:
+                text = f"'{cells['class_name']}' is not a class of {self.title}; not used"
+                notes.append(Note("unknown_class", cells["class_name"], file, row, text))
                 continue
             x1, y1, x2, y2 = (number(cell, file, row, "a box coordinate") for cell in given)
             if x2 < x1 or y2 < y1:
@@ -218,52 +223,39 @@ are the paper's, six of them with fewer than 12 positives."""
             elif x2 == x1 or y2 == y1:
                 notes.append(Note("degenerate", finding, file, row, f"the box {given} has no area"))
             mine[x1, y1, x2, y2] = None
+        notes += classes.notes(file)
 
     def _read_labels(self, images: dict[str, _Image], notes: list[Note]) -> set[str]:
         """Adds the votes of the label file to `images`; returns the classes of the label file."""
-        file, found = self.labels, set[str]()
+        file = self.labels
         if file is None:
-            return found
-        several, first = self.split != "test", True
+            return set()
+        several, ids, columns = self.split != "test", ImageIds(file), dict[str, str]()
         for row, cells in read_csv(file, ("image_id", "rad_id") if several else ("image_id",)):
-            if first:
-                found, first = {finding for finding in self.classes if finding in cells}, False
-                for name in cells:
-                    if name not in self.classes and name not in ("image_id", "rad_id", _NOTHING, *_GLOBAL):
-                        text = f"the column '{name}' is not a label of {self.title}; not used"
-                        notes.append(Note("unknown_class", name, file, 1, text))
-            if not cells["image_id"]:
-                raise fail(file, row, "image_id is empty")
-            image = images.setdefault(cells["image_id"], _Image())
-            reader = cells["rad_id"] if several else ""
+            columns = columns or self._label_columns(cells, file, notes)
+            key, reader = ids.of(cells["image_id"], row, "image_id"), cells["rad_id"] if several else ""
+            image = images.setdefault(key, _Image())
             image.rows = image.rows or [row]
             image.readers.add(reader)
-            for finding in found:
-                if cells[finding] not in ("0", "1", "0.0", "1.0"):
-                    raise fail(file, row, f"the label of '{finding}' is {cells[finding]!r}, not 0 or 1")
-                votes, vote = image.votes.setdefault(finding, {}), int(cells[finding][0])
-                if votes.setdefault(reader, vote) != vote:
-                    raise fail(file, row, f"'{cells['image_id']}' has another label of '{finding}' in a row before")
-        return found
+            for finding, column in columns.items():
+                try:
+                    vote = read_label(cells[column])
+                except ValueError as error:
+                    raise fail(file, row, f"the label of '{finding}' {error}") from None
+                votes = image.votes.setdefault(finding, {})
+                if vote is not None and votes.setdefault(reader, vote) != vote:
+                    raise fail(file, row, f"'{key}' has another label of '{finding}' in a row before")
+        return set(columns)
 
-    def _read_sizes(self, images: Mapping[str, _Image]) -> dict[str, tuple[int, int]]:
-        """Native (height, width) by image id. Raises DataError if one is invalid or missing."""
-        file, found = self.sizes, dict[str, tuple[int, int]]()
-        if file is None:
-            return found
-        for row, cells in read_csv(file, ("image_id",)):
-            names = next((names for names in _SIZES if all(name in cells for name in names)), None)
-            if names is None:
-                raise fail(file, 1, "the header needs dim0, dim1 or image_height, image_width")
-            height, width = (number(cells[name], file, row, name) for name in names)
-            if not 1 <= height == int(height) or not 1 <= width == int(width):
-                raise fail(file, row, f"the size {height:g} x {width:g} is not in whole pixels")
-            if found.setdefault(cells["image_id"], (int(height), int(width))) != (height, width):
-                raise fail(file, row, f"'{cells['image_id']}' has another size than in a row before")
-        lacking = next((key for key in images if key not in found), None)
-        if lacking is not None:
-            raise fail(file, None, f"it has no size for the image '{lacking}'")
-        return found
+    def _label_columns(self, header: Mapping[str, str], file: Path, notes: list[Note]) -> dict[str, str]:
+        """Class -> its column of the label file, whatever its spelling. Raises DataError for one with two columns."""
+        classes = FixedClasses(self.classes, _NO_CLASS)
+        for name in header:
+            if classes.find(name, 1) is None and not is_index(name) and name not in ("image_id", "rad_id"):
+                text = f"the column '{name}' is not a label of {self.title}; not used"
+                notes.append(Note("unknown_class", name, file, 1, text))
+        notes += classes.notes(file)
+        return {finding: name for finding, name in classes.columns(header, file).items() if finding != _NOTHING}
 
 
 class VindrKaggle(Vindr):
@@ -282,6 +274,7 @@ Split: its test part has no labels, so it cannot stand for the benchmark's VinDr
         "annotations": "the box file, default train.csv",
         "images": "the folder of the images, default train",
         "sizes": Vindr.option_help["sizes"],
+        **UNCERTAIN_LABELS,
         **PATIENTS,
     }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from ....engines.errors import DataError
 from ..base import Case, Dataset
 from ..patients import read_indices
+from ..source.image_names import TableNames, stem_of
 from .headers import TAGS, read_header
 from .tables import read_table
 from .values import NAMES, Attributes, Value, read_value
@@ -48,11 +49,13 @@ def look_up(wanted: Sequence[str], dataset: Dataset | None, file: Path | None = 
     table = read_table(file)
     if not table.names:
         return CaseAttributes(tuple({} for _ in wanted), file.name, (f"{file.name} has no attributes",))
+    names = TableNames(table.rows)
+    images = [known[case_id].image if case_id in known else None for case_id in wanted]
     if table.by_index:
-        names = _indices(wanted, known, dataset)
+        indices = _indices(wanted, images, dataset)
+        keys = [names.of(f"{stem_of(index)}.png", Path(stem_of(index))) for index in indices]
     else:
-        names = [_names(case_id, known.get(case_id)) for case_id in wanted]
-    keys = [next((name for name in each if name in table.rows), None) for each in names]
+        keys = [names.of(case_id, image) for case_id, image in zip(wanted, images, strict=True)]
     missing = keys.count(None)
     if missing == len(keys):
         must = "its column of cases must hold case ids, file names of images, or these without their extension"
@@ -74,18 +77,15 @@ def look_up(wanted: Sequence[str], dataset: Dataset | None, file: Path | None = 
     return CaseAttributes(found, file.name, tuple(notes))
 
 
-def _names(case_id: str, case: Case | None) -> tuple[str, ...]:
-    return (case_id,) if case is None else (case_id, case.image.name, case.image.stem)
-
-
-def _indices(wanted: Sequence[str], known: dict[str, Case], dataset: Dataset | None) -> list[tuple[str, ...]]:
-    """NIH's image index of each case: its file name, or what the dataset's option `patients` says of it."""
+def _indices(wanted: Sequence[str], images: Sequence[Path | None], dataset: Dataset | None) -> list[str]:
+    """NIH's image index of each case: what the dataset's option `patients` says of it, else its file name."""
     told: dict[str, str] = {}
     if dataset is not None and "patients" in dataset.options:
         told = read_indices(dataset.path_option("patients", ""))
-    names = [_names(case_id, known.get(case_id)) for case_id in wanted]
-    found = [tuple(told[name] for name in each if name in told) or each for each in names]
-    return [tuple(f"{name.removesuffix('.png')}.png" for name in each) for each in found]
+    names = TableNames(told)
+    found = [names.of(case_id, image) for case_id, image in zip(wanted, images, strict=True)]
+    own = [case_id if image is None else image.name for case_id, image in zip(wanted, images, strict=True)]
+    return [name if key is None else told[key] for key, name in zip(found, own, strict=True)]
 
 
 def _of_reader(wanted: Sequence[str], known: dict[str, Case], dataset: Dataset) -> CaseAttributes:

@@ -9,7 +9,8 @@ from typing import Final
 
 from ..files import fail
 from ..patients import IMAGE_COLUMNS, NIH_COLUMNS, PATIENT_COLUMNS
-from ..source.tables import header_text, read_rows
+from ..source.image_names import portable_name, without_extension
+from ..source.tables import header_text, is_index, read_rows
 from .values import NAMES, Attributes, Value, read_value
 
 __all__ = ["AttributeTable", "read_table"]
@@ -86,7 +87,7 @@ def _columns(file: Path, line: int, header: Sequence[str]) -> tuple[int, dict[st
     whole = header[key] == _CHEXPERT or (header[key] == _NIH and "Finding Labels" in header)
     found: dict[str, _Column] = {}
     for place, column in enumerate(header):
-        if place == key or not column or column in (*_CASE, *PATIENT_COLUMNS, *NIH_COLUMNS):
+        if place == key or is_index(column) or column in (*_CASE, *PATIENT_COLUMNS, *NIH_COLUMNS):
             continue
         name = NAMES.get(column.lower(), column)
         if whole and name not in _SOURCES:
@@ -108,4 +109,4 @@ def _cell(place: int) -> Callable[[Sequence[str]], str]:
 
 def _chexpert_case(path: str) -> str:
     """CheXpert-v1.0/valid/patient1/study1/view1_frontal.jpg -> patient1_study1_view1_frontal"""
-    return "_".join(path.split("/")[-3:]).rpartition(".")[0]
+    return without_extension("_".join(portable_name(path).split("/")[-3:]))

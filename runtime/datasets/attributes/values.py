@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from ..patients import is_unknown
+
 __all__ = ["AGES", "LONGEST", "NAMES", "Attributes", "Value", "read_value"]
 
 Value = str | float
@@ -25,7 +27,6 @@ AGES: Final = (0.0, 120.0)
 LONGEST: Final = 60
 """Characters of a value; a longer one is no group."""
 
-_UNKNOWN = frozenset({"", "nan", "none", "null", "unknown", "n/a"})
 _AGE = re.compile(r"(\d{1,4}(?:\.\d+)?) ?([DWMY]?)", re.ASCII)
 _YEARS = {"": 1.0, "Y": 1.0, "M": 1 / 12, "W": 7 / 365.25, "D": 1 / 365.25}
 _SPELLING = {
@@ -41,7 +42,7 @@ def read_value(name: str, text: str) -> Value | None:
     ValueError, with the rest of a sentence, for an age that is no number and a text that cannot be a group's name.
     """
     text = " ".join(text.split())
-    if text.lower() in _UNKNOWN:
+    if is_unknown(text):
         return None
     if name == "age":
         found = _AGE.fullmatch(text.upper())

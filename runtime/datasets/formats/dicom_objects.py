@@ -14,6 +14,7 @@ from ...images.size import image_size
 from ..files import fail
 from ..masks.mask_files import StoredMask
 from ..masks.mask_reader import MaskReader
+from ..patients import is_placeholder
 from ..region_shapes import MaskRuns
 from ..source.listing import tree
 from .dicom_files import DicomFile, dicom_files, guarded, read_object, text_of
@@ -143,8 +144,10 @@ class DicomObjects(FileFormat):
         patient = None
         if path.suffix.lower() not in IMAGES[2:]:
             patient = text_of(read_object(path, "PatientID"), "PatientID") or None
-        known = hashlib.sha256(patient.encode()).hexdigest()[:12] if patient else None
-        return Annotated(name, file, patient=known)
+        # A placeholder is no person's ID, and its hash would look like one.
+        if patient and not is_placeholder(patient):
+            patient = hashlib.sha256(patient.encode()).hexdigest()[:12]
+        return Annotated(name, file, patient=patient)
 
     def _read(self, item: DicomFile) -> tuple[str, list[tuple[str, Shape | None]]]:
         """Why an object is not used, else empty; and the shapes of the images that it refers to, None: nothing."""

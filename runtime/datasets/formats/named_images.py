@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
 
 from ...host.paths import has_folder
 from ..files import Note, fail
 from ..source.image_index import AnyCase, by_portable_name, other_case
-from ..source.image_names import inside, portable_name
+from ..source.image_names import IMAGES, inside, portable_name, without_extension
 from ..source.listing import tree
 
 __all__ = ["IMAGES", "NamedImages", "without_extension"]
-
-IMAGES: Final = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
-"""What the names of images end with; of two images of one name the first is used."""
-
-
-def without_extension(name: str) -> str:
-    """A name without what names of images end with."""
-    stem, dot, extension = name.rpartition(".")
-    return stem if (dot + extension).lower() in IMAGES and stem else name
 
 
 class NamedImages:

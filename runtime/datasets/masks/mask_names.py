@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ....engines.errors import DataError
 from ..files import Note
+from ..source.image_names import portable_name
 from ..source.listing import is_hidden
 
 __all__ = ["first_name", "listed_masks", "note_others"]
@@ -34,7 +35,7 @@ def listed_masks(folder: Path, notes: list[Note]) -> dict[str, Path]:
     masks: dict[str, Path] = {}
     others = []
     for path in names:
-        if path.suffix.lower() != ".png" or masks.setdefault(path.stem, path) != path:
+        if path.suffix.lower() != ".png" or masks.setdefault(portable_name(path.stem), path) != path:
             others.append(path)
     note_others(others, "another form than <image>.png", notes)
     return masks

@@ -12,9 +12,11 @@ from ....engines.errors import ConfigError
 from ...host.paths import has_file
 from ..base import Case, Dataset, Note
 from ..files import fail, number, numbers
-from ..formats.named_images import NamedImages, without_extension
+from ..formats.named_images import NamedImages
+from ..source.cells import is_blank
 from ..source.documents import read_json
-from ..source.image_names import inside
+from ..source.image_names import ImageIds, inside, portable_name, stem_of
+from ..source.spelling import FixedClasses
 from ..source.tables import read_csv
 from .pairs import MOST_ROUNDS, Corners, PhraseImage, phrase_key
 
@@ -88,19 +90,21 @@ sets of published models. Version 1.0.0 has none."""
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per image, a further one for a second phrase of a category. Raises DataError."""
         found: dict[str, PhraseImage] = {}
-        images = _Images(self.images, notes)
+        images, known = _Images(self.images, notes), FixedClasses(self.classes)
         for row in self._json_rows() if self.json else self._csv_rows():
             if self.split not in ("all", row.split):
                 continue
             mine = self._image(found, images, row)
-            if row.finding not in self.classes:
+            finding = known.find(row.finding, row.row)
+            if finding is None:
                 text = f"'{row.finding}' is not a category of {self.title}; not used"
                 notes.append(Note("unknown_class", row.finding, self.annotations, row.row, text))
             elif (box := self._box(row, notes)) is None:
                 mine.boxless.add(phrase_key(row.phrase))
-            elif not mine.add(row.finding, row.phrase, box):
+            elif not mine.add(finding, row.phrase, box):
                 text = f"the box of '{row.name}' was listed before"
                 notes.append(Note("duplicate", row.name, self.annotations, row.row, text))
+        notes += known.notes(self.annotations)
         return [case for name, image in found.items() for case in image.cases(name, self.classes)]
 
     def _box(self, row: _Row, notes: list[Note]) -> Corners | None:
@@ -121,7 +125,7 @@ sets of published models. Version 1.0.0 has none."""
             raise fail(self.annotations, row.row, f"the image's size {width:g} x {height:g} is not in whole pixels")
         if not row.phrase.strip():
             raise fail(self.annotations, row.row, "label_text is empty")
-        size, parts = (int(height), int(width)), row.place.split("/")
+        size, parts = (int(height), int(width)), portable_name(row.place).split("/")
         patient = next((part for part in parts[:-1] if _PATIENT.fullmatch(part)), None)
         mine = found.get(row.name)
         if mine is None:
@@ -135,16 +139,15 @@ sets of published models. Version 1.0.0 has none."""
 
     def _csv_rows(self) -> Iterator[_Row]:
         file, wanted = self.annotations, (*_COLUMNS, *(("split",) if self.split != "all" else ()))
+        ids = ImageIds(file)
         for row, cells in read_csv(file, wanted):
-            if not cells["dicom_id"]:
-                raise fail(file, row, "dicom_id is empty")
-            split = cells.get("split", "all")
+            name, split = ids.of(cells["dicom_id"], row, "dicom_id"), cells.get("split", "all")
             if split not in _SPLITS and "split" in cells:
                 raise fail(file, row, f"split is {split!r}, not one of {', '.join(_SPLITS)}")
             yield _Row(
                 row=row,
-                name=cells["dicom_id"],
-                place=cells["path"] or f"{cells['dicom_id']}.jpg",
+                name=name,
+                place=f"{name}.jpg" if is_blank(cells["path"]) else cells["path"],
                 finding=cells["category_name"],
                 phrase=cells["label_text"],
                 box=tuple(number(cells[name], file, row, name) for name in _BOX),
@@ -173,7 +176,7 @@ sets of published models. Version 1.0.0 has none."""
             sides = [item.get(key, image.get(key)) for key in ("width", "height")]
             yield _Row(
                 row=row,
-                name=without_extension(place.rpartition("/")[2]),
+                name=stem_of(place),
                 place=place,
                 finding=finding.strip(),
                 phrase=phrase,

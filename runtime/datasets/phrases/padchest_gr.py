@@ -12,9 +12,12 @@ from ....engines.errors import ConfigError
 from ...host.paths import has_file
 from ..base import Case, Dataset, Note
 from ..files import fail, numbers
-from ..formats.named_images import NamedImages, without_extension
+from ..formats.named_images import NamedImages
 from ..readers.marks import SECOND, ReaderBoxes, ReaderMarks
+from ..source.cells import is_blank, read_label
 from ..source.documents import read_json
+from ..source.image_names import ImageIds, stem_of
+from ..source.spelling import Spellings, spelling_key
 from ..source.tables import read_csv
 from .pairs import MOST_ROUNDS, Corners, PhraseImage, asked, one_line, phrase_key
 
@@ -93,11 +96,15 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 "the option table."
             )
         self._early: list[Note] = []
+        self._spellings = Spellings()
         self._known = self._read_table()
         self._order: dict[str, tuple[str, int]] = {}
         self._boxless: dict[str, set[str]] = defaultdict(set)
         self._sentences = list(self._read())
         self.classes = tuple(sorted({sentence.finding for sentence in self._sentences}))
+        for finding, others in self._spellings.variants.items():
+            text = f"{', '.join(map(repr, others))} and '{finding}' differ in spelling alone; they are one class"
+            self._early.append(Note("spelling", finding, self.annotations, None, text))
         if not self.classes:
             raise fail(self.annotations, None, f"no positive sentence has {' or '.join(_REGIONS[self.region])}")
 
@@ -122,11 +129,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 for box in sentence.boxes:
                     found[sentence.image].add(sentence.finding, sentence.text, box)
         self._sentences = []
-        return [
-            case
-            for name, image in found.items()
-            for case in image.cases(without_extension(name), self.classes, fractions=True)
-        ]
+        return [case for name, image in found.items() for case in image.cases(name, self.classes, fractions=True)]
 
     def reader_marks(self, reader: str) -> ReaderMarks | str:
         """Of the second reader the `extra_boxes` of each sentence that is asked; a sentence without any has no line.
@@ -142,12 +145,11 @@ Split: train, validation and test of master_table.csv, all three by default."""
         known, file = asked(self.cases()), self.annotations
         found: dict[tuple[str, str, str], dict[str, Any]] = {}
         for row, study in enumerate(read_json(file), 1):
-            name, number = study["ImageID"].strip(), str(study.get("StudyID") or "").strip()
+            image, number = stem_of(study["ImageID"].strip()), str(study.get("StudyID") or "").strip()
             for each in study["findings"]:
-                if each.get("abnormal") is not True or not each.get("boxes") or not each.get("extra_boxes"):
+                if not self._is_abnormal(each, row) or not each.get("boxes") or not each.get("extra_boxes"):
                     continue
-                image, text = without_extension(name), self._text(each, row)
-                finding = self._finding(each, name, number, row)
+                text, finding = self._text(each, row), self._finding(each, image, number, row)
                 if (image, phrase_key(text)) in known:
                     line = {"case": image, "finding": finding, "phrase": text, "boxes": []}
                     boxes = found.setdefault((image, finding, phrase_key(text)), line)["boxes"]
@@ -166,13 +168,14 @@ Split: train, validation and test of master_table.csv, all three by default."""
 
     def _read(self) -> Iterator[_Sentence]:
         file, studies = self.annotations, read_json(self.annotations)
+        ids = ImageIds(file)
         if not isinstance(studies, list):
             raise fail(file, None, "it holds no list of studies")
         for row, study in enumerate(studies, 1):
             image = study.get("ImageID") if isinstance(study, dict) else None
             if not isinstance(image, str) or not image.strip() or not isinstance(study.get("findings"), list):
                 raise fail(file, row, "the study has no ImageID or no list of findings")
-            name, number = image.strip(), str(study.get("StudyID") or "").strip()
+            name, number = ids.of(image.strip(), row, "ImageID"), str(study.get("StudyID") or "").strip()
             if name in self._order:
                 text = f"'{name}' was listed before; its sentences were merged"
                 self._early.append(Note("duplicate", name, file, row, text))
@@ -181,7 +184,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 if not isinstance(each, dict):
                     raise fail(file, row, "a finding is not an object")
                 boxes = self._boxes(each, row)
-                if each.get("abnormal") is not True:
+                if not self._is_abnormal(each, row):
                     if boxes:
                         text = f"a sentence of '{name}' that is not abnormal has boxes; not used"
                         self._early.append(Note("disagreement", name, file, row, text))
@@ -192,6 +195,13 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 else:
                     text = self._text(each, row)
                     yield _Sentence(row, name, number, self._finding(each, name, number, row), text, boxes)
+
+    def _is_abnormal(self, finding: Mapping[str, Any], row: int) -> bool:
+        """Whether a sentence is positive; a table of pandas that becomes JSON can have 1.0 for true."""
+        try:
+            return read_label(str(finding.get("abnormal"))) == 1
+        except ValueError as error:
+            raise fail(self.annotations, row, f"abnormal {error}") from None
 
     def _text(self, finding: dict[str, Any], row: int) -> str:
         text = finding.get(f"sentence_{self.language}")
@@ -205,7 +215,8 @@ Split: train, validation and test of master_table.csv, all three by default."""
             raise fail(self.annotations, row, "labels is not a list of texts")
         label = next((label.strip() for label in labels if label.strip()), _NO_LABEL)
         groups = self._known.group if self.grouped else {}
-        return groups.get((image, label.lower())) or groups.get((study, label.lower())) or label
+        group = groups.get((image, spelling_key(label))) or groups.get((study, spelling_key(label)))
+        return self._spellings.of(group or label)
 
     def _boxes(self, finding: dict[str, Any], row: int) -> tuple[Corners, ...]:
         """The boxes of the chosen reader, in fractions of the image, without those that have no area."""
@@ -234,7 +245,8 @@ Split: train, validation and test of master_table.csv, all three by default."""
             return found
         needed = ("split",) if self.split != "all" else ()
         for row, cells in read_csv(file, needed):
-            keys = [cells[column] for column in ("ImageID", "StudyID") if cells.get(column)]
+            cells = {column: "" if is_blank(cell) else cell for column, cell in cells.items()}
+            keys = [key for key in (stem_of(cells.get("ImageID", "")), cells.get("StudyID")) if key]
             if not keys:
                 raise fail(file, row, "the row has neither ImageID nor StudyID")
             split = cells.get("split", "")
@@ -244,7 +256,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 found.sexes = found.sexes or {}
                 for key in keys if cells[_SEX] else ():
                     found.sexes.setdefault(key, set()).add(cells[_SEX])
-            label, group = cells.get("label", "").lower(), cells.get("label_group", "")
+            label, group = spelling_key(cells.get("label", "")), cells.get("label_group", "")
             for key in keys:
                 for column, known, value in (
                     ("PatientID", found.patient, cells.get("PatientID", "")),

@@ -4,9 +4,11 @@ Every reader takes its files from here, so that a rule on files holds in each of
 fails for a reader that opens, lists or parses a file by itself.
 
 listing      the files below a folder; hidden ones are none
-image_names  names of images as annotation tools write them -> paths below the folder of the images
+image_names  names of images as annotation tools write them -> paths below their folder, ids, rows of tables
 image_index  the images of a folder, found by these names
 documents    text, JSON and YAML, strictly
 tables       CSV with any separator
+native_sizes sizes of images of which there are resized copies
+cells        cells that say nothing, and labels
 spelling     names of classes that differ in case, blanks or letter forms alone
 """

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ....engines.errors import DataError
-from ...host.paths import has_folder
+from ...host.paths import has_file, has_folder
 from ..files import Note, fail
-from .image_names import inside, portable_name
+from .image_names import inside, portable_name, stem_of
 from .listing import is_hidden, tree
 
 __all__ = ["AnyCase", "ImageFolder", "ImageTree", "by_portable_name", "other_case"]
@@ -83,6 +83,18 @@ class ImageFolder:
                 if known(portable_name(stem + suffix)):
                     return self.path(stem + suffix, file, row)
         return self.path(stem + suffixes[0], file, row)
+
+    def named(self, name: str, suffixes: Sequence[str], file: Path, row: int | None) -> Path:
+        """The image that a list calls `name`, with or without folders and extension: in the folder, else below it.
+
+        If there is none, the path it should have in the folder. Raises DataError.
+        """
+        image = self.find(stem_of(name), suffixes, file, row)
+        if "/" not in portable_name(name) or portable_name(image.name) in self._names:
+            return image
+        parts = Path(portable_name(name)).parts
+        below = self.folder.joinpath(*parts) if ".." not in parts else image
+        return below if below.is_relative_to(self.folder) and has_file(below) else image
 
 
 class ImageTree:

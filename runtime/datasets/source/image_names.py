@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from ..files import fail
 
-__all__ = ["inside", "portable_name"]
+__all__ = ["IMAGES", "ImageIds", "TableNames", "inside", "portable_name", "stem_of", "without_extension"]
+
+IMAGES: Final = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
+"""What the names of images end with; of two images of one name the first is used."""
 
 _MAX_NAME = 240  # bytes of one part of a path; file systems stop at 255
+_DEPTH: Final = 4  # parts of a path that a table can name an image by, such as valid/patient1/study1/view1.jpg
 
 
 def portable_name(name: str) -> str:
@@ -24,6 +30,76 @@ def portable_name(name: str) -> str:
     while name.startswith("./"):
         name = name[2:].lstrip("/")
     return name
+
+
+def without_extension(name: str) -> str:
+    """A name without what names of images end with."""
+    stem, dot, extension = name.rpartition(".")
+    return stem if (dot + extension).lower() in IMAGES and stem else name
+
+
+def stem_of(name: str) -> str:
+    """The name of an image alone, without its folders and its extension: images\\a.png and ./a.dcm are "a"."""
+    return without_extension(portable_name(name).rpartition("/")[2])
+
+
+class ImageIds:
+    """The ids of images in one annotation file, which may write a name with folders, an extension, or backslashes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._ids: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+
+    def of(self, name: str, row: int | None, column: str = "the name of the image") -> str:
+        """The `stem_of` a name. Raises DataError for a name without one, and for two that differ in folders alone.
+
+        column: what holds the name, for the message.
+        """
+        known = self._ids.get(name)
+        if known is not None:
+            return known
+        folder, _, last = portable_name(name).rpartition("/")
+        stem = without_extension(last)
+        if ".." in (last, *folder.split("/")):
+            raise fail(self._file, row, f"{column} {name!r} leads out of the folder of the images or is no file name")
+        if not stem or stem.lower() in IMAGES:
+            raise fail(self._file, row, f"{column} is empty" if not name else f"{column} {name!r} is no file name")
+        if folder and self._folders.setdefault(stem, folder) != folder:
+            text = f"{column} {name!r} lies in another folder than '{self._folders[stem]}/{stem}' before"
+            raise fail(self._file, row, f"{text}, and images of one name are one image here; rename one of them")
+        self._ids[name] = stem
+        return stem
+
+
+class TableNames:
+    """The names of images in a table that a user gives beside a dataset, found again by the cases of the dataset."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: dict[str, str] = {}
+        stems: dict[str, set[str]] = {}
+        for name in names:
+            self._names.setdefault(portable_name(name), name)
+            stems.setdefault(stem_of(name), set()).add(name)
+        # A stem that two folders have names no image.
+        self._stems = {stem: next(iter(found)) for stem, found in stems.items() if len(found) == 1}
+
+    def of(self, case_id: str, image: Path | None) -> str | None:
+        """The table's name of a case: the end of its image's path, its id, or the stem of its image.
+
+        The path is compared by its last four parts, the longest end first, with and without extension.
+        """
+        found = next((self._names[name] for name in _names_of(case_id, image) if name in self._names), None)
+        return found if found is not None or image is None else self._stems.get(stem_of(image.name))
+
+
+def _names_of(case_id: str, image: Path | None) -> Iterator[str]:
+    parts = () if image is None else image.parts[-_DEPTH:]
+    for start in range(len(parts)):
+        name = portable_name("/".join(parts[start:]))
+        yield name
+        yield without_extension(name)
+    yield portable_name(case_id)
 
 
 def inside(folder: Path, name: str, file: Path, row: int | None) -> Path:

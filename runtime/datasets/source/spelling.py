@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
-__all__ = ["Spellings", "spelling_key"]
+from ..files import Note, fail
+
+__all__ = ["FixedClasses", "Spellings", "spelling_key"]
 
 _BETWEEN = re.compile(r"[\s_-]+")
+_SLASH = re.compile(r" ?/ ?")
 
 
 def spelling_key(name: str) -> str:
-    """The form in which two names of classes are compared: "Pleural_effusion" and "pleural  Effusion" are one class."""
-    return _BETWEEN.sub(" ", unicodedata.normalize("NFKC", name).casefold()).strip()
+    """The form in which two names of classes are compared: "Pleural_effusion" and "pleural  Effusion" are one class.
+
+    Marks that nobody sees, such as a zero-width space, and blanks around a slash do not count either.
+    """
+    if not name.isascii():
+        name = "".join(mark for mark in unicodedata.normalize("NFKC", name) if unicodedata.category(mark) != "Cf")
+    return _SLASH.sub("/", _BETWEEN.sub(" ", name.casefold())).strip()
 
 
 class Spellings:
@@ -37,3 +46,41 @@ class Spellings:
 
     def __contains__(self, name: str) -> bool:
         return spelling_key(name) in self._names
+
+
+class FixedClasses:
+    """The classes of a dataset that are known before its files are read, whatever spelling a file has for them."""
+
+    def __init__(self, names: Iterable[str], also: Mapping[str, str] | None = None) -> None:
+        """also: other names that the files of the release have -> the class, "" for what is no class; not noted."""
+        self._names = {name: name for name in names} | dict(also or {})
+        self._spellings = {spelling_key(name): known for name, known in self._names.items()}
+        self._others: dict[str, tuple[str, int | None, int]] = {}
+
+    def find(self, name: str, row: int | None) -> str | None:
+        """The class that `name` names; None for another name. row: in the file, for the notes."""
+        known = self._names.get(name)
+        if known is not None:
+            return known
+        known = self._spellings.get(spelling_key(name))
+        if known is not None:
+            first, count = self._others.get(name, (known, row, 0))[1:]
+            self._others[name] = known, first, count + 1
+        return known
+
+    def columns(self, header: Iterable[str], file: Path) -> dict[str, str]:
+        """Class -> its column in the header of a table. Raises DataError for a class with two columns."""
+        found: dict[str, str] = {}
+        for name in header:
+            known = self.find(name, 1)
+            if known and found.setdefault(known, name) != name:
+                raise fail(file, 1, f"the columns '{found[known]}' and '{name}' are both '{known}'; delete one of them")
+        return found
+
+    def notes(self, file: Path) -> Iterator[Note]:
+        """One note for each other spelling that was found in `file` since the last call."""
+        for name, (known, row, count) in self._others.items():
+            text = f"'{name}' differs from '{known}' in spelling alone and is taken for it: {count} times"
+            if known:
+                yield Note("spelling", known, file, row, text)
+        self._others.clear()

@@ -13,7 +13,7 @@ from ....engines.errors import DataError
 from ..files import fail
 from .documents import read_text
 
-__all__ = ["header_text", "read_csv", "read_rows"]
+__all__ = ["header_text", "is_index", "read_csv", "read_rows"]
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _MAX_TOLD = 200  # characters of a file in a message
@@ -65,6 +65,11 @@ def read_csv(file: Path, columns: Sequence[str], mend: str = "") -> Iterator[tup
         if len(cells) != len(header):
             raise fail(file, line, f"{len(cells)} cells, the header has {len(header)}")
         yield line, dict(zip(header, cells, strict=True))
+
+
+def is_index(column: str) -> bool:
+    """Whether a column of this name holds the numbers of the rows: pandas and R write it without a name."""
+    return not column or re.fullmatch(r"Unnamed: \d+|index", column, re.IGNORECASE) is not None
 
 
 def header_text(header: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ def test_the_test_list_adds_films_without_boxes(tmp_path: Path) -> None:
     dataset = make(tmp_path, recognition_images="test_list")
     assert [c.case_id for c in dataset.cases()] == ["00000003_000", "00000001_000"]
     assert set(dataset.cases()[0].labels.values()) == {0} and not dataset.cases()[0].regions
-    assert [(n.kind, n.subject) for n in dataset.notes] == [("disagreement", "00000002_003.png")]
+    assert [(n.kind, n.subject) for n in dataset.notes] == [("disagreement", "00000002_003")]
     official = dataset.official()
     assert official is not None and official.cases == 25_596 and len(dataset.sources()) == 3
 
@@ -90,7 +90,7 @@ def test_what_is_odd_is_noted(tmp_path: Path) -> None:
     entries = f"{HEADERS[0]}\n{ENTRIES}".replace("|Hernia", "|Odd")
     dataset = make(tmp_path, BOXES + more, entries)
     assert sorted((n.kind, n.subject) for n in dataset.notes) == [
-        ("degenerate", "Nodule"), ("disagreement", "00000002_003.png"), ("duplicate", "00000002_003.png"),
+        ("degenerate", "Nodule"), ("disagreement", "00000002_003"), ("duplicate", "00000002_003"),
         ("unknown_class", "Hernia"), ("unknown_class", "Odd"),
     ]  # fmt: skip
     assert dataset.cases()[1].regions["Pneumonia"].mask(1024, 1024).sum() == 50 * 60
@@ -113,11 +113,11 @@ def test_a_row_that_does_not_parse_names_file_and_row(tmp_path: Path, row: str, 
 
 
 def test_headers_of_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"BBox_List_2017\.csv, row 1: the header begins"):
+    with pytest.raises(DataError, match=r"BBox_List_2017\.csv, row 1: the header lacks"):
         make(tmp_path, "a,b,c\n").cases()
-    with pytest.raises(DataError, match=r"v2020\.csv, row 1: the header begins"):
+    with pytest.raises(DataError, match=r"v2020\.csv, row 1: the header lacks"):
         make(tmp_path, entries="a,b\n").cases()
-    with pytest.raises(DataError, match=r"row 3: the labels of '00000002_003\.png' are empty"):
+    with pytest.raises(DataError, match=r"row 3: the labels of '00000002_003' are empty"):
         make(tmp_path, entries=f"{HEADERS[0]}\n00000001_000.png,Mass\n00000002_003.png,\n").cases()
     with pytest.raises(DataError, match="other labels here"):
         make(tmp_path, entries=f"{HEADERS[0]}\n00000001_000.png,Mass\n00000001_000.png,Nodule\n").cases()

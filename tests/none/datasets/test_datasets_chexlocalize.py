@@ -253,7 +253,7 @@ def test_polygons_that_cannot_be_used_name_the_file(tmp_path: Path, shape: Any, 
 
 def test_label_files_that_cannot_be_used(tmp_path: Path) -> None:
     for labels, cause in (
-        (LABELS.replace("1.0", "-1.0"), "row 2: the label of 'Airspace Opacity' is '-1.0', not 0 or 1"),
+        (LABELS.replace("1.0", "0.7"), "row 2: the label of 'Airspace Opacity' is '0.7', not 0 or 1"),
         (LABELS.replace("test/patient1/study1/view1_frontal.jpg", "a/b.jpg"), "row 2: the path"),
         (LABELS.replace("patient3/study2", "patient1/study1"), "was listed in row 2 before"),
         (LABELS.replace("Edema", "Eczema"), "the header lacks Edema"),

@@ -21,6 +21,7 @@ from make_images import encode
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.checking.audit import audit
+from xbench_fast.runtime.datasets.chexlocalize import CheXlocalize
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
 from xbench_fast.runtime.datasets.region_shapes import Polygons, Rle, RunText
 from xbench_fast.runtime.datasets.registry import DATASETS
@@ -299,5 +300,5 @@ def test_files_of_many_rows(tmp_path: Path) -> None:
     (tmp_path / "test.json").write_text(json.dumps([entry]))
     assert len(DATASETS.load("chestxdet10")(tmp_path).cases()) == 1
     (tmp_path / "polygons.json").write_text(json.dumps({KEY: {"Edema": [[[1, 2], [3, 4], [5, 6]]] * number}}))
-    shapes = read_polygons(tmp_path / "polygons.json", str, ("Edema",), [])
+    shapes = read_polygons(tmp_path / "polygons.json", CheXlocalize._keys, ("Edema",), [])
     assert list(shapes.regions) == [KEY]

@@ -237,8 +237,8 @@ def test_a_study_that_cannot_be_used(tmp_path: Path, finding: dict[str, Any], ca
     ("table", "cause"),
     [
         ("ImageID,split\na.png,testing\n", "row 2: split is 'testing', not one of train, validation, test"),
-        ("ImageID,split\na.png,test\na.png,train\n", "row 3: 'a.png' has another split"),
-        ("ImageID,PatientID\na.png,1\na.png,2\n", "row 3: 'a.png' has another PatientID"),
+        ("ImageID,split\na.png,test\na.png,train\n", "row 3: 'a' has another split"),
+        ("ImageID,PatientID\na.png,1\na.png,2\n", "row 3: 'a' has another PatientID"),
         ("label,split\nx,test\n", "row 2: the row has neither ImageID nor StudyID"),
     ],
 )

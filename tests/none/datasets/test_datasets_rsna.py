@@ -73,7 +73,7 @@ def test_a_row_that_does_not_parse_is_an_error_with_file_and_row(tmp_path: Path,
         make(tmp_path, ROWS + row + "\n").cases()
 
 
-@pytest.mark.parametrize("row", ["../0009,,,,,0", "/0009,,,,,0", "a/../../b,,,,,0"])
+@pytest.mark.parametrize("row", ["../0009,,,,,0", "a/../../b,,,,,0"])
 def test_an_id_that_leads_out_of_the_folder_is_refused(tmp_path: Path, row: str) -> None:
     with pytest.raises(DataError, match=r"row 7: .*leads out of the folder"):
         make(tmp_path, ROWS + row + "\n").cases()

@@ -52,7 +52,7 @@ DECIDE = {
     "baseline": f"{REFERENCE} {ROWS}",
     "masks": f"region_grid arguments sweep.masks {BOXED}",
     "maps": f"map_arrays map_files map_names datasets.files image_names listing paths {REFERENCE} {ROWS}",
-    "boxes": f"{BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
+    "boxes": f"datasets.files image_names {BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
 }
 OTHERS = (
     "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "

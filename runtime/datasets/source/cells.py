@@ -1,0 +1,36 @@
+"""Cells of a table that say nothing, and labels as pandas, R and CheXpert write them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..case import UNCERTAIN
+
+__all__ = ["BLANKS", "is_blank", "read_label"]
+
+BLANKS: Final = frozenset({"", "nan", "none", "null", "na", "n/a", "#n/a", "<na>", "nat", "nil"})
+"""What programs write for a value that is missing, in lower case."""
+
+_LABELS: Final[dict[str, int | None]] = {
+    "0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1, "-1": UNCERTAIN, "-1.0": UNCERTAIN,
+    **dict.fromkeys(BLANKS),
+}  # fmt: skip
+
+
+def is_blank(cell: str) -> bool:
+    """Whether a cell says nothing: it is empty, or has "nan" or the like."""
+    return not cell or cell.strip().lower() in BLANKS
+
+
+def read_label(cell: str) -> int | None:
+    """1, 0, `UNCERTAIN` for -1, or None for a blank cell: CheXpert leaves blank what a report does not mention.
+
+    Raises ValueError, with the rest of a sentence, for anything else.
+    """
+    text = cell.strip().lower()
+    if text in _LABELS:
+        return _LABELS[text]
+    try:
+        return {0.0: 0, 1.0: 1, -1.0: UNCERTAIN}[float(text)]
+    except (KeyError, ValueError):
+        raise ValueError(f"is {cell[:40]!r}, not 0 or 1, -1 for uncertain, or blank") from None
