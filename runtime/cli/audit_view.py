@@ -49,6 +49,7 @@ def _print(audit: Audit) -> None:
         ("missing images", audit.missing),
         ("unreadable images", audit.unreadable_reasons),
         ("files without annotation", audit.unannotated),
+        ("images of one content", audit.same_content_images),
         ("degenerate regions", audit.degenerate_regions),
         ("regions outside their image", audit.outside_regions),
         ("regions partly outside their image", audit.clipped_regions),
@@ -67,12 +68,25 @@ def _counts(audit: Audit) -> list[tuple[str, int | str]]:
     seen: list[tuple[str, int | None]] = [
         ("cases", audit.images_expected),
         *((f"cases of the split {name}", count) for name, count in audit.splits.items() if len(audit.splits) > 1),
+        ("patients", audit.patients),
+        ("images without a named patient", audit.images_without_patient),
+        *(
+            [(f"images of the patient with most, {audit.largest_patient}", audit.largest_patient_images)]
+            if audit.largest_patient_images > 1
+            else []
+        ),
         ("images present", audit.images_present),
         ("images missing", audit.images_missing),
         ("images unreadable", audit.unreadable),
         ("constant images", audit.constant),
         ("images of another size than their annotation", audit.size_differs),
         ("files without annotation", audit.unannotated_files),
+        ("copies of an image under another name", audit.same_content),
+        *(
+            [(f"uncertain labels (uncertain={audit.uncertain})", audit.uncertain_labels)]
+            if audit.uncertain_labels
+            else []
+        ),
         ("cases with a region", audit.with_region),
         ("cases without finding", audit.without_finding),
         ("pairs with a region", audit.pairs),

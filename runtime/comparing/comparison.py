@@ -10,7 +10,7 @@ from ...engines.errors import RunError
 from ..results.choices import Choices
 from ..results.load import StoredRun
 from ..results.pairs import Resampling, unnamed_lines
-from ..tables.stamps import entry_stamp, stamps
+from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
 from .align import align
 from .cell_pairs import Lone, Match, match_cells
 from .changes import COMPARED, CellChanges, cell_changes
@@ -86,6 +86,9 @@ def compare_runs(
         resampling=resampling,
         stamps=(
             *stamps(entry_stamp(entry) for _, *both in told for entry in both),
+            *uncertain_stamps(
+                (each["title"], each["model"], each.get("uncertain", {})) for _, *both in told for each in both
+            ),
             *_other_precisions(told),
             *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         ),

@@ -10,7 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNCERTAIN", "Case", "Region"]
+__all__ = ["UNCERTAIN", "Case", "Region", "patient_of_image"]
 
 UNCERTAIN: Final = -1
 """A label that the annotator was not sure of, as CheXpert writes it; `Dataset.cases` replaces it by its policy."""
@@ -54,6 +54,19 @@ class Case:
     attributes: Mapping[str, str | float] | None = None
 
     @property
+    def is_named(self) -> bool:
+        """Whether the dataset names the patient."""
+        return self.patient_id is not None and not self.patient_id.startswith(_OF_IMAGE)
+
+    @property
     def patient(self) -> str:
         """The patient's name, or one of its own if the dataset does not say it."""
         return f"case {self.case_id}" if self.patient_id is None else self.patient_id
+
+
+_OF_IMAGE: Final = "image "
+
+
+def patient_of_image(case_id: str) -> str:
+    """The patient of several cases of one image whose patient is not named; case_id: of the first, or of the image."""
+    return f"{_OF_IMAGE}{case_id}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ...engines.errors import DataError
-from .case import UNCERTAIN, Case
+from .case import UNCERTAIN, Case, patient_of_image
 from .files import Note
 from .patients import is_placeholder
 from .region_boxes import distinct
@@ -124,7 +124,7 @@ def _one_of_each_image(cases: Sequence[Case]) -> list[Case]:
     first: dict[Path, str] = {}
     several = {case.image for case in cases if first.setdefault(case.image, case.case_id) != case.case_id}
     return [
-        replace(case, patient_id=f"image {first[case.image]}")
+        replace(case, patient_id=patient_of_image(first[case.image]))
         if case.patient_id is None and case.image in several
         else case
         for case in cases

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...engines.errors import RunError, XBenchError
 from ..datasets.checking.box_statistics import BY_FILES
+from ..datasets.checking.patient_counts import count_patients
 from ..host.machine import code_version
 from ..results.cell_key import changed_ingredients, digest_of
 from ..results.loaded_dataset import LoadedDataset
@@ -104,6 +105,9 @@ class Finisher:
             else:
                 why = f"its result file {before['file']} {self.files(cell).fault()}"
             self._progress.say(f"{cell.title}: computed again, because {why}{_other_protocol(before, entry)}")
+        if (cell.loaded.name, "patients") not in self._warned:
+            self._warned.add((cell.loaded.name, "patients"))
+            self._progress.say(f"{cell.loaded.name}: {count_patients(cell.loaded.cases).sentence}")
         early = cell.loaded.warnings.items()
         self._warn(cell, {kind: text for kind, text in early if kind not in BY_FILES} | dict(cell.warnings))
         self._note(cell, "running", **entry, **self._threads(cell))
@@ -250,6 +254,8 @@ class Finisher:
             "findings": list(cell.findings),
             "cases": len(loaded.cases),
         }
+        if loaded.dataset.uncertain_labels:
+            entry["uncertain"] = {"policy": loaded.dataset.uncertain, "labels": loaded.dataset.uncertain_labels}
         if loaded.shard is not None:
             span = loaded.span
             entry["shard"] = {**loaded.shard.to_json(), "cases": [span.start, span.stop, len(loaded.all_cases)]}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...metrics_gpu.detection.published.registry import SCORERS
 from ..tables.metrics import INTERVAL_DIGITS, NONE, percent
-from ..tables.stamps import box_stamps
+from ..tables.stamps import box_stamps, uncertain_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .box_scores import BoxScores
 from .cells import marked
@@ -231,4 +231,6 @@ def _left(found: BoxScores) -> str:
 
 
 def _stamps(scores: Sequence[BoxScores]) -> tuple[str, ...]:
-    return box_stamps((found.model, found.stored.cell.entry["boxes"]) for found in scores)
+    entries = [(found.title, found.model, found.stored.cell.entry) for found in scores]
+    told = uncertain_stamps((title, model, entry.get("uncertain", {})) for title, model, entry in entries)
+    return (*box_stamps((model, entry["boxes"]) for _, model, entry in entries), *told)

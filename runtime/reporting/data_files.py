@@ -33,7 +33,7 @@ _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference
 # Fields of a cell that report.json holds as they are.
 _OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "saliency_map", "family", "reader", "engine",
             "protocol", "limit", "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed",
-            "equalised", "prompt_status")  # fmt: skip
+            "equalised", "prompt_status", "uncertain")  # fmt: skip
 
 
 def csv_files(

@@ -18,7 +18,7 @@ from ..results.load import StoredRun
 from ..results.schema import AGAIN, reading
 from ..results.storage import read_columns
 from ..tables.metrics import IN_SAMPLE, NONE, value_of
-from ..tables.stamps import entry_stamp, stamps
+from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
 from ..tables.table import Column, Item, Table
 
 __all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
@@ -166,17 +166,19 @@ def native_tables(run: StoredRun) -> list[Table]:
         body: list[tuple[Item, ...]] = []
         shown: list[tuple[str, str, str, bool]] = []
         title, readers = dataset, False
+        unsure: list[tuple[str, str, dict[str, Any]]] = []
         for entry in run.data["cells"].values():
             rows = load_native(run, entry["model"], dataset) if entry["dataset"] == dataset else None
             if rows is None or not len(rows.region):
                 continue
             title = str(entry["title"])
             shown.append(entry_stamp(entry))
+            unsure.append((title, entry["model"], entry.get("uncertain", {})))
             readers |= rows.masks
             sliced, whole = native_scores(rows), native_scores(rows, true_positives_only=False)
             body += [_row(entry["model"], *pair) for pair in zip(sliced, whole, strict=True)]
         if body:
-            table = _table(title, body, stamps(shown), f"native-{_stem(dataset)}")
+            table = _table(title, body, (*stamps(shown), *uncertain_stamps(unsure)), f"native-{_stem(dataset)}")
             tables.append(table if readers else _without_masks(table))
     return tables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -56,6 +56,11 @@ class _Attempt(msgspec.Struct):
     at: str
 
 
+class _Uncertain(msgspec.Struct):
+    policy: Literal["ignore", "positive", "negative"]
+    labels: int
+
+
 class _Cell(msgspec.Struct):
     model: str
     dataset: str
@@ -70,6 +75,7 @@ class _Cell(msgspec.Struct):
     warnings: dict[str, str] = {}
     last_attempt: _Attempt | msgspec.UnsetType = msgspec.UNSET
     shard: dict[str, Any] = {}
+    uncertain: _Uncertain | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Shard(msgspec.Struct):

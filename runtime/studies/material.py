@@ -15,7 +15,7 @@ from ..results.comparability import other_protocols, protocols_in
 from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
 from ..results.pairs import Resampling, dataset_patients, scored_pairs, unnamed_lines
-from ..tables.stamps import entry_stamp, stamps
+from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
 from .study_cell import StudyCell
 
 __all__ = ["Material", "blocks_of", "load_material", "load_materials", "material_of"]
@@ -115,7 +115,8 @@ class Material:
         unnamed = unnamed_lines((cell.title, cell.rows.unnamed) for cell in self.cells)
         block = [f"protocol {self.protocol}"] if self.protocol else []
         worth = stamps(map(entry_stamp, (cell.rows.entry for cell in self.cells)))
-        return (*block, *worth, *sorted(limits), *sorted(named), *unnamed)
+        unsure = uncertain_stamps((c.title, c.model, c.rows.entry.get("uncertain", {})) for c in self.cells)
+        return (*block, *worth, *sorted(limits), *unsure, *sorted(named), *unnamed)
 
 
 def blocks_of(material: Material) -> tuple[Material, ...]:

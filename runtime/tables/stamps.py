@@ -1,4 +1,4 @@
-"""Warning lines above tables: weights without meaning, INT8, limits, shards, and missing images."""
+"""Warning lines above tables: weights without meaning, INT8, limits, uncertain labels, shards, and missing images."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = [
     "entry_stamp",
     "stamp",
     "stamps",
+    "uncertain_stamps",
 ]
 
 _LINES: Mapping[str, str] = {
@@ -73,11 +74,20 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     )
     first = "only the first {} cases were evaluated"
     worth += _parts((c.title, c.model, "" if c.limit is None else first.format(c.limit)) for c in cells)
+    worth += uncertain_stamps((c.title, c.model, c.uncertain) for c in cells)
     boxed = [(cell.model, cell.boxes) for cell in cells if cell.boxes]
     worth += box_stamps(boxed) if boxed else ()
     shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
     holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
+
+
+def uncertain_stamps(cells: Iterable[tuple[str, str, Mapping[str, Any]]]) -> tuple[str, ...]:
+    """What every table must say of labels that nobody was sure of.
+
+    cells: title of the dataset, model, and what run.json tells of its uncertain labels.
+    """
+    return _parts((title, model, _uncertain(told)) for title, model, told in cells)
 
 
 def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
@@ -105,6 +115,15 @@ def _reader(told: Mapping[str, Any]) -> str:
     if told.get("left_out"):
         return "what one of three readers marked, against what both others name"
     return f"what a {told['reader']}{' reader' * (told['reader'] == 'second')} marked"
+
+
+def _uncertain(told: Mapping[str, Any]) -> str:
+    """What a policy made of the uncertain labels of a dataset; empty if it has none."""
+    if not told:
+        return ""
+    count, policy = told["labels"], told["policy"]
+    done = "ignored" if policy == "ignore" else f"counted as {policy}"
+    return f"{count} uncertain label{'s' * (count != 1)} {done} (uncertain={policy})"
 
 
 def _lost(cell: CellValues) -> str:

@@ -19,6 +19,8 @@ from ..source.listing import tree
 from .audit_images import decode_images, read_headers
 from .box_statistics import box_warnings
 from .note_warnings import note_warnings
+from .patient_counts import count_patients
+from .same_content import find_same_content
 from .turned_images import TurnedImage, turned_images
 
 __all__ = ["Audit", "AuditCheck", "audit"]
@@ -55,8 +57,11 @@ class Audit:
     grid. warnings: notes with which a number cannot be believed, see `note_warnings`, and what looks wrong by the
     statistics of all boxes and by the EXIF orientations of images, see `box_statistics`. notes: kind -> number.
     checks: empty unless official counts are known; is_official: the number of cases is that of the complete set, so the
-    other counts must be equal too. splits: split -> number of cases; phrases: the distinct
-    phrases of a dataset whose images are asked their own. card: source, terms and citation of the dataset.
+    other counts must be equal too. splits: split -> number of cases; phrases: the distinct phrases of a dataset whose
+    images are asked their own. patients, images_without_patient, largest_patient, largest_patient_images: as in
+    `PatientCounts`. uncertain: the policy for uncertain labels, uncertain_labels their number. same_content: image
+    files that are copies of another under another name, same_content_images: the groups. card: source, terms and
+    citation of the dataset.
     """
 
     dataset: str
@@ -74,6 +79,14 @@ class Audit:
     unannotated_files: int
     unannotated: tuple[str, ...]
     splits: Mapping[str, int]
+    patients: int
+    images_without_patient: int
+    largest_patient: str
+    largest_patient_images: int
+    uncertain: str
+    uncertain_labels: int
+    same_content: int
+    same_content_images: tuple[str, ...]
     phrases: int
     with_region: int
     without_finding: int
@@ -129,6 +142,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
     extra = _unannotated(dataset, cases)
     turned = turned_images(present, threads)
     regions = _Regions.of(cases, images.sizes, turned)
+    patients, copies = count_patients(cases), find_same_content(present, images.sizes, threads)
     official = dataset.official()
     unknown = Counter(note.subject for note in dataset.notes if note.kind == "unknown_class")
     flat = [note for note in dataset.notes if note.kind == "degenerate"]
@@ -149,6 +163,14 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         unannotated_files=len(extra),
         unannotated=tuple(extra[:_NAMED]),
         splits=dict(sorted(Counter(case.split for case in cases).items())),
+        patients=patients.patients,
+        images_without_patient=patients.unnamed,
+        largest_patient=patients.largest,
+        largest_patient_images=patients.most,
+        uncertain=dataset.uncertain,
+        uncertain_labels=dataset.uncertain_labels,
+        same_content=copies.count,
+        same_content_images=copies.texts[:_NAMED],
         phrases=len({phrase_key(phrase) for case in cases for phrase in case.phrases.values()}),
         with_region=sum(bool(case.regions) for case in cases),
         without_finding=sum(not case.regions and 1 not in case.labels.values() for case in cases),
@@ -169,7 +191,10 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         regions_unchecked=regions.unchecked,
         misfits=len(regions.misfits),
         misfit_regions=tuple(regions.misfits[:_NAMED]),
-        warnings=(*note_warnings(dataset.notes).values(), *box_warnings(dataset, cases, images.sizes, turned).values()),
+        warnings=(
+            *note_warnings(dataset.notes).values(),
+            *box_warnings(dataset, cases, images.sizes, turned).values(),
+        ),
         unknown_classes=dict(sorted(unknown.items())),
         notes=dict(sorted(Counter(note.kind for note in dataset.notes).items())),
         note_texts=tuple(str(note) for note in dataset.notes[:_NAMED]),

@@ -90,8 +90,7 @@ class PhraseImage:
                 labels={finding: 1 if finding in mine else None for finding in classes},
                 regions={finding: mine[finding][1] for finding in classes if finding in mine},
                 split=self.split,
-                # The cases of one image are one patient, whether its name is known or not.
-                patient_id=self.patient or (name if len(rounds) > 1 else None),
+                patient_id=self.patient,
                 rows=tuple(self.rows),
                 size=self.size,
                 phrases={finding: mine[finding][0] for finding in classes if finding in mine},

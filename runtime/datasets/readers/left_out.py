@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..base import Case, Region
+from ..case import patient_of_image
 from ..reader_consensus import Corners, merge
 from .marks import ReaderBoxes
 
@@ -40,7 +41,7 @@ class LeftOut:
             labels = {finding: int(finding in regions) for finding in classes}
             name = f"{image.case_id}~{reader}"
             self._boxes[name] = {finding: named[reader] for finding, named in boxes.items() if reader in named}
-            patient = f"image {image.case_id}"
+            patient = patient_of_image(image.case_id)
             yield replace(image, case_id=name, labels=labels, regions=regions, patient_id=patient)
 
     def marks(self, cases: Iterable[Case], classes: Sequence[str], *, named: bool) -> ReaderBoxes:

@@ -54,7 +54,8 @@ class CellValues:
     threshold times this factor is in the protocol's unit. `skipped`: pairs with a region that the choices leave out.
     `faults`: regions by what is wrong with their place. `unnamed`: cases without a patient's name, each of which counts
     as a patient. `resampled`: whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
-    `boxes`: what run.json tells of a file of boxes. `supervised`: the model reads no text.
+    `boxes`: what run.json tells of a file of boxes. `uncertain`: the `policy` for the `labels`, so many, that the
+    annotators were not sure of; empty if there are none. `supervised`: the model reads no text.
     """
 
     model: str
@@ -93,6 +94,7 @@ class CellValues:
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
     sample: Sample | None = field(default=None, repr=False, compare=False)
     boxes: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    uncertain: Mapping[str, Any] = field(default_factory=dict)
     supervised: bool = False
 
     @property
@@ -238,6 +240,7 @@ def cell_values(
         numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices, sample),
         sample=sample,
         boxes=cell.entry.get("boxes", {}),
+        uncertain=cell.entry.get("uncertain", {}),
         supervised=bool(cell.entry.get("supervised")),
     )
 

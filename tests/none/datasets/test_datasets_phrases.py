@@ -112,7 +112,7 @@ def test_phrases_without_a_box_are_kept_as_not_asked(tmp_path: Path) -> None:
 
 def test_cases_of_one_image_are_one_patient(tmp_path: Path) -> None:
     first, second = padchest(tmp_path, seen("A."), seen("B.")).cases()
-    assert first.patient_id == second.patient_id == "a", "a patient of their own, as its files name none"
+    assert first.patient_id == second.patient_id == "image a", "a patient of their own, as its files name none"
     assert padchest(tmp_path, seen("A.")).cases()[0].patient_id is None
 
 

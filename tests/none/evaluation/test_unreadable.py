@@ -74,7 +74,7 @@ def test_the_reason_stands_in_the_sentence(tmp_path: Path, capsys: pytest.Captur
         line = told.out.replace("\n", " ")
         lost = 10 - good
         assert f"0 saliency maps missing, {lost} unreadable; the first unreadable one: case00" in line
-        assert BAD[kind][1] in line and "images" not in line and "--decode" not in line
+        assert BAD[kind][1] in line and "images are" not in line and "--decode" not in line
         error = f"Error: maps:m{good} on coco: {lost} of 10 cases with a region have unreadable saliency maps"
         assert (error in told.err) == bool(code) and (BAD[kind][1].rstrip(".") in told.err) == bool(code)
         if kind != "RGB.png":

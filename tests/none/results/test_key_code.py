@@ -27,7 +27,7 @@ PACKAGE = "xbench_fast"
 BOXED = "datasets.case mask_run_lengths region_boxes"
 READER = (
     "strict_json strict_yaml datasets.base case_rules datasets.files datasets.patients paths documents "
-    f"image_names image_index listing source.tables spelling {BOXED}"
+    f"image_names image_index listing source.cells source.tables spelling {BOXED}"
 )
 HEADER = "kinds other_kinds dicom.elements dicom.reading"
 DICOM = f"{HEADER} dicom.codecs dicom.frames dicom.grey dicom.stored dicom.tables jpeg_header lossless run_lengths voi"

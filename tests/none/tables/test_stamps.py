@@ -9,7 +9,7 @@ from xbench_fast.runtime.tables.stamps import cell_stamps, entry_stamp, stamps
 
 PLAIN: dict[str, Any] = {
     "title": "One", "weights": "published", "engine": "onnxruntime-cpu fp32", "limit": None, "shard": "", "cases": 9,
-    "lost": 0, "supervised": False, "boxes": {},
+    "lost": 0, "supervised": False, "boxes": {}, "uncertain": {},
 }  # fmt: skip
 
 
