@@ -1,49 +1,71 @@
-"""Any dataset in COCO's JSON form: boxes, polygons and run-length masks, native pixels."""
+"""Any dataset in COCO's JSON form: boxes, polygons and run-length masks, native pixels (docs/datasets.md §9.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ....engines.errors import DataError
-from ..base import PATIENTS, Case, Dataset, Note, Region
+from ...host.paths import has_file, has_folder
+from ..base import UNCERTAIN_LABELS
+from ..case import UNCERTAIN
 from ..files import fail, number, numbers
-from ..region_boxes import Boxes
-from ..region_shapes import Polygons, Rle, union
+from ..region_shapes import Polygons, Rle
+from ..source.coco_categories import as_id, read_categories, without_groups
 from ..source.documents import read_json
-from .file_format import SHARED
-from .named_images import NamedImages
-from .nothing import NOTHING, says_nothing
+from ..source.spelling import Spellings
+from .file_format import POLYGONS, SHARED, FileFormat
+from .nothing import says_nothing
+from .shapes import Annotated, Place, Shape, made, patient_name, stated_size
 
 __all__ = ["Coco"]
 
+_ROBOFLOW: Final = "_annotations.coco.json"
+_PARTS: Final = ("train", "valid", "val", "test")
+_PLACES: Final = (
+    _ROBOFLOW,
+    *(f"{part}/{_ROBOFLOW}" for part in _PARTS),
+    *(f"annotations/instances_{part}.json" for part in ("default", *_PARTS)),
+)
+"""Where Roboflow and CVAT write the file."""
 
-class Coco(Dataset):
-    """`<root>/annotations.json` beside `<root>/images/`.
+_MARKS: Final = ("iscrowd", "ignore", "difficult", "occluded")
+_TURNS: Final = ("rotation", "angle", "theta")
+_FARTHEST: Final = 2.0
+"""A coordinate beyond this is no fraction of an image, not even of a region that leaves it."""
 
-    Used keys: `categories` (id, name); `images` (id, file_name; optional: height and width, `patient_id`,
-    `labels`); `annotations` (image_id, category_id, and `segmentation` or else `bbox` [x, y, width, height]). A
-    segmentation is a list of polygons [x1, y1, x2, y2, ...] or a run-length mask {"size": [h, w], "counts": ...}.
+
+class Coco(FileFormat):
+    """`<root>/annotations.json` beside `<root>/images/`, or the one file that Roboflow or CVAT wrote below `<root>`.
+
+    Used keys: `categories` (id, name, supercategory); `images` (id, file_name; optional: height and width,
+    `patient_id`, `labels`); `annotations` (image_id, category_id, and `segmentation` or else `bbox` [x, y, width,
+    height]; optional: `attributes.rotation` of the bbox, and marks such as `iscrowd`). A segmentation is a list of
+    polygons [x1, y1, x2, y2, ...] or a run-length mask {"size": [h, w], "counts": ...}.
 
     Every category counts as annotated on every image, so an absent category is a true 0, unless the image has
-    `"labels": {category: 1 | 0 | null}`: then a category that is neither named there nor drawn is unknown.
+    `"labels": {category: 1 | 0 | -1 | null}`: then a category that is neither named there nor drawn is unknown.
     """
 
     name = "coco"
     title = "COCO"
-    classes: tuple[str, ...] = ()
+    polygons = "outline"
+    boxes_by_centres = False
+    lists_images = True
     option_help: ClassVar[Mapping[str, str]] = {
-        "annotations": "the JSON file, default annotations.json",
-        "images": "the folder of the images, default images",
-        "name": "the dataset's name in results and prompt sets, default coco",
-        "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
-        "split": "the name of the split in results, default all",
+        "annotations": "the JSON file, default annotations.json, else the one that Roboflow or CVAT wrote",
         "boxes": "how bbox is written: sizes (default; x, y, width, height) or corners (x1, y1, x2, y2)",
-        "unit": "of bbox: pixels (default), or fractions of the image's width and height",
-        "suffix": SHARED["suffix"],
-        "nothing": SHARED["nothing"],
-        **PATIENTS,
+        "unit": "of bbox and polygons: pixels (default), or fractions of the image's width and height",
+        **{key: text for key, text in SHARED.items() if key != "unlabelled"},
+        "images": "the folder of the images, default images, or beside the file of Roboflow; subfolders are searched",
+        "classes": "a list of the classes, in this order; default the categories of the file",
+        **POLYGONS,
+        "polygons": "pixels of a polygon: outline (default; its edge too), or centres (those whose centre lies inside, "
+        "as in COCO's own masks)",
+        **UNCERTAIN_LABELS,
     }
     mends: Mapping[str, str] = {
         "corners": "set the option boxes to corners (--data-option {name}.boxes=corners)",
@@ -55,169 +77,200 @@ class Coco(Dataset):
 
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
-        self.name = self.text_option("name", self.name)
-        self.title = self.text_option("title", self.name)
-        self.split = self.text_option("split", "all")
-        self.suffix = self.text_option("suffix", "-") if "suffix" in self.options else ""
-        self.nothing = self.texts_option("nothing") or NOTHING
         self.corners = self.choice_option("boxes", ("sizes", "corners"), "sizes") == "corners"
         self.fractions = self.choice_option("unit", ("pixels", "fractions"), "pixels") == "fractions"
-        self.annotations = self.path_option("annotations", "annotations.json")
-        self.images = self.path_option("images", "images")
-        self._document = self._load()
-        self._categories = self._read_categories()
-        names = self._categories.values()
-        self.classes = tuple(name for name in names if not says_nothing(name, self.nothing))
+        self.annotations = self._file()
+        if "images" not in self.options and self.annotations.name == _ROBOFLOW and not has_folder(self.images):
+            self.images = self.annotations.parent
+        document = _document(self.annotations)
+        listed = read_categories(document["categories"], self.annotations)
+        used = {as_id(entry.get("category_id")) for entry in document["annotations"] if isinstance(entry, dict)}
+        labelled = {str(name) for image in document["images"] for name in _named(image)}
+        used |= {each.id for each in listed if each.name in labelled}
+        kept = without_groups(listed, {key for key in used if key is not None}, self.annotations, self._early)
+        self._categories = {each.id: each.name for each in kept}
+        known = self.texts_option("classes") or tuple(self._categories.values())
+        self._use(self._annotated(document, Spellings(known)), known)
+
+    def _file(self) -> Path:
+        """The option `annotations`, else annotations.json, else the one file of `_PLACES`. Raises DataError."""
+        file = self.path_option("annotations", "annotations.json")
+        if "annotations" in self.options or has_file(file):
+            return file
+        found = [place for place in _PLACES if has_file(self.root / place)]
+        if len(found) > 1:
+            raise DataError(
+                f"The folder {self.root} of the dataset '{self.name}' has {', '.join(found)}; choose one with the "
+                "option annotations."
+            )
+        return self.root / found[0] if found else file
 
     def sources(self) -> Sequence[Path]:
         """The JSON file."""
         return (self.annotations,)
 
     def image_folders(self) -> Sequence[Path]:
-        """The folder of the images."""
-        return (self.images,)
+        """The folder of the images, unless it holds the JSON file too."""
+        return () if self.images == self.annotations.parent else (self.images,)
 
-    def read(self, notes: list[Note]) -> Sequence[Case]:
-        """One case per entry of `images`, in that order. Raises DataError."""
-        file, folder = self.annotations, NamedImages(self.images, self.suffix, notes)
-        entries: dict[Any, tuple[int, dict[str, Any]]] = {}
-        for row, image in enumerate(self._document["images"], 1):
-            if not _has(image, "file_name"):
+    def _annotated(self, document: dict[str, Any], known: Spellings) -> Iterator[Annotated]:
+        """One per entry of `images`, in that order, with all of its shapes. Raises DataError."""
+        file = self.annotations
+        found: dict[int | str, Annotated] = {}
+        for row, image in enumerate(document["images"], 1):
+            key = as_id(image.get("id")) if isinstance(image, dict) else None
+            if key is None or not isinstance(image.get("file_name"), str):
                 raise fail(file, row, "the entry of images needs id and file_name")
-            if image["id"] in entries:
-                raise fail(file, row, f"the image id {image['id']!r} appears twice in images")
-            entries[image["id"]] = (row, image)
-        parts: dict[Any, dict[str, list[Region]]] = {key: {} for key in entries}
-        for row, annotation in enumerate(self._document.pop("annotations"), 1):  # most of the document's memory
-            if not isinstance(annotation, dict) or not _is_id(annotation.get("image_id")):
+            if key in found:
+                raise fail(file, row, f"the image id {key!r} appears twice in images")
+            found[key] = Annotated(
+                name=image["file_name"].strip(),
+                file=file,
+                row=row,
+                size=stated_size(image.get("height"), image.get("width"), (file, row)),
+                case_id=str(key),
+                patient=patient_name(image.get("patient_id"), (file, row)),
+                labels=self._given_labels(image, row, known),
+            )
+        for row, entry in enumerate(document.pop("annotations"), 1):  # most of the document's memory
+            key = as_id(entry.get("image_id")) if isinstance(entry, dict) else None
+            if key is None:
                 raise fail(file, row, "the entry of annotations needs image_id and category_id")
-            key, category = annotation["image_id"], annotation.get("category_id")
-            if key not in entries:
+            if key not in found:
                 raise fail(file, row, f"the annotation belongs to the image {key!r}, which is not in images")
-            if not _is_id(category) or category not in self._categories:
+            category = entry.get("category_id")
+            finding = self._categories.get(as_id(category) if as_id(category) is not None else "")
+            if finding is None:
                 text = f"the category {category!r} does not exist; not used"
-                notes.append(Note("unknown_class", str(category), file, row, text))
-                continue
-            if self._categories[category] not in self.classes:
-                text = f"'{self._categories[category]}' means that nothing was found; its region is not used"
-                notes.append(Note("no_finding", str(key), file, row, text))
-                continue
-            region = self._region(annotation, row, entries[key][1], self._categories[category], notes)
-            parts[key].setdefault(self._categories[category], []).append(region)
-        cases = [self._case(row, image, parts[key], folder, notes) for key, (row, image) in entries.items()]
-        self._document = {}
-        return cases
+                self.note("unknown_class", str(category), (file, row), text)
+            else:
+                found[key].shapes.append(self._shape(entry, finding, (file, row), found[key].size))
+        yield from found.values()
 
-    def _case(
-        self, row: int, image: dict[str, Any], parts: dict[str, list[Region]], folder: NamedImages, notes: list[Note]
-    ) -> Case:
-        patient = image.get("patient_id")
-        return Case(
-            case_id=str(image["id"]),
-            image=folder.find(image["file_name"].strip(), self.annotations, row),
-            labels=self._labels(image, row, set(parts), notes),
-            regions={finding: union(parts[finding]) for finding in self.classes if finding in parts},
-            split=self.split,
-            patient_id=None if patient is None else str(patient),
-            rows=(row,),
-            size=self._size(image, row),
-        )
-
-    def _labels(self, image: dict[str, Any], row: int, drawn: set[str], notes: list[Note]) -> dict[str, int | None]:
+    def _given_labels(self, image: dict[str, Any], row: int, known: Spellings) -> dict[str, int | None] | None:
         given = image.get("labels")
         if given is None:
-            return {finding: int(finding in drawn) for finding in self.classes}
-        if not isinstance(given, dict) or any(isinstance(v, bool) or v not in (0, 1, None) for v in given.values()):
-            raise fail(self.annotations, row, f"labels of image {image['id']!r} is not an object of 1, 0 and null")
-        for finding in given:
-            if finding not in self.classes and not says_nothing(str(finding), self.nothing):
-                text = f"'{finding}' in labels is not a category; not used"
-                notes.append(Note("unknown_class", str(finding), self.annotations, row, text))
-        labels: dict[str, int | None] = {}
-        for finding in self.classes:
-            value = given.get(finding, 1 if finding in drawn else None)
-            if value == 0 and finding in drawn:
-                raise fail(self.annotations, row, f"the label of '{finding}' is 0, but the image has a region of it")
-            labels[finding] = None if value is None else int(value)
-        return labels
-
-    def _size(self, image: dict[str, Any], row: int) -> tuple[int, int] | None:
-        if image.get("height") is None or image.get("width") is None:
             return None
-        height, width = (number(image[key], self.annotations, row, key) for key in ("height", "width"))
-        if height < 1 or width < 1 or height != int(height) or width != int(width):
-            raise fail(self.annotations, row, f"height {height:g} and width {width:g} are not a size in pixels")
-        return int(height), int(width)
+        labels = {str(name): _label(value) for name, value in given.items()} if isinstance(given, dict) else {"": ""}
+        if not all(value is None or isinstance(value, int) for value in labels.values()):
+            text = f"labels of image {image['id']!r} is not an object of 1, 0 and null, or -1 for uncertain"
+            raise fail(self.annotations, row, text)
+        for finding in labels:
+            if finding not in known and not says_nothing(finding, self.nothing):
+                text = f"'{finding}' in labels is not a category; not used"
+                self.note("unknown_class", finding, (self.annotations, row), text)
+        return {name: value for name, value in labels.items() if value is None or isinstance(value, int)}
 
-    def _region(
-        self, annotation: dict[str, Any], row: int, image: dict[str, Any], finding: str, notes: list[Note]
-    ) -> Region:
-        file, shape = self.annotations, annotation.get("segmentation")
-        if isinstance(shape, dict):
-            return self._run_lengths(shape, row, image)
-        if shape:
-            if not isinstance(shape, list) or not all(isinstance(outline, list) for outline in shape):
-                raise fail(file, row, "segmentation is neither a list of polygons nor a run-length mask")
-            return Polygons(tuple(self._outline(outline, row) for outline in shape))
-        if annotation.get("bbox") is None:
-            raise fail(file, row, "the annotation has neither segmentation nor bbox")
-        box = numbers(annotation["bbox"], 4, file, row, "bbox")
-        x, y, a, b = box
-        wide, high = (a - x, b - y) if self.corners else (a, b)
-        if wide < 0 or high < 0:
-            problem = "ends before it begins" if self.corners else "has a negative size"
-            raise fail(file, row, f"the bbox {list(box)} {problem}")
-        if wide == 0 or high == 0:
-            notes.append(Note("degenerate", finding, file, row, f"the bbox {list(box)} has no area"))
-        if self.corners or self.fractions:
-            return Boxes(((x, y, x + wide, y + high),), fractions=self.fractions)
-        return Boxes.from_sizes([box])
+    def _shape(self, entry: dict[str, Any], finding: str, where: Place, size: tuple[int, int] | None) -> Shape:
+        """The region of an annotation, and its mark."""
+        attributes = entry.get("attributes")
+        attributes = attributes if isinstance(attributes, dict) else {}
+        marks = (key for key in _MARKS if _is_set(entry.get(key)) or _is_set(attributes.get(key)))
+        mark, outlines = next(marks, ""), entry.get("segmentation")
+        if isinstance(outlines, dict):
+            return Shape(finding, _run_lengths(outlines, where, size), where[1], mark)
+        if outlines and outlines != [[]]:
+            drawn = self._polygons(outlines, where)
+            angle = _angle(attributes, where)
+            if angle % 90 == 0 or not _is_box(drawn):
+                return Shape(finding, drawn, where[1], mark)
+            xs, ys = zip(*drawn.outlines[0], strict=True)
+            corners = (min(xs), min(ys), max(xs), max(ys))
+            return replace(self.box(finding, corners, where, fractions=self.fractions, angle=angle), mark=mark)
+        if not entry.get("bbox"):
+            if says_nothing(finding, self.nothing):
+                return Shape(finding, None, where[1])
+            raise fail(*where, "the annotation has neither segmentation nor bbox")
+        turn = next((key for key in _TURNS if _is_set(entry.get(key))), None)
+        if turn is not None:
+            text = f"the bbox has the key '{turn}', whose unit and direction are not known; write a polygon instead"
+            raise fail(*where, text)
+        return replace(self._bbox(entry["bbox"], finding, where, _angle(attributes, where)), mark=mark)
 
-    def _outline(self, flat: list[Any], row: int) -> tuple[tuple[float, float], ...]:
-        if len(flat) < 6 or len(flat) % 2:
-            raise fail(self.annotations, row, f"a polygon has {len(flat)} numbers, it needs an even number from 6 on")
-        values = numbers(flat, len(flat), self.annotations, row, "a polygon")
-        return tuple(zip(values[0::2], values[1::2], strict=True))
+    def _polygons(self, outlines: object, where: Place) -> Polygons:
+        if not isinstance(outlines, list) or not all(isinstance(outline, list) for outline in outlines):
+            raise fail(
+                *where, "segmentation is neither a list of polygons [[x1, y1, x2, y2, ...]] nor a run-length mask"
+            )
+        drawn = tuple(_outline(outline, where) for outline in outlines if outline)
+        farthest = max((abs(value) for outline in drawn for point in outline for value in point), default=0.0)
+        if self.fractions and farthest > _FARTHEST:
+            raise fail(*where, f"a polygon has the coordinate {farthest:g}, but the option unit says fractions")
+        region = made(where, lambda: Polygons(drawn, self.fractions, self.centres))
+        assert isinstance(region, Polygons)
+        return region
 
-    def _run_lengths(self, shape: dict[str, Any], row: int, image: dict[str, Any]) -> Rle:
-        file, counts = self.annotations, shape.get("counts")
-        height, width = (int(v) for v in numbers(shape.get("size"), 2, file, row, "the size of a run-length mask"))
-        if self._size(image, row) not in (None, (height, width)):
-            raise fail(file, row, f"the run-length mask is {height} x {width}, its image is not")
-        try:
-            if isinstance(counts, str):
-                return Rle.from_string((height, width), counts)
-            if not isinstance(counts, list) or not {*map(type, counts)} <= {int}:
-                raise DataError("Its counts are not whole numbers.")
-            if sum(counts) != height * width:
-                raise DataError(f"Its counts sum up to {sum(counts)} instead of {height * width}.")
-            return Rle((height, width), tuple(counts))
-        except DataError as error:
-            raise DataError(f"{file}, row {row}: the run-length mask cannot be used. {error}") from error
-
-    def _load(self) -> dict[str, Any]:
-        document = read_json(self.annotations)
-        for key in ("images", "annotations", "categories"):
-            if not isinstance(document, dict) or not isinstance(document.get(key), list):
-                raise fail(self.annotations, None, f"it has no list '{key}', so it is not COCO's form")
-        return dict(document)
-
-    def _read_categories(self) -> dict[Any, str]:
-        names: dict[Any, str] = {}
-        for row, category in enumerate(self._document["categories"], 1):
-            if not _has(category, "name"):
-                raise fail(self.annotations, row, "the entry of categories needs id and name")
-            name = category["name"].strip()
-            if not name or category["id"] in names or name in names.values():
-                raise fail(self.annotations, row, f"the category {category['id']!r} '{name}' is empty or appears twice")
-            names[category["id"]] = name
-        return names
+    def _bbox(self, given: object, finding: str, where: Place, angle: float) -> Shape:
+        if isinstance(given, list) and len(given) == 5:
+            raise fail(*where, f"bbox is {given!r}, a turned box of 5 numbers; write its corners as a polygon instead")
+        x, y, a, b = numbers(given, 4, *where, "bbox")
+        if not (self.corners or self.fractions or angle) or (not self.corners and min(a, b) < 0):
+            return self.sized_box(finding, (x, y, a, b), where)
+        corners = (x, y, a, b) if self.corners else (x, y, x + a, y + b)
+        return self.box(finding, corners, where, fractions=self.fractions, angle=angle)
 
 
-def _has(entry: object, text: str) -> bool:
-    """Whether `entry` is an object with an id and a text under the key `text`."""
-    return isinstance(entry, dict) and _is_id(entry.get("id")) and isinstance(entry.get(text), str)
+def _document(file: Path) -> dict[str, Any]:
+    document = read_json(file)
+    for key in ("images", "annotations", "categories"):
+        if not isinstance(document, dict) or not isinstance(document.get(key), list):
+            raise fail(file, None, f"it has no list '{key}', so it is not COCO's form")
+    return dict(document)
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
+def _named(image: object) -> Iterable[str]:
+    """The names of categories in the labels of an image."""
+    labels = image.get("labels") if isinstance(image, dict) else None
+    return labels if isinstance(labels, dict) else ()
+
+
+def _label(value: object) -> object:
+    """1, 0, `UNCERTAIN` or None as they are meant; what is no label stays as it is, and is no whole number."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    known = not isinstance(value, bool) and value in (0, 1, UNCERTAIN)
+    return int(value) if known and isinstance(value, int | float) else repr(value)
+
+
+def _is_set(mark: object) -> bool:
+    """Whether a mark is set: 1 or true, as a number, a truth value or a text."""
+    return mark not in (None, 0, "") and str(mark).strip().lower() not in ("0", "0.0", "false", "no", "none")
+
+
+def _angle(attributes: Mapping[str, object], where: Place) -> float:
+    """Degrees from x towards y about the centre, as CVAT writes them."""
+    given = attributes.get("rotation")
+    return 0.0 if given in (None, "") else number(given, *where, "attributes.rotation")
+
+
+def _outline(flat: list[Any], where: Place) -> tuple[tuple[float, float], ...]:
+    if len(flat) < 6 or len(flat) % 2:
+        raise fail(*where, f"a polygon has {len(flat)} numbers, it needs an even number from 6 on")
+    values = numbers(flat, len(flat), *where, "a polygon")
+    return tuple(zip(values[0::2], values[1::2], strict=True))
+
+
+def _is_box(drawn: Polygons) -> bool:
+    """Whether the one outline is an unturned box: a rotation that is no multiple of 90 degrees is still to be done."""
+    if len(drawn.outlines) != 1:
+        return False
+    xs, ys = zip(*drawn.outlines[0], strict=True)
+    corners = {(x, y) for x in (min(xs), max(xs)) for y in (min(ys), max(ys))}
+    return {*drawn.outlines[0]} == corners
+
+
+def _run_lengths(shape: dict[str, Any], where: Place, size: tuple[int, int] | None) -> Rle:
+    counts = shape.get("counts")
+    height, width = (int(v) for v in numbers(shape.get("size"), 2, *where, "the size of a run-length mask"))
+    if size not in (None, (height, width)):
+        raise fail(*where, f"the run-length mask is {height} x {width}, its image is not")
+    try:
+        if isinstance(counts, str):
+            return Rle.from_string((height, width), counts)
+        if not isinstance(counts, list) or not {*map(type, counts)} <= {int}:
+            raise DataError("Its counts are not whole numbers.")
+        if sum(counts) != height * width:
+            raise DataError(f"Its counts sum up to {sum(counts)} instead of {height * width}.")
+        return Rle((height, width), tuple(counts))
+    except DataError as error:
+        raise DataError(f"{where[0]}, row {where[1]}: the run-length mask cannot be used. {error}") from error

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 from ....engines.errors import DataError
 from ...host.paths import has_folder
 from ..base import PATIENTS, Case, Dataset, Note, Region
+from ..case import UNCERTAIN
 from ..files import fail
 from ..region_boxes import Boxes
 from ..region_shapes import Ellipse, Polygons, union
@@ -45,12 +46,14 @@ class FileFormat(Dataset):
     """A reader of a format. A subclass reads its own options and then calls `_use` with what it read.
 
     polygons: how it draws them by default. boxes_by_centres: a box covers the pixels whose centres lie inside, or those
-    of its truncated corners (docs/datasets.md §0.3).
+    of its truncated corners (docs/datasets.md §0.3). lists_images: the file names the images without a region too, so
+    that an image it does not name is of another list; the audit counts such images.
     """
 
     classes: tuple[str, ...] = ()
     polygons: ClassVar[str] = "centres"
     boxes_by_centres: ClassVar[bool] = True
+    lists_images: ClassVar[bool] = False
     folders: ClassVar[tuple[str, ...]] = ("images",)
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -135,6 +138,16 @@ class FileFormat(Dataset):
         box = made(where, lambda: Boxes((corners,), fractions=fractions, centres=self.boxes_by_centres))
         return Shape(finding, box, where[1])
 
+    def sized_box(self, finding: str, box: Corners, where: Place) -> Shape:
+        """A box (x, y, width, height) in pixels, whose sizes are truncated before they are added (docs/datasets.md
+        §0.3). Raises DataError for a negative size."""
+        text = "the box [{:g}, {:g}, {:g}, {:g}] of '{}'".format(*box, finding)
+        if min(box[2:]) < 0:
+            raise fail(*where, f"{text} has a negative size")
+        if min(box[2:]) == 0:
+            self.note("degenerate", finding, where, f"{text} has no area")
+        return Shape(finding, made(where, lambda: Boxes.from_sizes([box])), where[1])
+
     def polygon(
         self,
         finding: str,
@@ -180,7 +193,7 @@ class FileFormat(Dataset):
             for shape in item.shapes:
                 seen.setdefault(shape.finding, (item.file, shape.row))
             if item.labels is not None:
-                item.labels = {spellings.of(finding): label for finding, label in item.labels.items()}
+                item.labels = _one_label_each(item, spellings)
         named = tuple(map(spellings.of, known or self.texts_option("classes"))) or tuple(sorted(seen))
         self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
         for finding, others in spellings.variants.items():
@@ -210,7 +223,7 @@ class FileFormat(Dataset):
         if self.negative:
             labels = dict.fromkeys(self.classes, 0)
             cases += [Case(name, path, labels, {}, self.split) for name, path in rest if name not in self._found]
-        elif rest:
+        elif rest and not self.lists_images:
             text = f"images without an annotation, which are no cases: {len(rest)}, the first is {rest[0][1].name}"
             notes.append(Note("not_annotated", str(self.images), self.images, None, text))
         self._found = {}
@@ -257,7 +270,7 @@ class FileFormat(Dataset):
         return Case(
             case_id=item.case_id,
             image=image,
-            labels=self._labels(item, named),
+            labels=self._labels(item, named, notes),
             regions={finding: union(drawn[finding]) for finding in self.classes if finding in drawn},
             split=self.split,
             patient_id=item.patient,
@@ -265,13 +278,27 @@ class FileFormat(Dataset):
             size=item.size,
         )
 
-    def _labels(self, item: Annotated, drawn: set[str]) -> dict[str, int | None]:
+    def _labels(self, item: Annotated, drawn: set[str], notes: list[Note]) -> dict[str, int | None]:
         if item.labels is None:
             return {finding: int(finding in drawn) for finding in self.classes}
         labels: dict[str, int | None] = {}
         for finding in self.classes:
             labels[finding] = item.labels.get(finding, 1 if finding in drawn else None)
             if labels[finding] == 0 and finding in drawn:
-                text = f"the label of '{finding}' is 0, but the image '{item.name}' has a region of it"
+                text = f"the label of '{finding}' is 0, but the image has a region of it"
                 raise fail(item.file, item.row, text)
+            if labels[finding] == UNCERTAIN and finding in drawn:
+                text = f"the label of '{finding}' is uncertain, but the image has a region of it; it is positive"
+                notes.append(Note("disagreement", item.case_id, item.file, item.row, text))
+                labels[finding] = 1
         return labels
+
+
+def _one_label_each(item: Annotated, spellings: Spellings) -> dict[str, int | None]:
+    """The labels by the one spelling of each class. Raises DataError where two spellings have different labels."""
+    labels: dict[str, int | None] = {}
+    for name, label in (item.labels or {}).items():
+        finding = spellings.of(name)
+        if labels.setdefault(finding, label) != label:
+            raise fail(item.file, item.row, f"'{name}' and '{finding}' are one class, but have different labels")
+    return labels

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from ....engines.errors import DataError
 from ..case import Region
-from ..files import fail
+from ..files import fail, number
 from ..mask_run_lengths import check_grid
 from ..region_shapes import MaskRuns
 from .named_images import without_extension
 
-__all__ = ["Annotated", "Corners", "Place", "Shape", "made", "placed", "plausible", "turned"]
+__all__ = [
+    "Annotated", "Corners", "Place", "Shape", "made", "patient_name", "placed", "plausible", "stated_size", "turned",
+]  # fmt: skip
 
 Corners = tuple[float, float, float, float]
 Place = tuple[Path, int | None]
@@ -76,6 +78,27 @@ def plausible(size: tuple[int, int], where: Place) -> None:
         check_grid(*size)
     except DataError as error:
         raise fail(*where, str(error).rstrip(".")) from error
+
+
+def stated_size(height: object, width: object, where: Place) -> tuple[int, int] | None:
+    """(height, width) of an annotated image; None where one of them is not stated. Raises DataError for no size."""
+    if height in (None, "") or width in (None, ""):
+        return None
+    high, wide = (number(value, *where, "the size of the image") for value in (height, width))
+    if high < 1 or wide < 1 or high != int(high) or wide != int(wide):
+        raise fail(*where, f"height {high:g} and width {wide:g} are not a size in whole pixels")
+    return int(high), int(wide)
+
+
+def patient_name(value: object, where: Place) -> str | None:
+    """The name of a patient as text: 77, 77.0 and "77" are one. None: not stated. Raises DataError for no name."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is None or isinstance(value, bool) or not isinstance(value, str | int | float):
+        if value is None:
+            return None
+        raise fail(*where, f"the patient is {str(value)[:40]!r}, not a text or a number")
+    return str(value).strip() or None
 
 
 def placed(values: NDArray[np.bool_], corner: tuple[int, int], size: tuple[int, int], where: Place) -> Region:
