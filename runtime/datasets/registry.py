@@ -18,7 +18,7 @@ DATASETS = Registry(
         "covid_rural": f"{_HERE}.covid_rural:CovidRural",
         "csv": f"{_HERE}.formats.csv_boxes:CsvBoxes",
         "cvat": f"{_HERE}.formats.cvat:Cvat",
-        "dicom": f"{_HERE}.formats.dicom_objects:DicomObjects",
+        "dicom": f"{_HERE}.formats.dicom.dicom_objects:DicomObjects",
         "labelme": f"{_HERE}.formats.labelme:LabelMe",
         "masks": f"{_HERE}.formats.mask_folder:PngMasks",
         "mscxr": f"{_HERE}.phrases.ms_cxr:MsCxr",

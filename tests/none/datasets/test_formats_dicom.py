@@ -14,7 +14,7 @@ from make_images import encode
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.formats.dicom_objects import DicomObjects
+from xbench_fast.runtime.datasets.formats.dicom.dicom_objects import DicomObjects
 from xbench_fast.runtime.datasets.region_shapes import Ellipse
 
 CANARY = "ZZCANARY"

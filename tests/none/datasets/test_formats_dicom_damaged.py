@@ -16,7 +16,7 @@ from dicom_streams import items
 from pydicom.dataelem import RawDataElement
 from pydicom.dataset import Dataset
 from xbench_fast.engines.errors import DataError
-from xbench_fast.runtime.datasets.formats.dicom_objects import DicomObjects
+from xbench_fast.runtime.datasets.formats.dicom.dicom_objects import DicomObjects
 
 CANARY = "ZZCANARY^ZEBRAFISH"
 # The names of findings, and of their groups: what a user calls classes by.

@@ -13,7 +13,7 @@ import pydicom
 import pytest
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.formats.dicom_objects import DicomObjects
+from xbench_fast.runtime.datasets.formats.dicom.dicom_objects import DicomObjects
 
 Change = Callable[[Any], None]
 

@@ -14,7 +14,7 @@ import pytest
 from dicom_streams import BIG_ENDIAN, ENCODERS, EXPLICIT, IMPLICIT, JPEG, RUN_LENGTHS, Entry, film, items, written
 from xbench_fast.engines.errors import ImageError, XBenchError
 from xbench_fast.runtime.datasets.attributes.headers import read_header
-from xbench_fast.runtime.datasets.formats.dicom_files import dicom_files, read_object
+from xbench_fast.runtime.datasets.formats.dicom.dicom_files import dicom_files, read_object
 from xbench_fast.runtime.images.decode import decode_grey
 from xbench_fast.runtime.images.size import image_size
 

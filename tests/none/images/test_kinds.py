@@ -13,7 +13,7 @@ from dicom_streams import BIG_ENDIAN, ENCODERS, EXPLICIT, IMPLICIT, JPEG, blocks
 from make_images import encode
 from xbench_fast.engines.errors import ImageError
 from xbench_fast.runtime.datasets.attributes.headers import read_header
-from xbench_fast.runtime.datasets.formats.dicom_files import dicom_files
+from xbench_fast.runtime.datasets.formats.dicom.dicom_files import dicom_files
 from xbench_fast.runtime.images.decode import decode_grey
 from xbench_fast.runtime.images.kinds import KIND_BYTES, dicom_start, image_kind
 from xbench_fast.runtime.images.size import image_size

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import fail
+from ...files import fail
 from .dicom_files import items, text_of, uid_of
 
 __all__ = ["Graphic", "layer_graphics", "measured_graphics", "report_images"]

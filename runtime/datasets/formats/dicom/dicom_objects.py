@@ -8,21 +8,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ....engines.errors import ConfigError, DataError, ImageError
-from ...host.paths import has_folder
-from ...images.size import image_size
-from ..files import fail
-from ..masks.mask_files import StoredMask
-from ..masks.mask_reader import MaskReader
-from ..patients import is_placeholder
-from ..region_shapes import MaskRuns
-from ..source.listing import tree
+from .....engines.errors import ConfigError, DataError, ImageError
+from ....host.paths import has_folder
+from ....images.size import image_size
+from ...files import fail
+from ...masks.mask_files import StoredMask
+from ...masks.mask_reader import MaskReader
+from ...patients import is_placeholder
+from ...region_shapes import MaskRuns
+from ...source.listing import tree
+from ..file_format import SHARED, FileFormat
+from ..named_images import IMAGES
+from ..shapes import Annotated, Place, Shape
 from .dicom_files import DicomFile, dicom_files, guarded, read_object, text_of
 from .dicom_graphics import Graphic, layer_graphics, measured_graphics, report_images
 from .dicom_masks import MaskFrame, map_frames, referenced_images, segment_frames, segment_names
-from .file_format import SHARED, FileFormat
-from .named_images import IMAGES
-from .shapes import Annotated, Place, Shape
 
 __all__ = ["DicomObjects"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
-from ....engines.errors import ImageError, XBenchError
-from ...images.dicom.elements import DataSet, valid_uid
-from ...images.dicom.reading import open_data_set
-from ...images.kinds import KIND_BYTES, image_kind
-from ..files import fail
-from ..source.listing import tree
-from .shapes import Place
+from .....engines.errors import ImageError, XBenchError
+from ....images.dicom.elements import DataSet, valid_uid
+from ....images.dicom.reading import open_data_set
+from ....images.kinds import KIND_BYTES, image_kind
+from ...files import fail
+from ...source.listing import tree
+from ..shapes import Place
 
 __all__ = ["OBJECTS", "DicomFile", "dicom_files", "guarded", "items", "read_object", "text_of", "uid_of"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.dicom.elements import DataSet
-from ...images.dicom.frames import mask_frames
-from ..files import fail
+from ....images.dicom.elements import DataSet
+from ....images.dicom.frames import mask_frames
+from ...files import fail
+from ..shapes import plausible
 from .dicom_files import items, text_of, uid_of
-from .shapes import plausible
 
 __all__ = ["MaskFrame", "map_frames", "referenced_images", "segment_frames", "segment_names"]
 
