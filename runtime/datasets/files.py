@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,9 +41,13 @@ def number(value: object, file: Path, row: int | None, what: str) -> float:
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError
+        if isinstance(value, str) and "_" in value:  # Python takes 1_0 for 10
+            raise ValueError
         found = float(value)
     except (ValueError, OverflowError):
-        raise fail(file, row, f"{what} is {value!r}, not a number") from None
+        comma = isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d*,\d+\s*", value)
+        hint = "; write a point instead of the decimal comma" if comma else ""
+        raise fail(file, row, f"{what} is {value!r}, not a number{hint}") from None
     if not math.isfinite(found):
         raise fail(file, row, f"{what} is {value!r}, not a finite number")
     return found

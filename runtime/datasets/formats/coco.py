@@ -19,7 +19,7 @@ from ..source.documents import read_json
 from ..source.spelling import Spellings
 from .file_format import POLYGONS, SHARED, FileFormat
 from .nothing import says_nothing
-from .shapes import Annotated, Place, Shape, made, patient_name, stated_size
+from .shapes import MARKS, Annotated, Place, Shape, is_set, made, patient_name, stated_size
 
 __all__ = ["Coco"]
 
@@ -32,7 +32,6 @@ _PLACES: Final = (
 )
 """Where Roboflow and CVAT write the file."""
 
-_MARKS: Final = ("iscrowd", "ignore", "difficult", "occluded")
 _TURNS: Final = ("rotation", "angle", "theta")
 _FARTHEST: Final = 2.0
 """A coordinate beyond this is no fraction of an image, not even of a region that leaves it."""
@@ -165,7 +164,7 @@ class Coco(FileFormat):
         """The region of an annotation, and its mark."""
         attributes = entry.get("attributes")
         attributes = attributes if isinstance(attributes, dict) else {}
-        marks = (key for key in _MARKS if _is_set(entry.get(key)) or _is_set(attributes.get(key)))
+        marks = (key for key in MARKS if is_set(entry.get(key)) or is_set(attributes.get(key)))
         mark, outlines = next(marks, ""), entry.get("segmentation")
         if isinstance(outlines, dict):
             return Shape(finding, _run_lengths(outlines, where, size), where[1], mark)
@@ -181,7 +180,7 @@ class Coco(FileFormat):
             if says_nothing(finding, self.nothing):
                 return Shape(finding, None, where[1])
             raise fail(*where, "the annotation has neither segmentation nor bbox")
-        turn = next((key for key in _TURNS if _is_set(entry.get(key))), None)
+        turn = next((key for key in _TURNS if is_set(entry.get(key))), None)
         if turn is not None:
             text = f"the bbox has the key '{turn}', whose unit and direction are not known; write a polygon instead"
             raise fail(*where, text)
@@ -230,11 +229,6 @@ def _label(value: object) -> object:
         return None
     known = not isinstance(value, bool) and value in (0, 1, UNCERTAIN)
     return int(value) if known and isinstance(value, int | float) else repr(value)
-
-
-def _is_set(mark: object) -> bool:
-    """Whether a mark is set: 1 or true, as a number, a truth value or a text."""
-    return mark not in (None, 0, "") and str(mark).strip().lower() not in ("0", "0.0", "false", "no", "none")
 
 
 def _angle(attributes: Mapping[str, object], where: Place) -> float:

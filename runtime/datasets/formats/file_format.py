@@ -197,6 +197,8 @@ class FileFormat(Dataset):
         named = tuple(map(spellings.of, known or self.texts_option("classes"))) or tuple(sorted(seen))
         self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
         for finding, others in spellings.variants.items():
+            if says_nothing(finding, self.nothing):
+                continue
             text = f"{', '.join(map(repr, others))} and '{finding}' differ in spelling alone; they are one class"
             self.note("spelling", finding, seen.get(finding, (self.root, None)), text)
         for finding, where in seen.items():

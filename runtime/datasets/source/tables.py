@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,18 +47,21 @@ def _separator(first: str) -> str:
     return max(_SEPARATORS, key=lambda each: cells[each])
 
 
-def read_csv(file: Path, columns: Sequence[str], mend: str = "") -> Iterator[tuple[int, dict[str, str]]]:
+def read_csv(
+    file: Path, columns: Sequence[str], mend: str | Callable[[Sequence[str]], str] = ""
+) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number, {column: cell}) of every row below the header that is not blank; see `read_rows`.
 
-    mend: what the user can do about a missing column, for the message. Raises DataError when the file or one of
-    `columns` is missing, or a row has more or fewer cells than the header.
+    mend: what the user can do about a missing column, for the message, or a function of the header. Raises DataError
+    when the file or one of `columns` is missing, or a row has more or fewer cells than the header.
     """
     rows = read_rows(file)
     start, header = next(rows, (1, []))
     missing = [column for column in columns if column not in header]
     if missing:
         text = f"the header lacks {', '.join(missing)}; it has {header_text(header)}"
-        raise fail(file, start, f"{text}; {mend}" if mend else text)
+        hint = mend if isinstance(mend, str) else mend(header)
+        raise fail(file, start, f"{text}; {hint}" if hint else text)
     if any(header.count(column) > 1 for column in columns):
         raise fail(file, start, f"the header repeats a column: {header_text(header)}")
     for line, cells in rows:
