@@ -120,4 +120,4 @@ def _drawn_alike(one: tuple[Case, Region], other: tuple[Case, Region], sizes: Si
             grids.append(region_grid(region, *size, GRID[0])[0])
         except DataError:
             return False
-    return bool(np.array_equal(*grids))
+    return bool(np.array_equal(grids[0], grids[1]))
