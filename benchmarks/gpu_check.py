@@ -88,7 +88,7 @@ def rows_of(name: str, bundles: Path | None, seconds: float) -> Iterator[dict[st
         "sanitizer": gpu_parts.sanitizer,
         "tests": gpu_parts.marked_tests,
         "torch": gpu_engines.torch_models,
-        "dali": gpu_parts.dali,
+        "dali": gpu_engines.dali,
     }
     if name.startswith(ENGINE):
         yield from gpu_engines.engine(name.removeprefix(ENGINE), bundles, seconds)

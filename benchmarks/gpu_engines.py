@@ -1,4 +1,4 @@
-"""The parts of the GPU check that run models: PyTorch, the export, and each engine. They yield rows one by one."""
+"""The parts of the GPU check that run models or decode: PyTorch, the export, each engine, DALI. Rows one by one."""
 
 from __future__ import annotations
 
@@ -95,6 +95,13 @@ def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
         for other in report.not_run[not_run:]:
             yield row(f"{other.subject} {other.scenario}", "not run", other.reason)
         measured, not_run = len(report.measurements), len(report.not_run)
+
+
+def dali(seconds: float) -> Iterator[Row]:
+    """Compares DALI's decoder on the GPU with the exact one."""
+    from xbench_fast.runtime.images.decoders import dali_difference
+
+    yield row("DALI decoder", "ok", str(dali_difference()))
 
 
 def measured_row(one: Measurement) -> Row:

@@ -298,10 +298,3 @@ def test_rows(folder: Path, tally: Tally, code: int) -> Iterator[Row]:
         yield row(name, status, f"{tally.passed} passed, {tally.failed} failed {tally.first}")
     for reason, count in tally.skipped.items():
         yield row(f"{name}: {count} tests", "not run", reason)
-
-
-def dali(seconds: float) -> Iterator[Row]:
-    """Compares DALI's decoder on the GPU with the exact one."""
-    from xbench_fast.runtime.images.decoders import dali_difference
-
-    yield row("DALI decoder", "ok", str(dali_difference()))
