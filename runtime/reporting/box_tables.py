@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...metrics_gpu.detection.published.coco_detection import COCO_SCORER
 from ...metrics_gpu.detection.published.registry import SCORERS
 from ..tables.metrics import INTERVAL_DIGITS, NONE, percent
 from ..tables.stamps import box_stamps, uncertain_stamps
@@ -57,6 +58,7 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
         "AP: COCO's rules; without a score for each box it would depend on the order of the images, so there is none",
         "inside: share of the union that lies in the region; silence: 0",
         *(_left(found) for found in scores if len(found.stored.places) < len(found.stored.state)),
+        *_marked(scores, "AP"),
     )
     return Table(
         f"{scores[0].title}: matched boxes",
@@ -117,7 +119,11 @@ def _published(scores: Sequence[BoxScores], name: str) -> Table:
         for key in dict.fromkeys([main, *keys]):
             values = [_value(key, found.published.get(scorer, {}).get(key)) for found in scores]
             rows.append((scorer if key == main else "", key, *values))
-    notes = (*(f"{scorer}: {SCORERS[scorer].note}" for scorer in names), "percent, but for counts of pairs and images")
+    notes = (
+        *(f"{scorer}: {SCORERS[scorer].note}" for scorer in names),
+        *(_marked(scores, COCO_SCORER.name) if COCO_SCORER.name in names else ()),
+        "percent, but for counts of pairs and images",
+    )
     return Table(
         f"{scores[0].title}: published scorers",
         (Column("scorer"), Column("number"), *(Column(found.model) for found in scores)),
@@ -228,6 +234,13 @@ def _value(key: str, value: float | None) -> str:
 def _left(found: BoxScores) -> str:
     lost = len(found.stored.state) - len(found.stored.places)
     return f"{found.model}: {lost} pairs whose region is no union of boxes are in no matching and no published number"
+
+
+def _marked(scores: Sequence[BoxScores], number: str) -> Iterator[str]:
+    """What the datasets say of regions marked iscrowd and the like: COCO's own code leaves the crowds out."""
+    for text in dict.fromkeys(found.stored.cell.entry.get("warnings", {}).get("crowd") for found in scores):
+        if text:
+            yield f"{number}: {text.rstrip('.')}; pycocotools would ignore those marked iscrowd"
 
 
 def _stamps(scores: Sequence[BoxScores]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -143,7 +144,8 @@ class Coco(FileFormat):
                 text = f"the category {category!r} does not exist; not used"
                 self.note("unknown_class", str(category), (file, row), text)
             else:
-                found[key].shapes.append(self._shape(entry, finding, (file, row), found[key].size))
+                make = partial(self._shape, entry, finding, (file, row), found[key].size)
+                found[key].shapes.append(self.shape(make, (file, row), finding))
         yield from found.values()
 
     def _given_labels(self, image: dict[str, Any], row: int, known: Spellings) -> dict[str, int | None] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -129,9 +130,12 @@ class CsvBoxes(FileFormat):
                 images[key].rows += (row,)
             image = images.get(key) or images.setdefault(key, Annotated(name, file, row, case_id=name))
             self._about(image, name, row, cells)
-            shape = self._shape(cells, kinds, (file, row))
-            if shape is not None:
-                image.shapes.append(shape)
+            finding = cells[column["class"]]
+            finding = "" if finding.lower() in _EMPTY else finding
+            given = [cells[column[kind]] for kind in kinds]
+            if finding or not all(cell.lower() in _EMPTY for cell in given):
+                make = partial(self._shape, cells, finding, given, (file, row))
+                image.shapes.append(self.shape(make, (file, row), finding))
         if splits and not images:
             names = ", ".join(map(repr, [*splits][:5]))
             raise fail(file, None, f"no row has '{self.split}' in the column {column['split']}; it has {names}")
@@ -147,25 +151,22 @@ class CsvBoxes(FileFormat):
         told = f"{text}; it has {header_text(header)}"
         raise fail(self.annotations, 1, f"{told}; {mend}" if mend else told)
 
-    def _shape(self, cells: Mapping[str, str], kinds: tuple[str, ...], where: Place) -> Shape | None:
-        """What a row says of a class; None: it names none."""
-        finding, given = cells[self._column["class"]], [cells[self._column[kind]] for kind in kinds]
-        empty = all(cell.lower() in _EMPTY for cell in given)
-        if finding.lower() in _EMPTY:
-            if not empty:
-                raise fail(*where, "the row has a box but no class")
-            return None
-        if empty:
+    def _shape(self, cells: Mapping[str, str], finding: str, given: Sequence[str], where: Place) -> Shape:
+        """What a row says of a class. given: the cells of its box."""
+        if not finding:
+            raise fail(*where, "the row has a box but no class")
+        if all(cell.lower() in _EMPTY for cell in given):
             return Shape(finding, None, where[1])
         for key in _TURNS:
             if is_set(cells.get(key)):
                 text = f"the column {key} turns the box by {cells[key]}, and only unturned boxes are read"
                 raise fail(*where, text)
         x, y, a, b = (number(cell, *where, "a box coordinate") for cell in given)
-        if kinds == _SIZES and not self.fractions:
+        sizes = self._column["x_min"] not in cells
+        if sizes and not self.fractions:
             shape = self.sized_box(finding, (x, y, a, b), where)
         else:
-            corners = (x, y, a, b) if kinds == _CORNERS else (x, y, x + a, y + b)
+            corners = (x, y, x + a, y + b) if sizes else (x, y, a, b)
             shape = self.box(finding, corners, where, fractions=self.fractions)
         mark = next((key for key in MARKS if is_set(cells.get(key))), "")
         return replace(shape, mark=mark) if mark else shape

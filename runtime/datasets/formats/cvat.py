@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -60,7 +61,11 @@ class Cvat(FileFormat):
             height, width = (int(image.value(key)) for key in ("height", "width"))
             if height < 1 or width < 1:
                 raise fail(*image.where, f"the size of the image is {width} x {height}")
-            shapes = [self._shape(item, (height, width)) for item in image.children if self._is_visible(item)]
+            shapes = [
+                self.shape(partial(self._shape, item, (height, width)), item.where, _label(item))
+                for item in image.children
+                if self._is_visible(item)
+            ]
             subset = image.attributes.get("subset", "").strip()
             if subset and subset in twice.get(name, ()):
                 name = f"{subset}/{name}"
@@ -72,7 +77,7 @@ class Cvat(FileFormat):
         return not outside
 
     def _shape(self, item: Element, size: tuple[int, int]) -> Shape:
-        finding = item.attributes.get("label", "").strip()
+        finding = _label(item)
         if not finding:
             raise fail(*item.where, f"<{item.tag[:40]}> has no label")
         if item.tag == "tag":
@@ -95,6 +100,11 @@ class Cvat(FileFormat):
     def _box(self, item: Element, finding: str) -> Shape:
         x1, y1, x2, y2 = (item.value(key) for key in ("xtl", "ytl", "xbr", "ybr"))
         return self.box(finding, (x1, y1, x2, y2), item.where, angle=_rotation(item))
+
+
+def _label(item: Element) -> str:
+    """The class of a shape; empty if it has none."""
+    return item.attributes.get("label", "").strip()
 
 
 def _labels(top: Element) -> Iterator[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from ....engines.errors import DataError
 from ...host.paths import has_folder
 from ..base import PATIENTS, Case, Dataset, Note, Region
-from ..case import UNCERTAIN
 from ..files import fail
 from ..region_boxes import Boxes
 from ..region_shapes import Ellipse, Polygons, union
@@ -19,7 +18,7 @@ from ..source.listing import tree
 from ..source.spelling import Spellings
 from .named_images import IMAGES, NamedImages
 from .nothing import NOTHING, says_nothing
-from .shapes import Annotated, Corners, Place, Shape, made, plausible, turned
+from .shapes import Annotated, Corners, Place, Shape, made, one_label_each, plausible, settled_labels, turned
 
 __all__ = ["POLYGONS", "SHARED", "FileFormat"]
 
@@ -32,6 +31,7 @@ SHARED: Final = {
     "split": "the name of the split in results, default all",
     "name": "the dataset's name in results and prompt sets, default that of the reader",
     "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
+    "invalid": "annotations that cannot be read: stop (default), or skip; the image then has no region of the class",
     **PATIENTS,
 }
 """The options of all these readers."""
@@ -40,6 +40,9 @@ POLYGONS: Final = {
     "polygons": "pixels of a polygon: centres (default; those whose centre lies inside), or outline (its edge too)"
 }
 """The option of readers of polygons."""
+
+
+S = TypeVar("S")
 
 
 class FileFormat(Dataset):
@@ -66,6 +69,7 @@ class FileFormat(Dataset):
         self.nothing = self.texts_option("nothing") or NOTHING
         self.negative = self.choice_option("unlabelled", ("left_out", "negative"), "left_out") == "negative"
         self.centres = self.choice_option("polygons", ("centres", "outline"), self.polygons) == "centres"
+        self.skips = self.choice_option("invalid", ("stop", "skip"), "stop") == "skip"
         self._early: list[Note] = []
         self._found: dict[str, Annotated] = {}
 
@@ -116,6 +120,20 @@ class FileFormat(Dataset):
     def note(self, kind: str, subject: str, where: Place, text: str) -> None:
         """Adds a note to those that `read` returns."""
         self._early.append(Note(kind, subject, *where, text))
+
+    def shape(self, make: Callable[[], S], where: Place, finding: str = "") -> S | Shape:
+        """The shape that `make` reads; where it cannot and the option `invalid` says skip, a note and an unread shape.
+
+        finding: its class, as far as it is known before. Raises DataError unless such shapes are skipped.
+        """
+        try:
+            return make()
+        except DataError as error:
+            if not self.skips:
+                raise
+            text = str(error).removeprefix(str(fail(*where, ""))[:-1]).rstrip(".")
+            self.note("invalid_shape", finding or str(where[0]), where, f"{text}; it is left out")
+            return Shape(finding, None, where[1], unread=True)
 
     def box(
         self, finding: str, corners: Corners, where: Place, *, fractions: bool = False, angle: float = 0.0
@@ -189,11 +207,14 @@ class FileFormat(Dataset):
             self._found[item.case_id] = item
             if item.size:
                 plausible(item.size, (item.file, item.row))
-            item.shapes = [replace(shape, finding=spellings.of(shape.finding)) for shape in item.shapes]
+            item.shapes = [
+                replace(shape, finding=spellings.of(shape.finding)) if shape.finding else shape for shape in item.shapes
+            ]
             for shape in item.shapes:
-                seen.setdefault(shape.finding, (item.file, shape.row))
+                if shape.finding:
+                    seen.setdefault(shape.finding, (item.file, shape.row))
             if item.labels is not None:
-                item.labels = _one_label_each(item, spellings)
+                item.labels = one_label_each(item, spellings)
         named = tuple(map(spellings.of, known or self.texts_option("classes"))) or tuple(sorted(seen))
         self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
         for finding, others in spellings.variants.items():
@@ -269,38 +290,18 @@ class FileFormat(Dataset):
             elif shape.region is not None:
                 text += "so its region is not used"
                 notes.append(Note("no_finding", item.case_id, item.file, shape.row, text))
+        unread = {shape.finding for shape in item.shapes if shape.unread}
+        if "" in unread:  # it can belong to any class: none that is not named is known to be absent, no region is whole
+            item.labels = item.labels if item.labels is not None else {}
+            unread |= set(self.classes)
+        drawn = {finding: regions for finding, regions in drawn.items() if finding not in unread}
         return Case(
             case_id=item.case_id,
             image=image,
-            labels=self._labels(item, named, notes),
+            labels=settled_labels(item, self.classes, named, notes),
             regions={finding: union(drawn[finding]) for finding in self.classes if finding in drawn},
             split=self.split,
             patient_id=item.patient,
             rows=item.rows,
             size=item.size,
         )
-
-    def _labels(self, item: Annotated, drawn: set[str], notes: list[Note]) -> dict[str, int | None]:
-        if item.labels is None:
-            return {finding: int(finding in drawn) for finding in self.classes}
-        labels: dict[str, int | None] = {}
-        for finding in self.classes:
-            labels[finding] = item.labels.get(finding, 1 if finding in drawn else None)
-            if labels[finding] == 0 and finding in drawn:
-                text = f"the label of '{finding}' is 0, but the image has a region of it"
-                raise fail(item.file, item.row, text)
-            if labels[finding] == UNCERTAIN and finding in drawn:
-                text = f"the label of '{finding}' is uncertain, but the image has a region of it; it is positive"
-                notes.append(Note("disagreement", item.case_id, item.file, item.row, text))
-                labels[finding] = 1
-        return labels
-
-
-def _one_label_each(item: Annotated, spellings: Spellings) -> dict[str, int | None]:
-    """The labels by the one spelling of each class. Raises DataError where two spellings have different labels."""
-    labels: dict[str, int | None] = {}
-    for name, label in (item.labels or {}).items():
-        finding = spellings.of(name)
-        if labels.setdefault(finding, label) != label:
-            raise fail(item.file, item.row, f"'{name}' and '{finding}' are one class, but have different labels")
-    return labels

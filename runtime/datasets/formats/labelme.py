@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -95,7 +96,10 @@ class LabelMe(FileFormat):
                 file, None, "it has no list 'shapes', so it is not LabelMe's form; [] says that nothing was found"
             )
         size = _size(document, file)
-        drawn = [self._shape(shape, (file, row), size) for row, shape in enumerate(shapes, 1)]
+        drawn = [
+            self.shape(partial(self._shape, shape, (file, row), size), (file, row), _label(shape))
+            for row, shape in enumerate(shapes, 1)
+        ]
         flags, other = document.get("flags"), document.get("imagePath")
         if isinstance(flags, dict):
             self._flags[file] = [flag.strip() for flag, value in flags.items() if value is True]
@@ -117,10 +121,10 @@ class LabelMe(FileFormat):
             self.note("other_flag", flag, (self.annotations, None), text)
 
     def _shape(self, shape: object, where: Place, size: tuple[int, int] | None) -> Shape:
-        label = shape.get("label") if isinstance(shape, dict) else None
-        if not isinstance(shape, dict) or not isinstance(label, str) or not label.strip():
+        finding = _label(shape)
+        if not isinstance(shape, dict) or not finding:
             raise fail(*where, "the shape has no label")
-        finding, kind = label.strip(), shape.get("shape_type") or "polygon"
+        kind = shape.get("shape_type") or "polygon"
         flags = shape["flags"] if isinstance(shape.get("flags"), dict) else {}
         mark = next((mark for mark in _MARKS if shape.get(mark) is True or flags.get(mark) is True), "")
         return replace(self._drawn(finding, kind, shape, where, size), mark=mark)
@@ -201,6 +205,12 @@ def _angle(shape: dict[str, Any]) -> float:
             if isinstance(value, int | float) and not isinstance(value, bool) and value:
                 return float(value)
     return 0.0
+
+
+def _label(shape: object) -> str:
+    """The class of a shape; empty if it has none."""
+    label = shape.get("label") if isinstance(shape, dict) else None
+    return label.strip() if isinstance(label, str) else ""
 
 
 def _size(document: dict[str, Any], file: Path) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -93,9 +94,11 @@ class MaskFolder(FileFormat):
         found: dict[str, Annotated] = {}
         for path, image, finding in listing.masks:
             self._paths += [path, *self._beside(path)]
-            shapes, size = self._shapes(path, finding)
-            item = found.setdefault(image, Annotated(image, path, size=size))
-            if item.size != size:
+            drawn = self.shape(partial(self._shapes, path, finding), (path, None), finding)
+            shapes, size = ([drawn], None) if isinstance(drawn, Shape) else drawn
+            item = found.setdefault(image, Annotated(image, path))
+            item.size = item.size or size
+            if size not in (None, item.size):
                 told = f"the mask is {size[1]} x {size[0]}, {item.file.name} of the same image is not"
                 raise fail(path, None, told)
             item.shapes += shapes

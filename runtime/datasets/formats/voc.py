@@ -74,12 +74,14 @@ class PascalVoc(FileFormat):
             top = read_xml(file, "annotation")
             height, width = top.side("size", "height"), top.side("size", "width")
             size = (height, width) if height and width else None
-            shapes = [
-                replace(shape, mark="difficult" if item.content("difficult") == "1" else "")
-                for item in top.all("object")
-                for shape in self._shapes(item)
-            ]
+            shapes = [shape for item in top.all("object") for shape in self._marked(item)]
             yield Annotated(name, file, None, shapes, size, other=top.content("filename"))
+
+    def _marked(self, item: Element) -> list[Shape]:
+        """The shapes of an object, with its mark; one unread shape where one of them cannot be read."""
+        mark = "difficult" if item.content("difficult") == "1" else ""
+        read = self.shape(lambda: list(self._shapes(item)), item.where, item.content("name"))
+        return [replace(shape, mark=mark) for shape in (read if isinstance(read, list) else [read])]
 
     def _shapes(self, item: Element) -> Iterator[Shape]:
         if item.content("deleted") == "1":  # LabelMe's web tool keeps what was removed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -132,7 +133,7 @@ class Yolo(FileFormat):
         return shape[0], shape[1]
 
     def _files(self) -> Iterator[Annotated]:
-        read: list[tuple[str, Path, list[Line]]] = []
+        read: list[tuple[str, Path, list[Line | Shape]]] = []
         others: list[Path] = []
         beside = self.annotations == self.images
         listed = tree(self.images) if beside else ()
@@ -144,12 +145,17 @@ class Yolo(FileFormat):
                 others.append(file)
                 continue
             self._texts.append(file)
-            texts = enumerate(read_text(file).split("\n"), 1)
-            read.append((name, file, [self._line(text.split(), (file, row)) for row, text in texts if text.strip()]))
+            texts = [(row, text.split()) for row, text in enumerate(read_text(file).split("\n"), 1) if text.strip()]
+            read.append((name, file, [self._line(cells, (file, row)) for row, cells in texts]))
         self.left_out("other_file", "text files without an image beside them", others)
-        columns = self._columns([line for _, _, lines in read for line in lines])
+        columns = self._columns([line for _, _, lines in read for line in lines if isinstance(line, Line)])
         for name, file, lines in read:
-            shapes = [self._shape(line, columns) for line in lines]
+            shapes = [
+                self.shape(partial(self._shape, line, columns), line.where, line.finding)
+                if isinstance(line, Line)
+                else line
+                for line in lines
+            ]
             yield Annotated(name, file, None, [shape for shape in shapes if shape])
 
     def _columns(self, lines: Sequence[Line]) -> LineColumns:
@@ -160,7 +166,13 @@ class Yolo(FileFormat):
             self.note("doubtful_lines", self.name, (self.annotations, None), columns.doubt)
         return columns
 
-    def _line(self, cells: list[str], where: Place) -> Line:
+    def _line(self, cells: list[str], where: Place) -> Line | Shape:
+        """A line; an unread shape where it cannot be read and such lines are skipped."""
+        known = cells[0].isascii() and cells[0].isdigit()
+        finding = self._names.get(int(cells[0]), "") if known else ""
+        return self.shape(partial(self._numbers, cells, where), where, finding)
+
+    def _numbers(self, cells: list[str], where: Place) -> Line:
         number_of_class = number(cells[0], *where, "the class")
         if number_of_class != int(number_of_class) or number_of_class < 0:
             raise fail(*where, f"the class {cells[0]} is not a whole number from 0 on")

@@ -199,6 +199,10 @@ class DicomObjects(FileFormat):
         finding = self._class(frame.names) if frame.names else self.maps
         if not finding:
             raise fail(file, frame.number, "the segment of the frame has neither label nor type")
+        return frame.uid, self.shape(lambda: self._drawn(frame, file, finding), (file, frame.number), finding)
+
+    def _drawn(self, frame: MaskFrame, file: Path, finding: str) -> Shape | None:
+        """The region of a frame; None if it is empty. Raises DataError."""
         size = self._size(frame.uid)
         if size not in (None, frame.values.shape):
             height, width = frame.values.shape
@@ -210,7 +214,7 @@ class DicomObjects(FileFormat):
             mask = self._masks.region(StoredMask(frame.values), finding, where, threshold=frame.threshold)
         except ImageError as error:
             raise fail(*where, f"the mask of the frame cannot be used: {error}") from error
-        return frame.uid, Shape(finding, MaskRuns.of(mask), frame.number) if mask.any() else None
+        return Shape(finding, MaskRuns.of(mask), frame.number) if mask.any() else None
 
     def _size(self, uid: str) -> tuple[int, int] | None:
         """(height, width) of an image; None if it is not there or cannot be read, which is told elsewhere."""
@@ -229,7 +233,7 @@ class DicomObjects(FileFormat):
                 "unknown_class", graphic.names[0] if graphic.names else "", where, f"{named} has no class; not used"
             )
             return graphic.uid, None
-        return graphic.uid, self._shape(graphic, finding, where)
+        return graphic.uid, self.shape(lambda: self._shape(graphic, finding, where), where, finding)
 
     def _shape(self, graphic: Graphic, finding: str, where: Place) -> Shape:
         kind, points = graphic.kind, graphic.points
