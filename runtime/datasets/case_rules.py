@@ -63,7 +63,11 @@ class CaseRules:
         cases = [_without_duplicates(case, notes, file) for case in cases]
         cases, uncertain = _decided(cases, self.uncertain, notes, file)
         cases = _without_placeholders(cases, notes, file)
-        _note_images(cases, notes, self.cases_per_image, file)
+        images = len({case.image for case in cases})
+        if images < len(cases):
+            cases = _one_of_each_image(cases)
+            _note_images(cases, notes, self.cases_per_image, file)
+        _note_most_of_one(cases, images, notes, file)
         _note_spellings(self.classes, notes, file)
         return Settled(tuple(cases), tuple(notes), uncertain)
 
@@ -103,20 +107,20 @@ def _without_placeholders(cases: Sequence[Case], notes: list[Note], file: Path) 
     for name, count in placeholders.items():
         text = f"'{name}' stands in the place of the patient of {count} images; each of them is a patient of its own"
         notes.append(Note("placeholder_patient", str(name), file, None, text))
-    settled = [replace(case, patient_id=None) if case.patient_id in placeholders else case for case in cases]
-    settled = _one_of_each_image(settled)
-    films: dict[str, set[Path]] = defaultdict(set)
-    for case in settled:
-        films[case.patient].add(case.image)
-    every = len({case.image for case in settled})
-    name, most = max(((name, len(images)) for name, images in films.items()), key=lambda each: each[1], default=("", 0))
-    if every >= _FEW and most > _MOST_OF_ONE * every:
+    return [replace(case, patient_id=None) if case.patient_id in placeholders else case for case in cases]
+
+
+def _note_most_of_one(cases: Sequence[Case], images: int, notes: list[Note], file: Path) -> None:
+    counts = Counter(case.patient for case in cases)
+    if images < len(cases):
+        counts = Counter(patient for patient, _ in {(case.patient, case.image) for case in cases})
+    name, most = max(counts.items(), key=lambda each: each[1], default=("", 0))
+    if images >= _FEW and most > _MOST_OF_ONE * images:
         text = (
-            f"the patient '{name}' has {most} of {every} images; if this name stands for several patients, intervals "
+            f"the patient '{name}' has {most} of {images} images; if this name stands for several patients, intervals "
             "and p values mean nothing"
         )
         notes.append(Note("one_patient", name, file, None, text))
-    return settled
 
 
 def _one_of_each_image(cases: Sequence[Case]) -> list[Case]:

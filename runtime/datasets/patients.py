@@ -41,6 +41,9 @@ _UNKNOWN: Final = BLANKS | {
 }  # fmt: skip
 """What files write for a value that nobody knows or may know, in lower case."""
 
+_LONGEST: Final = 32
+"""Characters of a placeholder; a UID or UUID is longer."""
+
 _BETWEEN: Final = re.compile(r"[\s^_]+")
 _NO_NAME: Final = re.compile(r"x+|-\d+(?:\.0*)?")
 """Crosses, and negative numbers: pandas numbers the patients of rows without one -1."""
@@ -56,6 +59,8 @@ def is_placeholder(patient: str) -> bool:
 
     A number from 0 on is a name, also 0: the films of a patient named so are counted (`case_rules.settle`).
     """
+    if patient.isdigit() or len(patient) > _LONGEST:
+        return False
     return is_unknown(patient) or _NO_NAME.fullmatch(patient.strip().casefold()) is not None
 
 

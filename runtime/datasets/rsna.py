@@ -95,7 +95,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         boxes = list(patient.boxes) if patient else []
         source, row = (self.annotations, rows[0]) if rows else (self.list or self.annotations, listed)
         image = folder.find(key, (".dcm", ".png", ".jpg", ".jpeg"), source, row)
-        tail = [part for part in portable_name(path).split("/") if part][-3:]
+        tail = [part for part in portable_name(path).split("/") if part][-3:] if path else []
         if len(tail) == 3 and not has_file(image):
             original = folder.path("/".join(tail), self.list or source, listed)
             image = original if has_file(original) else image
@@ -119,13 +119,15 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
                 target = read_label(cells["Target"])
             except ValueError as error:
                 raise fail(file, row, f"Target {error}") from None
-            patient = patients.setdefault(key, _Patient(target))
+            patient = patients.get(key)
+            if patient is None:
+                patient = patients[key] = _Patient(target)
             if patient.target != target:
                 first = _words(patient.target)
                 text = f"Target is {_words(target)}, but {first} in row {patient.rows[0]} of the same id"
                 raise fail(file, row, text)
             given = [cells[name] for name in ("x", "y", "width", "height")]
-            blank = all(map(is_blank, given))
+            blank = target != 1 and all(map(is_blank, given))
             if target == 1 or (target == UNCERTAIN and not blank):
                 self._add_box(patient, [number(cell, file, row, "a box coordinate") for cell in given], key, row, notes)
             elif not blank:

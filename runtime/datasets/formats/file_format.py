@@ -9,16 +9,17 @@ from typing import ClassVar, Final, TypeVar
 
 from ....engines.errors import DataError
 from ...host.paths import has_folder
-from ..base import PATIENTS, Case, Dataset, Note, Region
+from ..base import PATIENTS, Case, Dataset, Note
 from ..files import fail
 from ..region_boxes import Boxes
-from ..region_shapes import Ellipse, Polygons, union
+from ..region_shapes import Ellipse, Polygons
 from ..source.layouts import Layout
 from ..source.listing import tree
 from ..source.spelling import Spellings
+from .annotated_cases import CaseRule, case_of, note_marks, one_label_each
 from .named_images import IMAGES, NamedImages
 from .nothing import NOTHING, says_nothing
-from .shapes import Annotated, Corners, Place, Shape, made, one_label_each, plausible, settled_labels, turned
+from .shapes import Annotated, Corners, Place, Shape, made, plausible, turned
 
 __all__ = ["POLYGONS", "SHARED", "FileFormat"]
 
@@ -237,11 +238,12 @@ class FileFormat(Dataset):
         """One case per annotated image; an image without an annotation is none, or negative. Raises DataError."""
         notes += self._early
         index = NamedImages(self.images, self.suffix, notes, self.image_names())
+        rule = CaseRule(self.classes, self.nothing, self.split)
         cases = [
-            self._case(item, index.find(item.name, item.file, item.row, item.other), notes)
+            case_of(item, index.find(item.name, item.file, item.row, item.other), rule, notes)
             for item in self._found.values()
         ]
-        self._note_marks(notes)
+        note_marks(self._found.values(), self.classes, notes)
         rest = list(index.unused())
         if self.negative:
             labels = dict.fromkeys(self.classes, 0)
@@ -251,57 +253,3 @@ class FileFormat(Dataset):
             notes.append(Note("not_annotated", str(self.images), self.images, None, text))
         self._found = {}
         return cases
-
-    def _note_marks(self, notes: list[Note]) -> None:
-        """Notes how many regions are marked as such that shall not count; they count all the same."""
-        marked: dict[str, list[Annotated]] = {}
-        for item in self._found.values():
-            for shape in item.shapes:
-                if shape.mark and shape.region is not None and shape.finding in self.classes:
-                    marked.setdefault(shape.mark, []).append(item)
-        for mark, items in marked.items():
-            images = len({item.case_id for item in items})
-            text = f"regions marked {mark}: {len(items)} in {images} images; they count as regions"
-            notes.append(Note("crowd", mark, items[0].file, None, text))
-
-    def _case(self, item: Annotated, image: Path, notes: list[Note]) -> Case:
-        drawn: dict[str, list[Region]] = {}
-        named: set[str] = set()
-        nothing: list[Shape] = []
-        seen: set[Shape] = set()
-        for shape in item.shapes:
-            same = Shape(shape.finding, shape.region)
-            if shape.region is not None and same in seen:
-                text = f"this region of '{shape.finding}' was listed before"
-                notes.append(Note("duplicate", item.case_id, item.file, shape.row, text))
-                continue
-            seen.add(same)
-            if shape.finding in self.classes:
-                named.add(shape.finding)
-                if shape.region is not None:
-                    drawn.setdefault(shape.finding, []).append(shape.region)
-            elif says_nothing(shape.finding, self.nothing):
-                nothing.append(shape)
-        for shape in nothing:
-            text = f"'{shape.finding}' means that nothing was found, "
-            if named:
-                text += f"but the image has '{min(named)}' too"
-                notes.append(Note("disagreement", item.case_id, item.file, shape.row, text))
-            elif shape.region is not None:
-                text += "so its region is not used"
-                notes.append(Note("no_finding", item.case_id, item.file, shape.row, text))
-        unread = {shape.finding for shape in item.shapes if shape.unread}
-        if "" in unread:  # it can belong to any class: none that is not named is known to be absent, no region is whole
-            item.labels = item.labels if item.labels is not None else {}
-            unread |= set(self.classes)
-        drawn = {finding: regions for finding, regions in drawn.items() if finding not in unread}
-        return Case(
-            case_id=item.case_id,
-            image=image,
-            labels=settled_labels(item, self.classes, named, notes),
-            regions={finding: union(drawn[finding]) for finding in self.classes if finding in drawn},
-            split=self.split,
-            patient_id=item.patient,
-            rows=item.rows,
-            size=item.size,
-        )

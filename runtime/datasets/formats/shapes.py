@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,17 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import DataError
-from ..case import UNCERTAIN, Region
-from ..files import Note, fail, number
+from ..case import Region
+from ..files import fail, number
 from ..mask_run_lengths import check_grid
 from ..region_shapes import MaskRuns
-from ..source.spelling import Spellings
 from .named_images import without_extension
 
 __all__ = [
     "MARKS",
-    "Annotated", "Corners", "Place", "Shape", "is_set", "made", "one_label_each",
-    "patient_name", "placed", "plausible", "settled_labels", "stated_size", "turned",
+    "Annotated", "Corners", "Place", "Shape", "is_set", "made",
+    "patient_name", "placed", "plausible", "stated_size", "turned",
 ]  # fmt: skip
 
 MARKS: Final = ("iscrowd", "ignore", "difficult", "occluded")
@@ -136,32 +135,3 @@ def turned(corners: Corners, angle: float) -> tuple[tuple[float, float], ...]:
         (x + (a - x) * cos - (b - y) * sin, y + (a - x) * sin + (b - y) * cos)
         for a, b in ((x1, y1), (x2, y1), (x2, y2), (x1, y2))
     )
-
-
-def one_label_each(item: Annotated, spellings: Spellings) -> dict[str, int | None]:
-    """The labels by the one spelling of each class. Raises DataError where two spellings have different labels."""
-    labels: dict[str, int | None] = {}
-    for name, label in (item.labels or {}).items():
-        finding = spellings.of(name)
-        if labels.setdefault(finding, label) != label:
-            raise fail(item.file, item.row, f"'{name}' and '{finding}' are one class, but have different labels")
-    return labels
-
-
-def settled_labels(
-    item: Annotated, classes: Collection[str], drawn: Collection[str], notes: list[Note]
-) -> dict[str, int | None]:
-    """The label of every class: as stated, else by the classes that are drawn. Raises DataError where both differ."""
-    if item.labels is None:
-        return {finding: int(finding in drawn) for finding in classes}
-    labels: dict[str, int | None] = {}
-    for finding in classes:
-        labels[finding] = item.labels.get(finding, 1 if finding in drawn else None)
-        if labels[finding] == 0 and finding in drawn:
-            text = f"the label of '{finding}' is 0, but the image has a region of it"
-            raise fail(item.file, item.row, text)
-        if labels[finding] == UNCERTAIN and finding in drawn:
-            text = f"the label of '{finding}' is uncertain, but the image has a region of it; it is positive"
-            notes.append(Note("disagreement", item.case_id, item.file, item.row, text))
-            labels[finding] = 1
-    return labels

@@ -27,6 +27,8 @@ def read_label(cell: str) -> int | None:
 
     Raises ValueError, with the rest of a sentence, for anything else.
     """
+    if cell in _LABELS:
+        return _LABELS[cell]
     text = cell.strip().lower()
     if text in _LABELS:
         return _LABELS[text]

@@ -67,23 +67,6 @@ class ImageFolder:
             raise DataError(f"The folder {folder} of the images cannot be listed: {error.strerror}.") from error
         self._any_case = AnyCase(self._names)
 
-    def path(self, name: str, file: Path, row: int | None) -> Path:
-        """The path of `name` inside the folder. Raises DataError for a name that points outside it."""
-        path, portable = inside(self.folder, name, file, row), portable_name(name)
-        if portable not in self._names and (other := self._any_case.only(portable)):
-            self._notes.append(other_case(name, self.folder / other, file, row))
-            portable = other
-        on_disk = self._names.get(portable)
-        return path if on_disk is None else self.folder / on_disk
-
-    def find(self, stem: str, suffixes: Sequence[str], file: Path, row: int | None) -> Path:
-        """The first existing `stem` + suffix; if none exists, the path with the first suffix. Raises DataError."""
-        for known in (self._names.__contains__, self._any_case.only):
-            for suffix in suffixes:
-                if known(portable_name(stem + suffix)):
-                    return self.path(stem + suffix, file, row)
-        return self.path(stem + suffixes[0], file, row)
-
     def named(self, name: str, suffixes: Sequence[str], file: Path, row: int | None) -> Path:
         """The image that a list calls `name`, with or without folders and extension: in the folder, else below it.
 
@@ -95,6 +78,33 @@ class ImageFolder:
         parts = Path(portable_name(name)).parts
         below = self.folder.joinpath(*parts) if ".." not in parts else image
         return below if below.is_relative_to(self.folder) and has_file(below) else image
+
+    def path(self, name: str, file: Path, row: int | None) -> Path:
+        """The path of `name` inside the folder. Raises DataError for a name that points outside it."""
+        portable = portable_name(name)
+        on_disk = self._names.get(portable) or self._in_other_case(portable, file, row)
+        return inside(self.folder, name, file, row) if on_disk is None else self.folder / on_disk
+
+    def find(self, stem: str, suffixes: Sequence[str], file: Path, row: int | None) -> Path:
+        """The first existing `stem` + suffix; if none exists, the path with the first suffix. Raises DataError."""
+        portable = portable_name(stem)
+        for suffix in suffixes:
+            on_disk = self._names.get(portable + suffix)
+            if on_disk is not None:
+                return self.folder / on_disk
+        for suffix in suffixes:
+            on_disk = self._in_other_case(portable + suffix, file, row)
+            if on_disk is not None:
+                return self.folder / on_disk
+        return inside(self.folder, stem + suffixes[0], file, row)
+
+    def _in_other_case(self, portable: str, file: Path, row: int | None) -> str | None:
+        """The name on disk that differs from `portable` in case alone, which is noted."""
+        other = self._any_case.only(portable)
+        if other is None:
+            return None
+        self._notes.append(other_case(portable, self.folder / other, file, row))
+        return self._names[other]
 
 
 class ImageTree:

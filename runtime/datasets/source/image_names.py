@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ IMAGES: Final = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
 """What the names of images end with; of two images of one name the first is used."""
 
 _MAX_NAME = 240  # bytes of one part of a path; file systems stop at 255
+_SPECIAL: Final = re.compile(r"[./\\]")
+"""What a name has that is not its own stem."""
+
 _DEPTH: Final = 4  # parts of a path that a table can name an image by, such as valid/patient1/study1/view1.jpg
 
 
@@ -56,6 +60,8 @@ class ImageIds:
 
         column: what holds the name, for the message.
         """
+        if name and name.isascii() and not _SPECIAL.search(name):
+            return name
         known = self._ids.get(name)
         if known is not None:
             return known
