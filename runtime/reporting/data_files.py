@@ -14,7 +14,7 @@ from ..results.numbers.fields import FIELDS, GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
 from ..tables.markdown_csv import to_csv
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
-from ..tables.stamps import stamp
+from ..tables.stamps import stamp, uncertain_stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
 from .provenance import COVERAGE, cell_coverage
@@ -94,7 +94,7 @@ def _classes(results: Results) -> Iterator[dict[str, Any]]:
                 "degenerate": scores.degenerate,
                 "sub_pixel": sub_pixel,
                 "note": _best_note(cell),
-                "remark": stamp(cell.weights),
+                "remark": _worth(cell),
             }
 
 
@@ -112,7 +112,7 @@ def _recognition(results: Results) -> Iterator[dict[str, Any]]:
                 "auprc_trapezoid_percent": _percent(scores.auprc_trapezoid),
                 "f1_best_percent": _percent(scores.f1_best),
                 "f1_best_threshold_logit": scores.f1_logit,
-                "remark": stamp(cell.weights),
+                "remark": _worth(cell),
             }
 
 
@@ -137,7 +137,7 @@ def _paper(cell: CellValues) -> Iterator[dict[str, Any]]:
             "pairs": (s.n if (s := cell.scores(name)) else 0) if name else cell.n,
             "paper_pairs": printed.pairs,
             "paper_flag": printed.flag,
-            "remark": stamp(cell.weights),
+            "remark": _worth(cell),
         }
 
 
@@ -164,11 +164,16 @@ def _best_note(cell: CellValues | None) -> str:
 
 
 def _remark(results: Results, model: str, dataset: str) -> str:
-    """The stamp of a finished cell and the result of a later attempt; of an unfinished cell the reason."""
+    """The stamps of a finished cell and the result of a later attempt; of an unfinished cell the reason."""
     cell = results.cells.get((model, dataset))
     if cell is None:
         return results.unfinished.get((model, dataset), "not evaluated")
-    return "; ".join(filter(None, (stamp(cell.weights), results.rows[model, dataset].attempt)))
+    return "; ".join(filter(None, (_worth(cell), results.rows[model, dataset].attempt)))
+
+
+def _worth(cell: CellValues) -> str:
+    """What stands against the numbers of a cell: its weights, and its uncertain labels."""
+    return "; ".join(filter(None, (stamp(cell.weights), uncertain_stamp(cell.uncertain))))
 
 
 def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> dict[str, float | None]:

@@ -14,6 +14,7 @@ __all__ = [
     "entry_stamp",
     "stamp",
     "stamps",
+    "uncertain_stamp",
     "uncertain_stamps",
 ]
 
@@ -82,12 +83,21 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
 
 
+def uncertain_stamp(told: Mapping[str, Any]) -> str:
+    """What a policy made of the uncertain labels of a dataset, of which run.json tells; empty if it has none."""
+    if not told:
+        return ""
+    count, policy = told["labels"], told["policy"]
+    done = "ignored" if policy == "ignore" else f"counted as {policy}"
+    return f"{count} uncertain label{'s' * (count != 1)} {done} (uncertain={policy})"
+
+
 def uncertain_stamps(cells: Iterable[tuple[str, str, Mapping[str, Any]]]) -> tuple[str, ...]:
     """What every table must say of labels that nobody was sure of.
 
     cells: title of the dataset, model, and what run.json tells of its uncertain labels.
     """
-    return _parts((title, model, _uncertain(told)) for title, model, told in cells)
+    return _parts((title, model, uncertain_stamp(told)) for title, model, told in cells)
 
 
 def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
@@ -115,15 +125,6 @@ def _reader(told: Mapping[str, Any]) -> str:
     if told.get("left_out"):
         return "what one of three readers marked, against what both others name"
     return f"what a {told['reader']}{' reader' * (told['reader'] == 'second')} marked"
-
-
-def _uncertain(told: Mapping[str, Any]) -> str:
-    """What a policy made of the uncertain labels of a dataset; empty if it has none."""
-    if not told:
-        return ""
-    count, policy = told["labels"], told["policy"]
-    done = "ignored" if policy == "ignore" else f"counted as {policy}"
-    return f"{count} uncertain label{'s' * (count != 1)} {done} (uncertain={policy})"
 
 
 def _lost(cell: CellValues) -> str:

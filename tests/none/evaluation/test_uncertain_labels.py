@@ -10,11 +10,15 @@ import pytest
 from evaluation_world import World
 from make_images import encode
 from synthetic import make_bundle
+from xbench_fast.engines.errors import RunError
+from xbench_fast.runtime.comparing.comparison import compare_runs
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report, write_report
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.pairs import Resampling
+from xbench_fast.runtime.results.run_json import RUN_FILE, read_run
 from xbench_fast.runtime.studies.material import load_material
 
-LINE = "NIH: {} uncertain labels {} (uncertain={})"
 DONE = {"ignore": "ignored", "positive": "counted as positive", "negative": "counted as negative"}
 
 
@@ -58,9 +62,32 @@ def test_rows_key_and_every_table(tmp_path: Path, data: Path, policy: str) -> No
     report = make_report(world.out)
     write_report(report, out=tmp_path / "report", page=False)
     told = {path.name: path.read_text(errors="replace") for path in (tmp_path / "report").rglob("*") if path.is_file()}
-    print(sorted(told))
-    for name, text in told.items():
-        if name.startswith(("table", "coverage", "report")) and name.endswith((".csv", ".tex", ".md", ".html")):
-            assert line in text.replace("\\_", "_"), name
+    for name in ("table1.tex", "recognition.tex", "coverage.tex", "auc-nih.tex", "provenance.tex", "tables.md"):
+        assert line in told[name].replace("\\_", "_"), name
+    for name in ("table1.csv", "classes.csv", "recognition.csv", "coverage.csv"):
+        assert line.removeprefix("ChestX-ray14: ") in told[name], name
     assert json.loads(told["report.json"])["cells"][0]["uncertain"] == {"policy": policy, "labels": 2}
     assert line in load_material(world.out).stamps
+    assert line in compare_runs(load_run(world.out), load_run(world.out), Resampling(50)).stamps
+
+
+def test_a_dataset_without_uncertain_labels_says_nothing(tmp_path: Path, data: Path) -> None:
+    file = data / "Data_Entry_2017.csv"
+    file.write_text(file.read_text().replace("-1.0", "1").replace("-1", "0"))
+    world = World(tmp_path)
+    world.run([], [config(data, "ignore")], baselines=["baseline:ones"])
+    assert "uncertain" not in world.entry("baseline:ones--nih")
+    write_report(make_report(world.out), out=tmp_path / "report", page=False)
+    assert "uncertain label" not in (tmp_path / "report/tables.md").read_text()
+
+
+def test_a_damaged_entry_is_refused(tmp_path: Path, data: Path) -> None:
+    world = World(tmp_path)
+    world.run([], [config(data, "ignore")], baselines=["baseline:ones"])
+    told = json.loads((world.out / RUN_FILE).read_text())
+    assert read_run(world.out)["cells"]
+    told["cells"]["baseline:ones--nih"]["uncertain"]["policy"] = "zeros"
+    del told["checksum"]
+    (world.out / RUN_FILE).write_text(json.dumps(told))
+    with pytest.raises(RunError, match="uncertain"):
+        read_run(world.out)
