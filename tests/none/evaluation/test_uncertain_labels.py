@@ -68,7 +68,7 @@ def test_rows_key_and_every_table(tmp_path: Path, data: Path, policy: str) -> No
         assert line.removeprefix("ChestX-ray14: ") in told[name], name
     assert json.loads(told["report.json"])["cells"][0]["uncertain"] == {"policy": policy, "labels": 2}
     assert line in load_material(world.out).stamps
-    assert line in compare_runs(load_run(world.out), load_run(world.out), Resampling(50)).stamps
+    assert line in compare_runs(load_run(world.out), load_run(world.out), resampling=Resampling(50)).stamps
 
 
 def test_a_dataset_without_uncertain_labels_says_nothing(tmp_path: Path, data: Path) -> None:
