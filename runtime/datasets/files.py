@@ -12,6 +12,10 @@ from ...engines.errors import DataError
 __all__ = ["Note", "fail", "number", "numbers"]
 
 
+_LARGE = 1e300
+"""Beyond it a whole number may be too large for a float."""
+
+
 @dataclass(frozen=True)
 class Note:
     """A problem in a dataset's files that does not stop the reading.
@@ -57,4 +61,6 @@ def numbers(value: object, count: int, file: Path, row: int | None, what: str) -
     """A list of `count` finite numbers. Raises DataError."""
     if not isinstance(value, list) or len(value) != count:
         raise fail(file, row, f"{what} is {value!r}, not a list of {count} numbers")
+    if {*map(type, value)} <= {int, float} and all(-_LARGE < item < _LARGE for item in value):
+        return tuple(map(float, value))  # most lists: three times as fast
     return tuple(number(item, file, row, what) for item in value)

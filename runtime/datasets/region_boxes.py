@@ -55,6 +55,8 @@ class Boxes:
     def distinct(self) -> tuple[Boxes, int]:
         """The same with each box once, and how many were left out."""
         corners = tuple(dict.fromkeys(self.corners))
+        if len(corners) == len(self.corners):
+            return self, 0
         return replace(self, corners=corners), len(self.corners) - len(corners)
 
     def extents(self, height: int, width: int) -> tuple[Corners, ...]:

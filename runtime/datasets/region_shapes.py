@@ -49,6 +49,8 @@ class Polygons:
     def distinct(self) -> tuple[Polygons, int]:
         """The same with each outline once, and how many were left out."""
         outlines = tuple(dict.fromkeys(self.outlines))
+        if len(outlines) == len(self.outlines):
+            return self, 0
         return replace(self, outlines=outlines), len(self.outlines) - len(outlines)
 
     def pixels(self, height: int, width: int) -> tuple[tuple[tuple[float, float], ...], ...]:

@@ -29,14 +29,14 @@ def case_of(item: Annotated, image: Path, rule: CaseRule, notes: list[Note]) -> 
     drawn: dict[str, list[Region]] = {}
     named: set[str] = set()
     nothing: list[Shape] = []
-    seen: set[Shape] = set()
+    seen: set[tuple[str, Region]] = set()
     for shape in item.shapes:
-        same = Shape(shape.finding, shape.region)
-        if shape.region is not None and same in seen:
+        if shape.region is not None and (shape.finding, shape.region) in seen:
             text = f"this region of '{shape.finding}' was listed before"
             notes.append(Note("duplicate", item.case_id, item.file, shape.row, text))
             continue
-        seen.add(same)
+        if shape.region is not None:
+            seen.add((shape.finding, shape.region))
         if shape.finding in rule.classes:
             named.add(shape.finding)
             if shape.region is not None:

@@ -138,11 +138,11 @@ class Coco(FileFormat):
                 raise fail(file, row, "the entry of annotations needs image_id and category_id")
             if key not in found:
                 raise fail(file, row, f"the annotation belongs to the image {key!r}, which is not in images")
-            category = entry.get("category_id")
-            finding = self._categories.get(as_id(category) if as_id(category) is not None else "")
+            category = as_id(entry.get("category_id"))
+            finding = None if category is None else self._categories.get(category)
             if finding is None:
-                text = f"the category {category!r} does not exist; not used"
-                self.note("unknown_class", str(category), (file, row), text)
+                given = entry.get("category_id")
+                self.note("unknown_class", str(given), (file, row), f"the category {given!r} does not exist; not used")
             else:
                 make = partial(self._shape, entry, finding, (file, row), found[key].size)
                 found[key].shapes.append(self.shape(make, (file, row), finding))
@@ -166,7 +166,8 @@ class Coco(FileFormat):
         """The region of an annotation, and its mark."""
         attributes = entry.get("attributes")
         attributes = attributes if isinstance(attributes, dict) else {}
-        marks = (key for key in MARKS if is_set(entry.get(key)) or is_set(attributes.get(key)))
+        marked = [key for key in MARKS if entry.get(key) or attributes.get(key)]
+        marks = (key for key in marked if is_set(entry.get(key)) or is_set(attributes.get(key)))
         mark, outlines = next(marks, ""), entry.get("segmentation")
         if isinstance(outlines, dict):
             return Shape(finding, _run_lengths(outlines, where, size), where[1], mark)
@@ -186,7 +187,8 @@ class Coco(FileFormat):
         if turn is not None:
             text = f"the bbox has the key '{turn}', whose unit and direction are not known; write a polygon instead"
             raise fail(*where, text)
-        return replace(self._bbox(entry["bbox"], finding, where, _angle(attributes, where)), mark=mark)
+        shape = self._bbox(entry["bbox"], finding, where, _angle(attributes, where))
+        return replace(shape, mark=mark) if mark else shape
 
     def _polygons(self, outlines: object, where: Place) -> Polygons:
         if not isinstance(outlines, list) or not all(isinstance(outline, list) for outline in outlines):
@@ -194,8 +196,8 @@ class Coco(FileFormat):
                 *where, "segmentation is neither a list of polygons [[x1, y1, x2, y2, ...]] nor a run-length mask"
             )
         drawn = tuple(_outline(outline, where) for outline in outlines if outline)
-        farthest = max((abs(value) for outline in drawn for point in outline for value in point), default=0.0)
-        if self.fractions and farthest > _FARTHEST:
+        farthest = max(abs(x) for each in drawn for point in each for x in point) if self.fractions else 0.0
+        if farthest > _FARTHEST:
             raise fail(*where, f"a polygon has the coordinate {farthest:g}, but the option unit says fractions")
         region = made(where, lambda: Polygons(drawn, self.fractions, self.centres))
         assert isinstance(region, Polygons)

@@ -160,10 +160,11 @@ class FileFormat(Dataset):
     def sized_box(self, finding: str, box: Corners, where: Place) -> Shape:
         """A box (x, y, width, height) in pixels, whose sizes are truncated before they are added (docs/datasets.md
         §0.3). Raises DataError for a negative size."""
-        text = "the box [{:g}, {:g}, {:g}, {:g}] of '{}'".format(*box, finding)
-        if min(box[2:]) < 0:
-            raise fail(*where, f"{text} has a negative size")
-        if min(box[2:]) == 0:
+        if min(box[2:]) <= 0:
+            x, y, wide, high = box
+            text = f"the box [{x:g}, {y:g}, {wide:g}, {high:g}] of '{finding}'"
+            if min(wide, high) < 0:
+                raise fail(*where, f"{text} has a negative size")
             self.note("degenerate", finding, where, f"{text} has no area")
         return Shape(finding, made(where, lambda: Boxes.from_sizes([box])), where[1])
 
@@ -208,9 +209,7 @@ class FileFormat(Dataset):
             self._found[item.case_id] = item
             if item.size:
                 plausible(item.size, (item.file, item.row))
-            item.shapes = [
-                replace(shape, finding=spellings.of(shape.finding)) if shape.finding else shape for shape in item.shapes
-            ]
+            item.shapes = [_spelled(shape, spellings) for shape in item.shapes]
             for shape in item.shapes:
                 if shape.finding:
                     seen.setdefault(shape.finding, (item.file, shape.row))
@@ -253,3 +252,9 @@ class FileFormat(Dataset):
             notes.append(Note("not_annotated", str(self.images), self.images, None, text))
         self._found = {}
         return cases
+
+
+def _spelled(shape: Shape, spellings: Spellings) -> Shape:
+    """The shape with the one spelling of its class; `replace` is slow, and most are spelled so."""
+    finding = spellings.of(shape.finding) if shape.finding else ""
+    return shape if finding == shape.finding else replace(shape, finding=finding)
