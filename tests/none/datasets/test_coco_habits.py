@@ -108,6 +108,7 @@ def test_a_project_that_has_the_name_of_its_class() -> None:
         ([(1, "mass", ""), (2, "Mass", "")], (2,), ("Mass",), ["1"]),
         ([(1, "Mass", ""), (2, "mass", "")], (), ("Mass",), ["2"]),
         ([(0, "Mass", "none")], (0,), ("Mass",), []),
+        ([(1, "Mass", "none"), (2, "Cyst", "none")], (1,), ("Mass", "Cyst"), []),
         ([(0, "Mass", "none")], (), ("Mass",), []),
     ],
 )
@@ -163,6 +164,7 @@ def test_a_turned_box_and_its_polygon_are_turned_alike(tmp_path: Path) -> None:
     ("entry", "options", "cause"),
     [
         ({"bbox": [30, 24, 40, 8, 0.5]}, {}, "turned box of 5 numbers"),
+        ({"bbox": [True, 2, 3, 4]}, {}, "bbox is True, not a number"),
         ({"rotation": 30}, {}, "has the key 'rotation', whose unit"),
         ({"attributes": {"rotation": "much"}}, {}, "attributes.rotation is 'much', not a number"),
         ({"attributes": {"rotation": 30}, "bbox": [0.1, 0.1, 0.2, 0.2]}, {"unit": "fractions"}, "two different sides"),

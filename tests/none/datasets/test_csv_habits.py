@@ -121,3 +121,9 @@ def test_names_of_windows_and_two_forms_of_one_name_are_one_image(tmp_path: Path
 def test_a_split_that_no_row_has(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no row has 'tset' in the column split; it has 'train', 'test'"):
         make(tmp_path, f"{HEADER},split\na.png,Mass,1,2,4,6,train\nb.png,Mass,1,2,4,6,test\n", split="tset")
+
+
+def test_a_split_takes_no_images_from_the_label_file(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("image,Mass\na.png,1\nb.png,0\nc.png,0\n")
+    text = f"{HEADER},split\na.png,Mass,1,2,4,6,test\nb.png,,,,,,train\n"
+    assert [c.case_id for c in make(tmp_path, text, labels="labels.csv", split="test").cases()] == ["a.png"]
