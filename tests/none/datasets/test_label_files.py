@@ -33,7 +33,6 @@ WITHOUT = {
     "voc": "shapes", "labelme": "shapes", "cvat": "shapes", "yolo": "shapes", "masks": "masks", "nifti": "masks",
     "dicom": "masks and graphics",
 }  # fmt: skip
-OF_OTHER_ROOMS = {"coco", "csv"}
 
 
 def rsna(root: Path, value: str, **options: Any) -> Dataset:
@@ -74,7 +73,7 @@ VALUES = {"0": 0, "0.0": 0, "1.0": 1, "-1": None, "-1.0": None, "": None, "nan":
 @pytest.mark.parametrize("name", DATASETS.names())
 def test_every_reader_of_a_label_file_has_the_option(name: str) -> None:
     has = "uncertain" in DATASETS.load(name).option_help
-    assert has != (name in WITHOUT) or name in OF_OTHER_ROOMS
+    assert has != (name in WITHOUT)
     assert name not in MAKERS or has
 
 
