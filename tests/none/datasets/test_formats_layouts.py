@@ -62,6 +62,7 @@ def opened(root: Path, reader: str, **options: Any) -> Dataset:
         ("labelme", "images/a.json images/a.png", "a images/a.png", ""),
         ("labelme", "annotations/a.json images/a.png annotations/b.json=[]", "a images/a.png", "other_file"),
         ("labelme", "annotations/README=x images/a.json images/a.png", "a images/a.png", ""),
+        ("labelme", "a.json a.png images/small.jpg", "a a.png", "not_annotated"),
         ("labelme", "day1/a.json day1/a.png", "a day1/a.png", ""),
         ("voc", "a.xml a.png", "a a.png", ""),
         ("voc", "JPEGImages/a.xml JPEGImages/a.png", "a JPEGImages/a.png", ""),
@@ -159,6 +160,9 @@ def test_names_that_differ_in_case_are_found_and_told(tmp_path: Path) -> None:
 def test_a_name_that_several_images_have_in_other_cases_is_missing(tmp_path: Path) -> None:
     put(tmp_path, ["labels/AB.txt", "images/aB.png", "images/Ab.png", "data.yaml"])
     assert opened(tmp_path, "yolo").cases()[0].image == tmp_path / "images/AB.png"
+    put(tmp_path, ["labels/P.txt", "images/x/p.png", "images/y/p.png"])
+    assert not opened(tmp_path, "yolo").cases()[1].image.exists()
+    (tmp_path / "labels/P.txt").unlink()
     put(tmp_path, ["images/AB.png"])
     dataset = opened(tmp_path, "yolo")
     assert dataset.cases()[0].image.exists() and [note.kind for note in dataset.notes] == ["not_annotated"]

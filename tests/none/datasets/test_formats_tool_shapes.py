@@ -231,7 +231,7 @@ def test_every_form_draws_the_same_box(tmp_path: Path, seed: int) -> None:
         points = ";".join(f"{px!r},{py!r}" for px, py in corners)
         forms: list[Dataset] = [
             labelme(tmp_path, {"shape_type": "rotation", "points": corners, "direction": angle % (2 * math.pi)}),
-            labelme(tmp_path, {"shape_type": "rectangle", "points": corners[::-1]}),
+            labelme(tmp_path, {"shape_type": "rectangle", "points": [corners[place] for place in (0, 2, 1, 3)]}),
             voc(tmp_path, f"<bndbox>{low_high}</bndbox>{degrees}", origin=0),
             voc(tmp_path, f"<robndbox>{centre}</robndbox>"),
             cvat(tmp_path, f'<box label="Mass" {places} rotation="{math.degrees(angle)!r}"/>'),

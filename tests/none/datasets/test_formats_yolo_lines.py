@@ -93,6 +93,7 @@ def test_a_box_with_anything_behind_it(tmp_path: Path, line: str, yaml: str, opt
         (f"{QUAD} 5", 576, {"track_ids": True}),
         ("0 0.5 0.2 0.8 0.8 0.2 0.8", 864, {}),
         ("0 0.5 0.2 0.8 0.8 0.2 0.8 0.4", 864, {}),
+        ("0 0.5 0.5 0 0.5 0.4 1", 600, {}),  # no box, which would have no width
         ("0 0 0 1 0 1 1 0 1", 4800, {}),  # the rim is no column of track ids
         (f"{BOX} 0.9 1", 300, {"lines": "polygons"}),
         (f"{BOX} 0.4 0.4", 60, {"lines": "polygons"}),
