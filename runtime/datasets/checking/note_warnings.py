@@ -25,7 +25,7 @@ FAILING_NOTES: Final = frozenset(
 """Kinds of notes (docs/datasets.md §0.1) after which a dataset has not passed its audit."""
 
 
-REPEATED_NOTES: Final = FAILING_NOTES | {"crowd"}
+REPEATED_NOTES: Final = FAILING_NOTES | {"crowd", "invalid_shape"}
 """Kinds that an evaluation repeats as warnings: those, and what a number can mean in two ways."""
 
 

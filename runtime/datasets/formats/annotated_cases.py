@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from ..source.spelling import Spellings
 from .nothing import says_nothing
 from .shapes import Annotated, Shape
 
-__all__ = ["CaseRule", "case_of", "note_marks", "one_label_each"]
+__all__ = ["CaseRule", "case_of", "one_label_each"]
 
 
 class CaseRule(NamedTuple):
@@ -66,19 +66,6 @@ def case_of(item: Annotated, image: Path, rule: CaseRule, notes: list[Note]) -> 
         rows=item.rows,
         size=item.size,
     )
-
-
-def note_marks(items: Iterable[Annotated], classes: Collection[str], notes: list[Note]) -> None:
-    """Notes how many regions are marked as such that shall not count; they count all the same."""
-    marked: dict[str, list[Annotated]] = {}
-    for item in items:
-        for shape in item.shapes:
-            if shape.mark and shape.region is not None and shape.finding in classes:
-                marked.setdefault(shape.mark, []).append(item)
-    for mark, of_mark in marked.items():
-        images = len({item.case_id for item in of_mark})
-        text = f"regions marked {mark}: {len(of_mark)} in {images} images; they count as regions"
-        notes.append(Note("crowd", mark, of_mark[0].file, None, text))
 
 
 def one_label_each(item: Annotated, spellings: Spellings) -> dict[str, int | None]:

@@ -18,9 +18,11 @@ from ..region_shapes import Polygons, Rle
 from ..source.coco_categories import as_id, read_categories, without_groups
 from ..source.documents import read_json
 from ..source.spelling import Spellings
+from .box_keys import attributes_of, refuse_other_boxes, share, stated_turn
 from .file_format import POLYGONS, SHARED, FileFormat
+from .marks import mark_of
 from .nothing import says_nothing
-from .shapes import MARKS, Annotated, Place, Shape, is_set, made, patient_name, stated_size
+from .shapes import Annotated, Corners, Place, Shape, made, patient_name, stated_size
 
 __all__ = ["Coco"]
 
@@ -33,7 +35,6 @@ _PLACES: Final = (
 )
 """Where Roboflow and CVAT write the file."""
 
-_TURNS: Final = ("rotation", "angle", "theta")
 _FARTHEST: Final = 2.0
 """A coordinate beyond this is no fraction of an image, not even of a region that leaves it."""
 
@@ -139,7 +140,7 @@ class Coco(FileFormat):
             if key not in found:
                 raise fail(file, row, f"the annotation belongs to the image {key!r}, which is not in images")
             category = as_id(entry.get("category_id"))
-            finding = None if category is None else self._categories.get(category)
+            finding = "" if category is None else self._categories.get(category)
             if finding is None:
                 given = entry.get("category_id")
                 self.note("unknown_class", str(given), (file, row), f"the category {given!r} does not exist; not used")
@@ -164,31 +165,44 @@ class Coco(FileFormat):
 
     def _shape(self, entry: dict[str, Any], finding: str, where: Place, size: tuple[int, int] | None) -> Shape:
         """The region of an annotation, and its mark."""
-        attributes = entry.get("attributes")
-        attributes = attributes if isinstance(attributes, dict) else {}
-        marked = [key for key in MARKS if entry.get(key) or attributes.get(key)]
-        marks = (key for key in marked if is_set(entry.get(key)) or is_set(attributes.get(key)))
-        mark, outlines = next(marks, ""), entry.get("segmentation")
+        if not finding:
+            raise fail(*where, "the entry of annotations needs image_id and category_id")
+        attributes, outlines = attributes_of(entry), entry.get("segmentation")
         if isinstance(outlines, dict):
-            return Shape(finding, _run_lengths(outlines, where, size), where[1], mark)
-        if outlines and outlines != [[]]:
-            drawn = self._polygons(outlines, where)
-            angle = _angle(attributes, where)
-            if angle % 90 == 0 or not _is_box(drawn):
-                return Shape(finding, drawn, where[1], mark)
-            xs, ys = zip(*drawn.outlines[0], strict=True)
-            corners = (min(xs), min(ys), max(xs), max(ys))
-            return replace(self.box(finding, corners, where, fractions=self.fractions, angle=angle), mark=mark)
-        if not entry.get("bbox"):
-            if says_nothing(finding, self.nothing):
-                return Shape(finding, None, where[1])
+            shape = Shape(finding, _run_lengths(outlines, where, size), where[1])
+        elif outlines and outlines != [[]]:
+            shape = self._outlined(entry, finding, where, _angle(attributes, where))
+        elif entry.get("bbox"):
+            others = {key: value for key, value in attributes.items() if key != "rotation"}
+            turn = stated_turn(entry) or stated_turn(others)
+            if turn is not None:
+                text = f"the bbox has the key '{turn}', whose unit and direction are not known; write a polygon instead"
+                raise fail(*where, text)
+            refuse_other_boxes(entry, where, corners=self.corners, fractions=self.fractions)
+            shape = self._bbox(entry["bbox"], finding, where, _angle(attributes, where))
+        elif says_nothing(finding, self.nothing):
+            return Shape(finding, None, where[1])
+        else:
             raise fail(*where, "the annotation has neither segmentation nor bbox")
-        turn = next((key for key in _TURNS if is_set(entry.get(key))), None)
-        if turn is not None:
-            text = f"the bbox has the key '{turn}', whose unit and direction are not known; write a polygon instead"
-            raise fail(*where, text)
-        shape = self._bbox(entry["bbox"], finding, where, _angle(attributes, where))
+        mark = mark_of(entry, attributes)
         return replace(shape, mark=mark) if mark else shape
+
+    def _outlined(self, entry: dict[str, Any], finding: str, where: Place, angle: float) -> Shape:
+        """The polygons of an annotation; an unturned box beside a rotation is turned, if it can be no turned one."""
+        drawn = self._polygons(entry["segmentation"], where)
+        outer = _around(drawn)
+        if angle % 180 and _is_box(drawn):
+            if angle % 90:
+                return self.box(finding, outer, where, fractions=self.fractions, angle=angle)
+            text = f"attributes.rotation of '{finding}' is {angle:g} beside a polygon that is a box along the image's"
+            self.note("disagreement", finding, where, f"{text} sides; the polygon is taken as turned already")
+        box = entry.get("bbox")
+        if isinstance(box, list) and {*map(type, box)} <= {int, float} and len(box) == 4 and not angle:
+            x, y, a, b = box
+            if share(outer, (x, y, a, b) if self.corners else (x, y, x + a, y + b), 0 if self.fractions else 1) < 0.5:
+                text = f"bbox and segmentation of '{finding}' share less than half of their area; the segmentation is"
+                self.note("disagreement", finding, where, f"{text} used")
+        return Shape(finding, drawn, where[1])
 
     def _polygons(self, outlines: object, where: Place) -> Polygons:
         if not isinstance(outlines, list) or not all(isinstance(outline, list) for outline in outlines):
@@ -248,13 +262,18 @@ def _outline(flat: list[Any], where: Place) -> tuple[tuple[float, float], ...]:
     return tuple(zip(values[0::2], values[1::2], strict=True))
 
 
+def _around(drawn: Polygons) -> Corners:
+    """The smallest box around all outlines."""
+    xs, ys = zip(*(point for outline in drawn.outlines for point in outline), strict=True)
+    return min(xs), min(ys), max(xs), max(ys)
+
+
 def _is_box(drawn: Polygons) -> bool:
-    """Whether the one outline is an unturned box: a rotation that is no multiple of 90 degrees is still to be done."""
+    """Whether the one outline is a box along the sides of the image."""
     if len(drawn.outlines) != 1:
         return False
-    xs, ys = zip(*drawn.outlines[0], strict=True)
-    corners = {(x, y) for x in (min(xs), max(xs)) for y in (min(ys), max(ys))}
-    return {*drawn.outlines[0]} == corners
+    x1, y1, x2, y2 = _around(drawn)
+    return {*drawn.outlines[0]} == {(x1, y1), (x1, y2), (x2, y1), (x2, y2)}
 
 
 def _run_lengths(shape: dict[str, Any], where: Place, size: tuple[int, int] | None) -> Rle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,26 +12,23 @@ from typing import ClassVar, Final
 from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
 from ..base import UNCERTAIN_LABELS
-from ..case import UNCERTAIN
 from ..files import fail, number
+from ..source.cells import is_blank, read_label
 from ..source.column_guess import guessed_columns
-from ..source.image_names import portable_name
+from ..source.image_names import portable_name, without_extension
 from ..source.spelling import Spellings
 from ..source.tables import header_text, read_csv
+from .box_keys import stated_turn
 from .file_format import SHARED, FileFormat
+from .marks import mark_of
 from .nothing import says_nothing
-from .shapes import MARKS, Annotated, Place, Shape, is_set, stated_size
+from .shapes import Annotated, Place, Shape, stated_size
 
 __all__ = ["CsvBoxes"]
 
 _CORNERS: Final = ("x_min", "y_min", "x_max", "y_max")
 _SIZES: Final = ("x", "y", "width", "height")
 _NAMES: Final = ("image", "class", *_CORNERS, *_SIZES, "patient_id", "split", "image_width", "image_height")
-_EMPTY: Final = frozenset({"", "nan", "na", "n/a", "<na>", "null"})
-"""How tables write an empty cell."""
-
-_LABELS: Final = {1.0: 1, 0.0: 0, -1.0: UNCERTAIN}
-_TURNS: Final = ("rotation", "angle", "theta")
 
 
 class CsvBoxes(FileFormat):
@@ -131,9 +129,9 @@ class CsvBoxes(FileFormat):
             image = images.get(key) or images.setdefault(key, Annotated(name, file, row, case_id=name))
             self._about(image, name, row, cells)
             finding = cells[column["class"]]
-            finding = "" if finding.lower() in _EMPTY else finding
+            finding = "" if is_blank(finding) and not says_nothing(finding, self.nothing) else finding
             given = [cells[column[kind]] for kind in kinds]
-            if finding or not all(cell.lower() in _EMPTY for cell in given):
+            if finding or not all(map(is_blank, given)):
                 make = partial(self._shape, cells, finding, given, (file, row))
                 image.shapes.append(self.shape(make, (file, row), finding))
         if splits and not images:
@@ -155,12 +153,14 @@ class CsvBoxes(FileFormat):
         """What a row says of a class. given: the cells of its box."""
         if not finding:
             raise fail(*where, "the row has a box but no class")
-        if all(cell.lower() in _EMPTY for cell in given):
+        if "|" in finding and finding not in self.texts_option("classes"):
+            raise fail(*where, f"the class '{finding}' seems to be several; write a row for each of them")
+        if all(map(is_blank, given)):
             return Shape(finding, None, where[1])
-        for key in _TURNS:
-            if is_set(cells.get(key)):
-                text = f"the column {key} turns the box by {cells[key]}, and only unturned boxes are read"
-                raise fail(*where, text)
+        turn = stated_turn(cells)
+        if turn is not None:
+            text = f"the column {turn} turns the box by {cells[turn]}, and only unturned boxes are read"
+            raise fail(*where, text)
         x, y, a, b = (number(cell, *where, "a box coordinate") for cell in given)
         sizes = self._column["x_min"] not in cells
         if sizes and not self.fractions:
@@ -168,18 +168,19 @@ class CsvBoxes(FileFormat):
         else:
             corners = (x, y, x + a, y + b) if sizes else (x, y, a, b)
             shape = self.box(finding, corners, where, fractions=self.fractions)
-        mark = next((key for key in MARKS if is_set(cells.get(key))), "")
+        mark = mark_of(cells)
         return replace(shape, mark=mark) if mark else shape
 
     def _about(self, image: Annotated, name: str, row: int, cells: Mapping[str, str]) -> None:
         """Stores the data of a row about its image; rows of one image must agree."""
         file, column = self.annotations, self._column
         patient = cells.get(column["patient_id"], "")
-        if image.patient and patient and image.patient != patient:
+        if not image.patient or (is_blank(image.patient) and not is_blank(patient)):
+            image.patient = patient or image.patient
+        elif not is_blank(patient) and image.patient != patient:
             raise fail(file, row, f"'{name}' belongs to the patient '{patient}', but to '{image.patient}' before")
-        image.patient = image.patient or patient or None
         sides = [cells.get(column[key], "") for key in ("image_height", "image_width")]
-        if all(cell.lower() in _EMPTY for cell in sides):
+        if all(map(is_blank, sides)):
             return
         high, wide = (number(cell, file, row, "the image's size") for cell in sides)  # one side alone says nothing
         size = stated_size(high, wide, (file, row))
@@ -196,8 +197,11 @@ class CsvBoxes(FileFormat):
         for image in images.values():
             image.labels = {}
         found: set[str] = set()
-        for row, cells in read_csv(file, (key,)):
+        alike = Counter(map(without_extension, images))  # "a" and "a.png" are one image, unless the boxes name both
+        stems = {without_extension(name): name for name in images if alike[without_extension(name)] == 1}
+        for row, cells in read_csv(file, (key,), self._mend):
             name = portable_name(cells[key])
+            name = name if name in images else stems.get(without_extension(name), name)
             if not name or name in found:
                 raise fail(file, row, f"{key} is empty or '{name}' appears twice")
             if not found:
@@ -224,11 +228,7 @@ class CsvBoxes(FileFormat):
                 self.note("unknown_class", other, (self.labels or self.annotations, 1), text)
 
     def _label(self, cell: str, finding: str, row: int) -> int | None:
-        if cell.lower() in _EMPTY:
-            return None
-        words = {"true": 1.0, "false": 0.0}
         try:
-            return _LABELS[words[cell.lower()] if cell.lower() in words else float(cell)]
-        except (ValueError, KeyError):
-            text = f"the label of '{finding}' is {cell!r}, not 1, 0 or nothing, and not -1 for uncertain"
-            raise fail(self.labels or self.annotations, row, text) from None
+            return read_label(cell)
+        except ValueError as error:
+            raise fail(self.labels or self.annotations, row, f"the label of '{finding}' {error}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..files import fail, number
 from .file_format import POLYGONS, SHARED, FileFormat
+from .marks import mark_of
 from .shapes import Annotated, Shape, placed
 from .xml_tree import Element, read_xml
 
@@ -62,7 +64,7 @@ class Cvat(FileFormat):
             if height < 1 or width < 1:
                 raise fail(*image.where, f"the size of the image is {width} x {height}")
             shapes = [
-                self.shape(partial(self._shape, item, (height, width)), item.where, _label(item))
+                self.shape(partial(self._marked, item, (height, width)), item.where, _label(item))
                 for item in image.children
                 if self._is_visible(item)
             ]
@@ -75,6 +77,13 @@ class Cvat(FileFormat):
         outside = item.attributes.get("outside") == "1"
         self._outside += outside
         return not outside
+
+    def _marked(self, item: Element, size: tuple[int, int]) -> Shape:
+        """A shape with its mark, which is an attribute of CVAT or of its label."""
+        shape = self._shape(item, size)
+        named = {each.attributes.get("name", ""): each.text.strip() for each in item.all("attribute")}
+        mark = mark_of(item.attributes, named)
+        return replace(shape, mark=mark) if mark else shape
 
     def _shape(self, item: Element, size: tuple[int, int]) -> Shape:
         finding = _label(item)

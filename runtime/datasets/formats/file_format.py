@@ -16,7 +16,8 @@ from ..region_shapes import Ellipse, Polygons
 from ..source.layouts import Layout
 from ..source.listing import tree
 from ..source.spelling import Spellings
-from .annotated_cases import CaseRule, case_of, note_marks, one_label_each
+from .annotated_cases import CaseRule, case_of, one_label_each
+from .marks import note_marks
 from .named_images import IMAGES, NamedImages
 from .nothing import NOTHING, says_nothing
 from .shapes import Annotated, Corners, Place, Shape, made, plausible, turned

@@ -19,6 +19,7 @@ from ..masks.mask_reader import MaskReader
 from ..source.documents import read_json
 from ..source.spelling import Spellings
 from .file_format import POLYGONS, SHARED, FileFormat
+from .marks import mark_of
 from .nothing import says_nothing
 from .shapes import Annotated, Corners, Place, Shape, placed
 
@@ -32,7 +33,6 @@ _TURNED: Final = ("rotation", "obb", "rotated_rectangle")
 _POLYGONS: Final = {"polygon": None, "oriented_rectangle": 4, "quadrilateral": 4}
 """Kinds that are drawn as polygons -> the number of their points; None: any."""
 _ANGLES: Final = ("direction", "rotation", "angle")
-_MARKS: Final = ("difficult", "ignore", "crowd", "iscrowd")
 _OWN_KEYS: Final = ("shapes", "imagePath", "imageData", "imageHeight", "imageWidth")
 _TURN: Final = 0.02
 """Radians by which the angle of a rectangle may miss a quarter turn through rounding."""
@@ -126,8 +126,7 @@ class LabelMe(FileFormat):
             raise fail(*where, "the shape has no label")
         kind = shape.get("shape_type") or "polygon"
         flags = shape["flags"] if isinstance(shape.get("flags"), dict) else {}
-        mark = next((mark for mark in _MARKS if shape.get(mark) is True or flags.get(mark) is True), "")
-        return replace(self._drawn(finding, kind, shape, where, size), mark=mark)
+        return replace(self._drawn(finding, kind, shape, where, size), mark=mark_of(shape, flags))
 
     def _drawn(
         self, finding: str, kind: Any, shape: dict[str, Any], where: Place, size: tuple[int, int] | None

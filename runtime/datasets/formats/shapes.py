@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,9 @@ from ..region_shapes import MaskRuns
 from .named_images import without_extension
 
 __all__ = [
-    "MARKS",
-    "Annotated", "Corners", "Place", "Shape", "is_set", "made",
+    "Annotated", "Corners", "Place", "Shape", "made",
     "patient_name", "placed", "plausible", "stated_size", "turned",
 ]  # fmt: skip
-
-MARKS: Final = ("iscrowd", "ignore", "difficult", "occluded")
-"""How annotation tools mark regions that shall not count."""
 
 Corners = tuple[float, float, float, float]
 Place = tuple[Path, int | None]
@@ -86,11 +81,6 @@ def plausible(size: tuple[int, int], where: Place) -> None:
         check_grid(*size)
     except DataError as error:
         raise fail(*where, str(error).rstrip(".")) from error
-
-
-def is_set(mark: object) -> bool:
-    """Whether a mark is set: 1 or true, as a number, a truth value or a text."""
-    return mark not in (None, 0, "") and str(mark).strip().lower() not in ("0", "0.0", "false", "no", "none", "nan")
 
 
 def stated_size(height: object, width: object, where: Place) -> tuple[int, int] | None:

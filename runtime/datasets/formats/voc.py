@@ -11,6 +11,7 @@ from typing import ClassVar
 from ....engines.errors import ConfigError
 from ..files import fail
 from .file_format import POLYGONS, SHARED, FileFormat
+from .marks import mark_of
 from .shapes import Annotated, Shape
 from .xml_tree import Element, read_xml
 
@@ -79,7 +80,7 @@ class PascalVoc(FileFormat):
 
     def _marked(self, item: Element) -> list[Shape]:
         """The shapes of an object, with its mark; one unread shape where one of them cannot be read."""
-        mark = "difficult" if item.content("difficult") == "1" else ""
+        mark = mark_of({child.tag: child.text.strip() for child in item.children})
         read = self.shape(lambda: list(self._shapes(item)), item.where, item.content("name"))
         return [replace(shape, mark=mark) for shape in (read if isinstance(read, list) else [read])]
 

@@ -24,9 +24,11 @@ class Category:
 
 
 def as_id(value: object) -> int | str | None:
-    """An id as it is compared: 1.0 of a table that was written as JSON is 1. None: it is no id."""
+    """An id as it is compared: 1.0 of a table that was written as JSON, and the text "1", are 1. None: it is no id."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and (value[0] != "0" or value == "0"):
+        return int(value) if len(value) < 20 else value
     return value if isinstance(value, int | str) and not isinstance(value, bool) else None
 
 
@@ -65,6 +67,9 @@ def without_groups(
         above = key in groups and any(spelling_key(o.group) == key for o in categories if o is not each)
         project = each.id == 0 and each.group.casefold() == "none" and len(categories) > 1
         if each.id in used or not (same or above or project):
+            if any(k.name == each.name for k in kept):
+                text = f"several categories are called '{each.name}'; they are one class"
+                notes.append(Note("spelling", each.name, file, each.row, text))
             kept.append(each)
             continue
         why = "its name is that of another category" if same else "it groups the others"

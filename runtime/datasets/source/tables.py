@@ -62,7 +62,7 @@ def read_csv(
         text = f"the header lacks {', '.join(missing)}; it has {header_text(header)}"
         hint = mend if isinstance(mend, str) else mend(header)
         raise fail(file, start, f"{text}; {hint}" if hint else text)
-    if any(header.count(column) > 1 for column in columns):
+    if len(set(filter(None, header))) != len([*filter(None, header)]):  # a dict would keep the last column alone
         raise fail(file, start, f"the header repeats a column: {header_text(header)}")
     for line, cells in rows:
         if len(cells) != len(header):

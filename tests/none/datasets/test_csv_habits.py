@@ -127,3 +127,51 @@ def test_a_split_takes_no_images_from_the_label_file(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("image,Mass\na.png,1\nb.png,0\nc.png,0\n")
     text = f"{HEADER},split\na.png,Mass,1,2,4,6,test\nb.png,,,,,,train\n"
     assert [c.case_id for c in make(tmp_path, text, labels="labels.csv", split="test").cases()] == ["a.png"]
+
+
+@pytest.mark.parametrize("column", ["x_min", "patient_id", "note"])
+def test_a_column_twice_is_refused(tmp_path: Path, column: str) -> None:
+    more = f"patient_id,note,{column}"
+    with pytest.raises(DataError, match="row 1: the header repeats a column: image, class, x_min"):
+        make(tmp_path, f"{HEADER},{more}\na.png,Mass,1,2,4,6,p1,n,3\n")
+
+
+def test_a_class_twice_in_the_label_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("image,Mass,Mass\na.png,1,0\n")
+    with pytest.raises(DataError, match=r"labels\.csv, row 1: the header repeats a column"):
+        make(tmp_path, f"{HEADER}\na.png,Mass,1,2,4,6\n", labels="labels.csv")
+    (tmp_path / "labels.csv").write_text("Filename,Mass\na.png,1\n")
+    with pytest.raises(DataError, match=r'labels\.csv, .*columns = \{image = "Filename"\}'):
+        make(tmp_path, f"{HEADER}\na.png,Mass,1,2,4,6\n", labels="labels.csv")
+
+
+def test_a_label_file_may_leave_out_the_extension(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("image,Mass\na,1\nb,0\nc,1\n")
+    rows = f"{HEADER}\na.png,Mass,1,2,4,6\nb.png,,,,,\nd.png,Mass,1,2,4,6\nd.jpg,Mass,1,2,4,6\n"
+    labels = {case.case_id: case.labels["Mass"] for case in make(tmp_path, rows, labels="labels.csv").cases()}
+    assert labels == {"a.png": 1, "b.png": 0, "d.png": 1, "d.jpg": 1, "c": 1}
+    (tmp_path / "labels.csv").write_text("image,Mass\na,1\na.png,1\n")
+    with pytest.raises(DataError, match=r"row 3: .*'a\.png' appears twice"):
+        make(tmp_path, rows, labels="labels.csv")
+
+
+@pytest.mark.parametrize(("first", "second", "patient"), [
+    ("nan", "p1", "p1"), ("p1", "NaN", "p1"), ("", "p1", "p1"), ("p1", "", "p1"), ("NaN", "nan", None),
+])  # fmt: skip
+def test_an_empty_cell_is_no_other_patient(tmp_path: Path, first: str, second: str, patient: str | None) -> None:
+    rows = f"a.png,Mass,1,2,4,6,{first}\na.png,Mass,5,2,7,6,{second}\n"
+    assert make(tmp_path, f"{HEADER},patient_id\n{rows}").cases()[0].patient_id == patient
+
+
+@pytest.mark.parametrize("column", ["Rotation", "rotation_deg", "Angle"])
+def test_columns_that_turn_a_box_in_other_spellings(tmp_path: Path, column: str) -> None:
+    with pytest.raises(DataError, match=f"row 2: the column {column} turns the box by 30"):
+        make(tmp_path, f"{HEADER},{column}\na.png,Mass,1,2,4,6,30\n")
+    assert make(tmp_path, f"{HEADER},{column}\na.png,Mass,1,2,4,6,0\n").cases()[0].regions
+
+
+def test_several_classes_in_one_cell_are_refused(tmp_path: Path) -> None:
+    rows = f"{HEADER}\na.png,Mass|Cyst,1,2,4,6\nb.png,Mass,1,2,4,6\n"
+    with pytest.raises(DataError, match=r"row 2: the class 'Mass\|Cyst' seems to be several; write a row for each"):
+        make(tmp_path, rows)
+    assert make(tmp_path, rows, classes=["Mass|Cyst"]).cases()[0].labels == {"Mass|Cyst": 1}

@@ -67,7 +67,7 @@ def test_image_labels(tmp_path: Path) -> None:
     assert [(n.kind, n.subject) for n in dataset.notes] == [("unknown_class", "Odd")] and len(dataset.sources()) == 2
     for text, cause in (
         ("image,Mass\na.png,0\n", "has it"),
-        ("image,Mass\na.png,2\n", "not 1, 0 or nothing"),
+        ("image,Mass\na.png,2\n", "not 0 or 1, -1 for uncertain, or blank"),
         ("image\nb\nb\n", "twice"),
     ):
         (tmp_path / "labels.csv").write_text(text)

@@ -106,7 +106,8 @@ def test_a_rectangle_that_is_not_known_is_refused(tmp_path: Path, shape: dict[st
 
 def test_marks_flags_and_angles_that_do_not_fit_are_told(tmp_path: Path) -> None:
     box = {"shape_type": "rectangle", "points": CORNERS}
-    notes = dict(told(labelme(tmp_path, box | {"difficult": True}, box | {"flags": {"difficult": True}})))
+    other = {"shape_type": "rectangle", "points": [[1, 1], [5, 5]], "flags": {"difficult": True}}
+    notes = dict(told(labelme(tmp_path, box | {"difficult": True}, box | {"flags": {"difficult": True}}, other)))
     assert notes["crowd"] == "regions marked difficult: 2 in 1 images; they count as regions"
     ((kind, text),) = told(labelme(tmp_path, box | {"direction": 0.5}))
     assert kind == "disagreement" and "has the direction 0.5, but its points are not turned" in text

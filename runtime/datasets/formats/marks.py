@@ -1,0 +1,71 @@
+"""Marks by which annotation tools say that a region shall not count, or counts apart (docs/datasets.md §0.1)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from ..files import Note
+from .shapes import Annotated
+
+__all__ = ["is_set", "letters", "mark_of", "note_marks"]
+
+_MARKS: Final = {
+    "iscrowd": "iscrowd", "crowd": "iscrowd", "ignore": "ignore", "ignored": "ignore", "isignore": "ignore",
+    "isgroupof": "isgroupof", "difficult": "difficult", "isdifficult": "difficult", "occluded": "occluded",
+    "isoccluded": "occluded", "truncated": "truncated", "istruncated": "truncated",
+}  # fmt: skip
+"""The letters of a key -> the mark: of COCO, its relatives, Open Images, Pascal VOC, CVAT and KITTI."""
+
+_ORDER: Final = tuple(dict.fromkeys(_MARKS.values()))
+_UNSET: Final = frozenset({"", "false", "f", "no", "n", "none", "nan", "null", "na", "-"})
+
+
+@lru_cache(4096)
+def letters(key: str) -> str:
+    """The letters of a key or column in lower case: "IsGroupOf" and "is_group_of" are one."""
+    return re.sub(r"[\W\d_]", "", key.casefold())
+
+
+def is_set(mark: object) -> bool:
+    """Whether a mark is set: 1 or true, as a number, a truth value or a text."""
+    if mark is None or isinstance(mark, bool | list | dict):
+        return mark is True
+    text = str(mark).strip().lower()
+    try:
+        return float(text) not in (0.0,) and text not in _UNSET
+    except ValueError:
+        return text not in _UNSET
+
+
+def mark_of(*told: Mapping[str, object]) -> str:
+    """The mark that keys set, the first in the order iscrowd, ignore, isgroupof, difficult, ...; empty: none is set."""
+    marks = [_MARKS[letters(key)] for keys in told for key in keys if keys[key] and letters(key) in _MARKS]
+    if not marks:  # most regions
+        return ""
+    marks = [_MARKS[letters(key)] for keys in told for key in keys if letters(key) in _MARKS and is_set(keys[key])]
+    return min(marks, key=_ORDER.index, default="")
+
+
+def note_marks(items: Iterable[Annotated], classes: Collection[str], notes: list[Note]) -> None:
+    """Notes how many regions of `classes` are marked, each once; they count as regions all the same."""
+    marked: dict[str, list[Annotated]] = defaultdict(list)
+    for item in items:
+        regions: set[object] = set()
+        for shape in item.shapes:
+            if shape.mark and shape.region is not None and shape.finding in classes:
+                same = (shape.finding, shape.region)
+                if same not in regions:
+                    marked[shape.mark].append(item)
+                regions.add(same)
+    if marked:
+        counts = [
+            f"{mark}: {len(marked[mark])} in {len({item.case_id for item in marked[mark]})} images"
+            for mark in sorted(marked, key=_ORDER.index)
+        ]
+        text = f"regions marked {', '.join(counts)}; they count as regions"
+        first = next(iter(marked.values()))[0]
+        notes.append(Note("crowd", ", ".join(sorted(marked, key=_ORDER.index)), first.file, None, text))
