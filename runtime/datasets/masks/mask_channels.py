@@ -74,8 +74,8 @@ def class_colours(stored: StoredMask) -> NDArray[np.int64]:
     values = stored.values
     if stored.palette is not None:
         values = _palette_colours(stored)
-    elif values.dtype == np.bool_:
-        values = values * np.uint8(255)
+    elif stored.white < 255:
+        values = values * np.uint8(255 // stored.white)
     if values.dtype != np.uint8:
         raise ImageError("it has 16 bits, the colours in the option values have 8")
     colours = values if values.ndim == 3 else np.stack([values] * 3, axis=2)

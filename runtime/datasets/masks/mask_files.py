@@ -28,12 +28,14 @@ class StoredMask:
     """What a mask file stores, before it is decided which of it is the mask (`mask_channels`).
 
     values: [H, W], or [H, W, 3] for colours that are not all grey; a palette gives its indices. opacity: [H, W], 0 is
-    transparent; None where the file has none. palette: uint8 [n, 3], the colour of each index.
+    transparent; None where the file has none. palette: uint8 [n, 3], the colour of each index. white: the value of
+    full brightness in greys of fewer than 8 bits, else 255.
     """
 
     values: NDArray[Any]
     opacity: NDArray[Any] | None = None
     palette: NDArray[np.uint8] | None = None
+    white: int = 255
 
 
 def read_png(path: Path) -> StoredMask:
@@ -100,13 +102,15 @@ def _decode_by_pillow(data: bytes, depth: int) -> StoredMask:
         if image.mode == "P":
             palette = np.asarray(image.getpalette("RGB"), np.uint8).reshape(-1, 3)
             return StoredMask(values, _palette_opacity(values, transparent), palette)
+        white = 2**depth - 1 if depth < 8 else 255
+        if depth in (2, 4):
+            values = values // np.uint8(255 // white)  # Pillow scales these greys to 8 bits
         if transparent is None:
-            return StoredMask(_plain(values))
-        # The transparent grey level of a file of 2 or 4 bits is stored unscaled, its pixels are scaled to 8 bits.
-        level = np.asarray(transparent) * (255 // (2**depth - 1) if depth in (2, 4) else 1)
+            return StoredMask(_plain(values), white=white)
+        level = np.asarray(transparent)  # as it is stored, never scaled
         same = values == (level > 0 if image.mode == "1" else level)
         opacity = np.where(same.all(axis=2) if same.ndim == 3 else same, 0, 255).astype(np.uint8)
-        return StoredMask(_plain(values), opacity)
+        return StoredMask(_plain(values), opacity, white=white)
 
 
 def _palette_opacity(indices: NDArray[Any], transparent: bytes | int | None) -> NDArray[np.uint8] | None:

@@ -28,11 +28,12 @@ ALPHA = "the mask is in the opacity"
 
 
 def png(depth: int, colour_type: int, samples: NDArray[Any], *chunks: tuple[bytes, bytes]) -> bytes:
-    """A PNG file made by hand: samples [H, W] or [H, W, channels], of 4, 8 or 16 bits."""
+    """A PNG file made by hand: samples [H, W] or [H, W, channels], of 1, 2, 4, 8 or 16 bits."""
     height, width = samples.shape[:2]
     rows = samples.reshape(height, -1)
-    if depth == 4:
-        packed = (rows[:, 0::2].astype(np.uint8) << 4) | rows[:, 1::2].astype(np.uint8)
+    if depth < 8:
+        parts = np.split(rows.astype(np.uint8).reshape(height, -1, 8 // depth), 8 // depth, axis=2)
+        packed = sum(part[..., 0] << (8 - depth * (place + 1)) for place, part in enumerate(parts)).astype(np.uint8)
     else:
         packed = np.ascontiguousarray(rows.astype(">u2" if depth == 16 else "u1")).view(np.uint8)
     header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0)
@@ -142,6 +143,23 @@ def test_a_soft_edge_is_in_the_opacity_or_in_the_colours() -> None:
         np.testing.assert_array_equal(reader.region(stored, "Mass", WHERE), INSIDE)
         assert [note.kind for note in reader.notes()] == ["not_binary"]
         np.testing.assert_array_equal(reader.region(stored, "Mass", WHERE, threshold=128), soft == 255)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_values_of_few_bits_are_the_stored_ones(depth: int) -> None:
+    """Pillow makes 17 of 1 in 4 bits, and 85 of 1 in 2 bits; a colour is what it makes of them."""
+    top = 2**depth - 1
+    values = np.where(ROI, 1, 0) if depth == 1 else np.where(INSIDE, 2, ROI)
+    for colour_type, chunks in (
+        (0, []), (0, [(b"tRNS", b"\0\0")]), (3, [(b"PLTE", bytes(range(3 * (top + 1))))]),
+    ):  # fmt: skip
+        stored = decode_png(png(depth, colour_type, values, *chunks))
+        np.testing.assert_array_equal(stored.values, values)
+        np.testing.assert_array_equal(MaskReader().classes(stored, "", WHERE, colours=False), values)
+    stored = decode_png(png(depth, 0, values, (b"tRNS", b"\0\1")))
+    np.testing.assert_array_equal(stored.opacity, np.where(values == 1, 0, 255))
+    colours = MaskReader().classes(decode_png(png(depth, 0, values)), "", WHERE, colours=True)
+    np.testing.assert_array_equal(colours, values * (255 // top) * 0x010101)
 
 
 def test_16_bits_need_their_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
