@@ -18,6 +18,7 @@ from .mask_files import StoredMask, read_png
 __all__ = ["MaskReader"]
 
 _SHARE = 0.01  # of a region's pixels: a larger part that depends on the threshold is no rounding of an edge
+_MOST = 0.7  # of an image: more than the region of any finding covers
 _FEW = 6  # values that are listed in a message
 _LABELS = 16  # whole numbers below it look like labels, of which three quarters of the maximum is no meaningful value
 
@@ -62,7 +63,8 @@ class MaskReader:
             self._note_values(stored, values, finding, where)
         self._masks[finding] += 1
         if not is_part and _looks_inverted(mask):
-            whole = "is the whole image" if mask.all() else f"covers {mask.mean():.0%} of the image with its corners"
+            area, edge = mask.mean(), _edge_share(mask)
+            whole = "is the whole image" if mask.all() else f"covers {area:.0%} of the image and {edge:.0%} of its edge"
             self._note("inverted", finding, where, f"the region {whole}: the mask may be inverted or of another kind")
         return mask
 
@@ -133,6 +135,16 @@ def _firm(top: float) -> float:
 
 
 def _looks_inverted(mask: NDArray[np.bool_]) -> bool:
-    """Whether a region covers more than half of its image, with all four corners: no finding does, lungs neither."""
-    corners = mask[:: max(mask.shape[0] - 1, 1), :: max(mask.shape[1] - 1, 1)]
-    return bool(corners.all() and mask.mean() > 0.5)
+    """Whether a region covers most of its image, or more than half of both the image and its edge.
+
+    No finding does: both lungs are 30 to 40 % of a radiograph, and a chest reaches its edge at the sides. The finding
+    of an inverted mask may itself lie in a corner or along an edge.
+    """
+    area = mask.mean()
+    return bool(area > _MOST or (area > 0.5 and _edge_share(mask) > 0.5))
+
+
+def _edge_share(mask: NDArray[np.bool_]) -> float:
+    """Which part of the pixels at the edge of an image are inside."""
+    edge = np.concatenate([mask[0], mask[-1], mask[1:-1, 0], mask[1:-1, -1]])
+    return float(edge.mean())
