@@ -59,8 +59,13 @@ def mask_frames(dataset: DataSet, count: int) -> NDArray[np.generic]:
     if dataset.integer("BitsAllocated") == 1:
         # Frames follow each other without padding, the first pixel in the lowest bit (PS3.5 8.1.1, figure 8.1.1-2).
         pixels = _native(dataset, "PixelData", -(-count * rows * columns // 8))
-        bits = np.unpackbits(np.frombuffer(pixels, np.uint8), count=count * rows * columns, bitorder="little")
-        return bits.reshape(shape)
+        bits = np.unpackbits(np.frombuffer(pixels, np.uint8), bitorder="little")
+        if bits[count * rows * columns :].any():
+            raise ImageError(
+                "its PixelData has bits set beyond its last pixel; frames follow each other without padding, and only "
+                "zeros follow the last"
+            )
+        return bits[: count * rows * columns].reshape(shape)
     return np.stack(list(stored_frames(dataset, PixelLayout.of(dataset), count)))
 
 
@@ -87,7 +92,7 @@ def _frames(dataset: DataSet, layout: PixelLayout, count: int) -> list[bytes]:
 
 
 def _native(dataset: DataSet, keyword: str, size: int) -> bytes:
-    """The bytes of uncompressed pixels, of which there are `size`, and one more to make their number even."""
+    """The bytes of uncompressed pixels, of which there are `size`, or one more that makes their number even."""
     check_syntax(dataset.syntax)
     if dataset.syntax not in NATIVE:
         raise ImageError("its pixels are compressed in a way that DICOM does not allow for their kind")
@@ -102,8 +107,8 @@ def _native(dataset: DataSet, keyword: str, size: int) -> bytes:
         raise ImageError(f"its {keyword} has no value representation, so its byte order is unknown")
     if element.order == ">" and element.vr == "OW" and dataset.integer("BitsAllocated") <= 8:
         # Bytes in words of 16 bits are swapped with them (PS3.5 8.2).
-        return np.frombuffer(value + bytes(len(value) % 2), np.uint16).byteswap().tobytes()[:size]
-    return value[:size]
+        return np.frombuffer(value + bytes(len(value) % 2), np.uint16).byteswap().tobytes()
+    return value
 
 
 def _pixels(dataset: DataSet, keyword: str) -> DataElement:

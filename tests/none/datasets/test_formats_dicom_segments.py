@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def folder(root: Path) -> Path:
 def opened(folder: Path, world: Path, what: str, change: Change, /, **options: Any) -> DicomObjects:
     """The object `what`, altered by `change`, beside its radiograph and another one."""
     for place in ("images", "annotations"):
-        (world / place).mkdir()
+        (world / place).mkdir(parents=True)
     film = pydicom.dcmread(folder / "film.dcm")
     film.save_as(world / "images/a.dcm")
     film.SOPInstanceUID = film.file_meta.MediaStorageSOPInstanceUID = "1.2.3"
@@ -123,6 +124,45 @@ def low_maximum(data: Any) -> None:
     data.MaximumFractionalValue = 200
 
 
+def signed(data: Any) -> None:
+    data.PixelRepresentation, data.MaximumFractionalValue = 1, 200
+    data.PixelData = b"\xc8" * len(data.PixelData)
+
+
+def fractions_of_bits(data: Any) -> None:
+    data.SegmentationType, data.MaximumFractionalValue = "FRACTIONAL", 255
+
+
+def padded_frames(data: Any) -> None:
+    """Each frame begins with a byte, as some programs write them."""
+    bits = np.ones((2, 43 * 61), np.uint8)
+    data.PixelData = np.packbits(bits, axis=1, bitorder="little").tobytes()
+
+
+def padded_by_ones(data: Any) -> None:
+    """The byte that makes their number even."""
+    data.Rows, data.Columns, data.NumberOfFrames = 41, 24, 1
+    data.PixelData = bytes(41 * 24 // 8) + b"\x01"
+
+
+def two_numbers(data: Any) -> None:
+    data.SegmentSequence[0].SegmentNumber = [1, 2]
+
+
+def no_number(data: Any) -> None:
+    del data.SegmentSequence[0].SegmentNumber
+
+
+def empty_reference(data: Any) -> None:
+    group = data.PerFrameFunctionalGroupsSequence[1].SegmentIdentificationSequence[0]
+    group.ReferencedSegmentNumber = None
+
+
+def two_references(data: Any) -> None:
+    group = data.PerFrameFunctionalGroupsSequence[1].SegmentIdentificationSequence[0]
+    group.ReferencedSegmentNumber = [1, 2]
+
+
 def unchanged(data: Any) -> None:
     pass
 
@@ -135,6 +175,14 @@ def unchanged(data: Any) -> None:
         ("seg_binary", other_label, {}, "row 1: the frame holds the segment 7, which is not described"),
         ("seg_fractional", without_maximum, {"threshold": 0.5}, "fractions, and it does not state MaximumFractional"),
         ("seg_fractional", low_maximum, {"threshold": 0.5}, r"the frame holds the value \d+, more than its Max.* 200"),
+        ("seg_fractional", signed, {"threshold": 0.5}, "row 1: the frame holds values below 0, .* PixelRepresentation"),
+        ("seg_binary", fractions_of_bits, {"threshold": 0.5}, "are fractions up to 255 in BitsAllocated 1"),
+        ("seg_binary", padded_frames, {}, "its PixelData has bits set beyond its last pixel; frames follow each other"),
+        ("seg_binary", padded_by_ones, {}, "its PixelData has bits set beyond its last pixel"),
+        ("seg_binary", two_numbers, {}, "its SegmentNumber is not one whole number"),
+        ("seg_binary", no_number, {}, "it lacks the tag SegmentNumber"),
+        ("seg_binary", empty_reference, {}, "row 2: it lacks the tag ReferencedSegmentNumber"),
+        ("seg_binary", two_references, {}, "row 2: its ReferencedSegmentNumber is not one whole number"),
         ("seg_fractional", unchanged, {"threshold": 128}, "are fractions up to 1; the option threshold is 128"),
         ("seg_fractional", unchanged, {"threshold": 0}, "are fractions up to 1; the option threshold is 0"),
     ],
@@ -148,9 +196,36 @@ def test_segments_that_cannot_serve(
 
 def test_a_frame_that_is_all_inside_is_noted(folder: Path, tmp_path: Path) -> None:
     def full(data: Any) -> None:
-        data.PixelData = b"\xff" * len(data.PixelData)
+        data.PixelData = b"\xff" * 655 + b"\x3f"  # 2 frames of 43 x 61 bits
 
     dataset = opened(folder, tmp_path, "seg_binary", full)
     notes = [note for note in dataset.notes if note.kind == "inverted"]
     assert [(note.subject, note.row) for note in notes] == [("Effusion", 1), ("Nodule", 2)]
     assert "the region is the whole image" in notes[0].text and not audit(dataset).passed
+
+
+def test_a_frame_of_two_images_is_noted(folder: Path, tmp_path: Path) -> None:
+    def second(data: Any, *, step: bool) -> None:
+        steps = data.PerFrameFunctionalGroupsSequence[1].DerivationImageSequence
+        other = copy.deepcopy(steps[0])
+        other.SourceImageSequence[0].ReferencedSOPInstanceUID = "1.2.3"
+        for sequence, item in ((steps, other), (steps[0].SourceImageSequence, other.SourceImageSequence[0])):
+            if (sequence is steps) == step:
+                sequence.append(item)
+        first = data.PerFrameFunctionalGroupsSequence[0].DerivationImageSequence[0].SourceImageSequence
+        first.append(copy.deepcopy(first[0]))  # the same image again says nothing new
+
+    for step in (True, False):
+        dataset = opened(folder, tmp_path / str(step), "seg_binary", partial(second, step=step))
+        assert [(note.subject, note.row, note.text) for note in dataset.notes if note.kind == "disagreement"] == [
+            ("Nodule", 2, "the frame names 2 images as its source; it is taken for one of the first")
+        ]
+        assert dataset.cases()[0].labels == {"Effusion": 1, "Nodule": 1}
+
+
+def test_a_sign_without_values_below_0_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    def low(data: Any) -> None:
+        data.PixelRepresentation, data.MaximumFractionalValue = 1, 100
+        data.PixelData = bytes(value // 3 for value in data.PixelData)
+
+    assert opened(folder, tmp_path, "seg_fractional", low, threshold=0.5).cases()[0].labels == {"Nodule": 1}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .....engines.errors import ImageError
 from ....images.dicom.elements import DataSet
 from ....images.dicom.frames import mask_frames
 from ...files import fail
@@ -25,7 +26,8 @@ _MOST_FRAMES = 2_000
 class MaskFrame:
     """A frame [height, width] of one class, which is known by several names, on the image with a UID.
 
-    Its region are the values above 0, or from `threshold` on.
+    Its region are the values above 0, or from `threshold` on. images: how many images it names as its source, of which
+    the UID is that of the first.
     """
 
     names: tuple[str, ...]
@@ -33,6 +35,7 @@ class MaskFrame:
     values: NDArray[Any]
     number: int
     threshold: float | None = None
+    images: int = 1
 
 
 def segment_names(data: DataSet, file: Path) -> dict[int, tuple[str, ...]]:
@@ -42,7 +45,7 @@ def segment_names(data: DataSet, file: Path) -> dict[int, tuple[str, ...]]:
     """
     segments: dict[int, tuple[str, ...]] = {}
     for item in items(data, "SegmentSequence"):
-        number = int(item.SegmentNumber)
+        number = DataSet(item, data.syntax).integer("SegmentNumber")
         if number in segments:
             raise fail(file, None, f"the segment {number} is described twice")
         segments[number] = _names(item)
@@ -71,25 +74,27 @@ def segment_frames(
     # Nothing was found: some programs then write no frame.
     frames: Iterable[NDArray[Any]] = [] if data.get("NumberOfFrames") == 0 else _frames(data, file)
     for place, frame in enumerate(frames):
-        uid = _source(data, place, file)
+        uid, images = _source(data, place, file)
+        if frame.min(initial=0) < 0:
+            told = "the frame holds values below 0, which a Segmentation cannot have; its PixelRepresentation must be 0"
+            raise fail(file, place + 1, told)
         if kind == "LABELMAP":
             unknown = np.setdiff1d(frame, [0, *segments])
             if unknown.size:
                 raise fail(file, place + 1, f"the frame holds the segment {unknown[0]}, which is not described")
             for number, names in segments.items():
-                yield MaskFrame(names, uid, frame == number, place + 1)
+                yield MaskFrame(names, uid, frame == number, place + 1, images=images)
             continue
-        stated = _group(data, place, "SegmentIdentificationSequence")
-        number = int(stated.ReferencedSegmentNumber) if stated is not None else 0
+        number = _segment_number(data, place, file)
         if number not in segments:
             raise fail(file, place + 1, f"the frame is of the segment {number}, which is not described")
         if kind == "BINARY":
-            yield MaskFrame(segments[number], uid, frame, place + 1)
+            yield MaskFrame(segments[number], uid, frame, place + 1, images=images)
             continue
         if frame.max() > most:
             told = f"the frame holds the value {frame.max()}, more than its MaximumFractionalValue {most:g}"
             raise fail(file, place + 1, told)
-        yield MaskFrame(segments[number], uid, frame / most, place + 1, threshold)
+        yield MaskFrame(segments[number], uid, frame / most, place + 1, threshold, images)
 
 
 def _most(data: DataSet, file: Path, threshold: float | None) -> float:
@@ -101,6 +106,8 @@ def _most(data: DataSet, file: Path, threshold: float | None) -> float:
     most = float(data.get("MaximumFractionalValue") or 0)
     if most <= 0:
         raise fail(file, None, "its segments are fractions, and it does not state MaximumFractionalValue")
+    if most > 1 and data.integer("BitsAllocated") == 1:
+        raise fail(file, None, f"its segments are fractions up to {most:g} in BitsAllocated 1, which holds 0 and 1")
     return most
 
 
@@ -115,7 +122,8 @@ def map_frames(data: DataSet, file: Path, threshold: float | None) -> Iterator[M
             if rule is not None
             else (1.0, 0.0)
         )
-        yield MaskFrame((), _source(data, place, file), frame * slope + offset, place + 1, threshold)
+        uid, images = _source(data, place, file)
+        yield MaskFrame((), uid, frame * slope + offset, place + 1, threshold, images)
 
 
 def _frames(data: DataSet, file: Path) -> NDArray[Any]:
@@ -134,22 +142,35 @@ def _names(segment: Any) -> tuple[str, ...]:
     return tuple(name for name in (text_of(segment, "SegmentLabel"), *codes) if name)
 
 
-def _group(data: Any, place: int, *path: str) -> Any | None:
-    """The first item at a path of sequences in the functional groups of a frame, or in those of all frames."""
+def _groups(data: Any, place: int) -> list[Any]:
+    """The functional groups of a frame, then those of all frames."""
     own = items(data, "PerFrameFunctionalGroupsSequence")
-    shared = items(data, "SharedFunctionalGroupsSequence")
-    for group in (*own[place : place + 1], *shared[:1]):
-        if found := items(group, *path):
-            return found[0]
-    return None
+    return [*own[place : place + 1], *items(data, "SharedFunctionalGroupsSequence")[:1]]
 
 
-def _source(data: Any, place: int, file: Path) -> str:
-    """The UID of the image on which a frame was drawn. Raises DataError where none, or several, are named."""
-    source = _group(data, place, "DerivationImageSequence", "SourceImageSequence")
-    if source is not None:
-        return uid_of(source, "ReferencedSOPInstanceUID")
+def _group(data: Any, place: int, name: str) -> Any | None:
+    """The first item of a sequence in the functional groups of a frame, or in those of all frames."""
+    return next((found[0] for group in _groups(data, place) if (found := items(group, name))), None)
+
+
+def _segment_number(data: DataSet, place: int, file: Path) -> int:
+    """The number of the segment of a frame, 0 where none is stated. Raises DataError for one that is no number."""
+    stated = _group(data, place, "SegmentIdentificationSequence")
+    try:
+        return 0 if stated is None else DataSet(stated, data.syntax).integer("ReferencedSegmentNumber")
+    except ImageError as error:
+        raise fail(file, place + 1, str(error)) from None
+
+
+def _source(data: Any, place: int, file: Path) -> tuple[str, int]:
+    """The UID of the image on which a frame was drawn, the first of how many. Raises DataError where none is named."""
+    for group in _groups(data, place):
+        steps = items(group, "DerivationImageSequence")
+        sources = [source for step in steps for source in items(step, "SourceImageSequence")]
+        if sources:
+            uids = dict.fromkeys(uid_of(source, "ReferencedSOPInstanceUID") for source in sources)
+            return next(iter(uids)), len(uids)
     named = referenced_images(data)
     if len(named) != 1:
         raise fail(file, place + 1, f"the frame does not say to which of {len(named)} images it belongs")
-    return named[0]
+    return named[0], 1

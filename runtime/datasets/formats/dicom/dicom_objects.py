@@ -199,6 +199,9 @@ class DicomObjects(FileFormat):
         finding = self._class(frame.names) if frame.names else self.maps
         if not finding:
             raise fail(file, frame.number, "the segment of the frame has neither label nor type")
+        if frame.images > 1 and frame.values.any():
+            text = f"the frame names {frame.images} images as its source; it is taken for one of the first"
+            self.note("disagreement", finding, (file, frame.number), text)
         return frame.uid, self.shape(lambda: self._drawn(frame, file, finding), (file, frame.number), finding)
 
     def _drawn(self, frame: MaskFrame, file: Path, finding: str) -> Shape | None:
