@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..files import Note
-from ..masks.mask_names import first_name, note_others
+from ..masks.mask_names import first_name, note_others, seems_further
 from ..source.listing import tree
 from .file_names import NamePattern
 from .named_images import without_extension
@@ -35,6 +35,7 @@ class MaskListing:
     ) -> None:
         self._form, self._images, self._classes = form, images, classes
         self._start = len(str(folder)) + 1
+        self._ending = form.extension[form.extension.find(".") :] if "." in form.extension else ""
         aside = images[0] if images[0] != folder and images[0].is_relative_to(folder) else None
         named = {path: form.read(name + form.extension) for path, name in files.items()}
         self._direct = {pair for pair in named.values() if pair}
@@ -54,6 +55,7 @@ class MaskListing:
             if pair in seen:
                 self.joined.append(path)
             seen.add(pair)
+        self._add_further()
 
     def notes(self, read: Collection[Path]) -> list[Note]:
         """The notes about files that are joined or not read; `read`: the files that the reader has read."""
@@ -89,13 +91,21 @@ class MaskListing:
             return None
         return named
 
+    def _add_further(self) -> None:
+        """Adds the files of another form whose names are those of a mask with more behind, which no rule joins."""
+        first = {self._stem(path).lower() for path, _, _ in self.masks}
+        known = {*self._further}
+        self._further += [path for path in self._others if path not in known and seems_further(self._stem(path), first)]
+
+    def _stem(self, path: Path) -> str:
+        """The name of a file below the folder without the type of masks, empty for a file of another type."""
+        name = str(path)[self._start :]
+        return name[: len(name) - len(self._ending)] if name.lower().endswith(self._ending) else ""
+
     def _first(self, path: Path) -> tuple[str, str] | None:
         """Image and class of the first mask of which this one seems to be a further one, by a number at the end."""
-        name, form = str(path)[self._start :], self._form
-        ending = form.extension[form.extension.find(".") :] if "." in form.extension else ""
-        if not name.lower().endswith(ending):
-            return None
-        first = first_name(name[: len(name) - len(ending)])
+        form, ending = self._form, self._ending
+        first = first_name(self._stem(path))
         if first is None or not (first + ending).lower().endswith(form.extension):
             return None
         return form.read((first + ending)[: -len(form.extension) or None] + form.extension)

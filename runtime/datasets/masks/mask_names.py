@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ....engines.errors import DataError
@@ -11,7 +11,7 @@ from ..files import Note
 from ..source.image_names import portable_name
 from ..source.listing import is_hidden
 
-__all__ = ["first_name", "listed_masks", "note_others"]
+__all__ = ["first_name", "listed_masks", "note_others", "seems_further"]
 
 _NUMBERED = re.compile(r"(.+)[_-][0-9]{1,3}")
 
@@ -20,6 +20,17 @@ def first_name(name: str) -> str | None:
     """`a_mask` for `a_mask_1` or `a_mask-02`, as tools number further masks of one image; None: no such name."""
     found = _NUMBERED.fullmatch(name)
     return found[1] if found else None
+
+
+def seems_further(name: str, masks: Collection[str]) -> bool:
+    """Whether a name is one of `masks` (in lower case) with more behind: `a_mask (1)`, `a_mask_b`, `a_mask1`.
+
+    What follows begins with no letter, so that `a_masked` is another name, and holds no folder.
+    """
+    name = name.lower()
+    start = name.rfind("/") + 1
+    ends = (place for place in range(start + 1, len(name)) if not name[place].isalpha())
+    return any(name[:place] in masks for place in ends)
 
 
 def listed_masks(folder: Path, notes: list[Note]) -> dict[str, Path]:

@@ -218,7 +218,7 @@ def test_a_frame_of_two_images_is_noted(folder: Path, tmp_path: Path) -> None:
     for step in (True, False):
         dataset = opened(folder, tmp_path / str(step), "seg_binary", partial(second, step=step))
         assert [(note.subject, note.row, note.text) for note in dataset.notes if note.kind == "disagreement"] == [
-            ("Nodule", 2, "the frame names 2 images as its source; it is taken for one of the first")
+            ("Nodule", 2, "the frame names 2 images as its source; its region is of the first")
         ]
         assert dataset.cases()[0].labels == {"Effusion": 1, "Nodule": 1}
 

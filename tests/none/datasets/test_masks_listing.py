@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.masks.mask_names import first_name
+from xbench_fast.runtime.datasets.masks.mask_names import first_name, seems_further
 from xbench_fast.runtime.datasets.registry import DATASETS
 
 SIZE = (12, 16)
@@ -61,7 +61,16 @@ MASK, LAST = {"files": "{class}/{image}_mask.png"}, {"files": "{image}_{class}.p
         (["M/a_mask.png", "M/a_mask-1.png"], MASK, {"a": [0, 1]}, {"joined_masks": "1"}),
         (["M/a_mask.png", "M/b_mask_1.png", "M/b_mask_2.png"], MASK, {"a": [0], "b": [1, 2]}, {"joined_masks": "1"}),
         (["M/a_mask.png", "M/c_mask_1.png"], MASK, {"a": [0]}, {"other_file": "1"}),  # no image c
-        (["M/a_mask.png", "M/a_mask (1).png", "M/a_mask_1b.png"], MASK, {"a": [0]}, {"other_file": "2"}),
+        (["M/a_mask.png", "M/a_mask (1).png", "M/a_mask_1b.png"], MASK, {"a": [0]},
+         {"other_file": "2", "unread_mask": "2"}),
+        (["M/a_mask.png", "M/a_mask1.png", "M/a_mask.1.png", "M/a_mask_b.PNG", "M/a_mask copy.png", "M/A_mask_1001.png",
+          "M/a_mask_1.png", "M/a_mask_1_1.png"], MASK, {"a": [0, 6]},
+         {"other_file": "6", "unread_mask": "6", "joined_masks": "1"}),
+        (["M/a_mask.png", "M/a_masked.png", "M/c_mask_b.png", "N/a_mask_b.png", "M/a_mask_b.txt", "M/a_mask/b.png"],
+         MASK,
+         {"a": [0]}, {"other_file": "5"}),
+        (["a_m.png", "a_m (2).png"], {"files": "{image}_m.png", "values": {"M": 255}}, {"a": [0]},
+         {"other_file": "1", "unread_mask": "1"}),
         (["M/a_mask.png", "M/a_mask.jpg", "M/a_mask.bmp", "M/a_mask.npy", "M/.a_mask.png"], MASK, {"a": [0]},
          {"other_file": "3"}),
         (["M/a_mask.png", "M/a_mask.PNG"], MASK, {"a": [0, 1]}, {"joined_masks": "1"}),
@@ -151,6 +160,14 @@ def test_names_with_a_number_at_the_end() -> None:
         "a (1)": None,
     }
     assert {name: first_name(name) for name in names} == names
+
+
+def test_names_with_more_behind_that_of_a_mask() -> None:
+    masks = {"m/a_mask", "m/c"}
+    for more in ("1", ".1", " (1)", "_b", " copy", "-1_1", "_1001"):
+        assert seems_further(f"M/A_mask{more}", masks)
+    for name in ("M/a_mask", "M/a_masked", "M/b_mask_b", "N/a_mask_b", "M/a_mask/b", "M/a_mas", ""):
+        assert not seems_further(name, masks), name
 
 
 def test_files_of_covid_rural_beside_its_masks(tmp_path: Path) -> None:

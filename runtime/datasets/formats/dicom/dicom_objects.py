@@ -200,7 +200,7 @@ class DicomObjects(FileFormat):
         if not finding:
             raise fail(file, frame.number, "the segment of the frame has neither label nor type")
         if frame.images > 1 and frame.values.any():
-            text = f"the frame names {frame.images} images as its source; it is taken for one of the first"
+            text = f"the frame names {frame.images} images as its source; its region is of the first"
             self.note("disagreement", finding, (file, frame.number), text)
         return frame.uid, self.shape(lambda: self._drawn(frame, file, finding), (file, frame.number), finding)
 
