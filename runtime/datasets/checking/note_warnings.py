@@ -13,6 +13,7 @@ __all__ = ["FAILING_NOTES", "REPEATED_NOTES", "note_warnings"]
 FAILING_NOTES: Final = frozenset(
     {
         "alike_classes",
+        "class_folder",
         "doubtful_lines",
         "inverted",
         "not_binary",

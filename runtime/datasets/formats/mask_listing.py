@@ -72,6 +72,14 @@ class MaskListing:
         ):
             if paths:
                 notes.append(Note(kind, str(paths[0]), paths[0], None, f"{text}: {len(paths)}"))
+        if doubtful := self._doubtful():
+            path, image, finding = doubtful[0]
+            text = (
+                "masks in a folder below that of their class, which does not exist among the images (if it, or another "
+                "one, is the class, say so in the option files, such as train/{class}/{image}.png): "
+                f"the first is of the class '{finding}' and the image '{image}': {len(doubtful)}"
+            )
+            notes.append(Note("class_folder", finding, path, None, text))
         return notes
 
     def _pair(self, path: Path, named: tuple[str, str] | None) -> tuple[str, str] | None:
@@ -90,6 +98,19 @@ class MaskListing:
             self._further.append(path)
             return None
         return named
+
+    def _doubtful(self) -> list[Mask]:
+        """The masks whose class may be another folder: only without its folders is their image there."""
+        if "{class}/{image}" not in self._form.text:
+            return []
+        return [
+            (path, image, finding)
+            for path, image, finding in self.masks
+            if "/" in image
+            and finding not in self._classes
+            and image.split("/")[-2].lower() not in self._folders
+            and self._is_image(image)
+        ]
 
     def _add_further(self) -> None:
         """Adds the files of another form whose names are those of a mask with more behind, which no rule joins."""
@@ -118,6 +139,11 @@ class MaskListing:
     def _known(self) -> frozenset[str]:
         """The names of the images, with and without their folders."""
         return frozenset(self._image_names())
+
+    @cached_property
+    def _folders(self) -> frozenset[str]:
+        """The names of the folders of the images, in lower case."""
+        return frozenset(folder.lower() for name in self._known for folder in name.split("/")[:-1])
 
     def _image_names(self) -> Iterator[str]:
         start = len(str(self._images[0])) + 1

@@ -116,8 +116,27 @@ def test_a_number_may_be_part_of_a_classs_name(tmp_path: Path) -> None:
 
 
 def test_a_suffix_of_the_images_and_subfolders(tmp_path: Path) -> None:
-    dataset = world(tmp_path, ["M/a_mask.png", "M/x/b_mask_1.png"], images=("a_f", "b_f"), suffix="_f", **MASK)
+    dataset = world(
+        tmp_path, ["M/a_mask.png", "M/x/b_mask_1.png"], images=("a_f", "b_f"), suffix="_f", classes=["M"], **MASK
+    )
     assert found(dataset) == {"a": {"M": [0]}, "x/b": {"M": [1]}} and not kinds(dataset)
+
+
+def test_a_folder_below_that_of_the_class_may_be_the_class(tmp_path: Path) -> None:
+    dataset = world(tmp_path, ["train/M/a.png", "train/N/b.png", "M/c.png"])
+    assert dataset.classes == ("M", "train")
+    assert kinds(dataset) == {"class_folder": "2"} and not audit(dataset).passed
+    (text,) = (note.text for note in dataset.notes if note.kind == "class_folder")
+    assert "the first is of the class 'train' and the image 'M/a'" in text and "in the option files" in text
+    shutil.rmtree(tmp_path / "masks/M")
+    dataset = DATASETS.load("masks")(tmp_path, files="train/{class}/{image}.png")
+    assert found(dataset) == {"a": {"M": [0]}, "b": {"N": [1]}} and not kinds(dataset)
+    assert "class_folder" not in kinds(DATASETS.load("masks")(tmp_path, files="{class}/M/{image}.png"))
+    assert not kinds(DATASETS.load("masks")(tmp_path, classes=["train"]))
+    for name in ("images/p/m/a.png", "images/N/b.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.move(tmp_path / "images" / Path(name).name, tmp_path / name)
+    assert "class_folder" not in kinds(DATASETS.load("masks")(tmp_path))
 
 
 def test_images_below_the_folder_of_the_masks_are_no_masks(tmp_path: Path) -> None:
