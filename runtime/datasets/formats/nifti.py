@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -57,7 +59,8 @@ class NiftiMasks(MaskFolder):
                 f"{path} needs the package nibabel; install it with pip install 'xbench-fast[formats]'."
             ) from None
         try:
-            image = nibabel.load(path)
+            with _quiet(nibabel.imageglobals.logger):
+                image = nibabel.load(path)
             # The class of pairs of two files; those of single files and of NIfTI-2 are made of it.
             if not isinstance(image, nibabel.Nifti1Pair):
                 raise ImageError("it is no NIfTI file")
@@ -80,6 +83,20 @@ class NiftiMasks(MaskFolder):
         return StoredMask(_checked(values, self.threshold))
 
 
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Drops what nibabel says of a header meanwhile: it names no file, and what matters is raised."""
+    logger.addFilter(_drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_drop)
+
+
+def _drop(record: logging.LogRecord) -> bool:
+    return False
+
+
 def _checked(values: NDArray[Any], threshold: float | None) -> NDArray[Any]:
     """Whole numbers from 0 on as int64; with a threshold any finite numbers. Raises ImageError."""
     if not np.isfinite(values).all():
@@ -91,5 +108,10 @@ def _checked(values: NDArray[Any], threshold: float | None) -> NDArray[Any]:
         raise ImageError(
             "it holds other values than whole numbers from 0 on, so it is no mask; set the option threshold where they "
             "are probabilities"
+        )
+    if values.any() and not labels.any():
+        raise ImageError(
+            f"it holds other values than whole numbers, from {values.min():g} up to {values.max():g}; set the option "
+            "threshold, or correct the scaling that it states"
         )
     return np.asarray(labels.astype(np.int64))

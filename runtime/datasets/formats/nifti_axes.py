@@ -44,7 +44,9 @@ def _doubt(image: Any, nibabel: Any) -> str:
     """Why nobody seems to have stated the orientation, else empty.
 
     A program that is given an array alone writes codes of 0 (nibabel without an affine) or an identity, perhaps with
-    the size of a pixel (nibabel with `np.eye(4)` or `np.diag`). Who loads a file without an orientation and saves its
+    the size of a pixel (nibabel with `np.eye(4)` or `np.diag`), and cutting or centring it moves it. A radiograph has
+    no place in a room, so nothing else does, but that an upright file of ITK was turned to RAS (`as_closest_canonical`
+    of nibabel, MONAI): then its last pixel is at 0. Who loads a file without an orientation and saves its
     affine again states what nibabel assumed: flipped columns about the middle of the image. SimpleITK's identity is
     diag(-1, -1, 1) here, since its axes run to the left and the back: it lays an array [row, column] on the image as
     it is.
@@ -58,9 +60,13 @@ def _doubt(image: Any, nibabel: Any) -> str:
     directions, place = image.affine[:3, :3], image.affine[:3, 3]
     sides = np.diag(directions)
     tiny = _EXACT * np.abs(directions).max()
-    if (sides > 0).all() and np.abs(directions - np.diag(sides)).max() <= tiny and np.abs(place).max() <= tiny:
-        scaled = "" if (sides == 1).all() else " times the size of a pixel"
-        return f"its affine is the identity{scaled}, which most likely nobody stated"
+    if (sides > 0).all() and np.abs(directions - np.diag(sides)).max() <= tiny:
+        last = -sides * (np.array((*image.shape, 1)[:3]) - 1)
+        moved = np.abs(place).max() > tiny
+        if not moved or not np.allclose(place, last, rtol=1e-4, atol=tiny):
+            scaled = "" if (sides == 1).all() else " times the size of a pixel"
+            elsewhere = ", moved to another place" if moved else ""
+            return f"its affine is the identity{scaled}{elsewhere}, which most likely nobody stated"
     if sform is not None and qform is not None and sform_code and qform_code:
         codes = [nibabel.aff2axcodes(each) for each in (sform, qform)]
         if codes[0] != codes[1]:

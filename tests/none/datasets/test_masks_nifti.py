@@ -20,12 +20,17 @@ INSIDE[2:5, 1:9] = True
 ARRAY = INSIDE.T.astype(np.uint8)[..., None]
 LPS = np.diag([-1.0, -1, 1, 1])
 MOVED = np.array([[0.2, 0, 0, -5], [0, 0.2, 0, -7], [0, 0, 1, 0], [0, 0, 0, 1]])
+CENTRED = np.array([[1, 0, 0, -5.5], [0, 1, 0, -5.5], [0, 0, 1, 0], [0, 0, 0, 1]])
 ROWS = "; set the option axes to rows for arrays [row, column] that were saved as they are, or to affine"
 Made = Callable[[Path], None]
 
 
 def saved(image: Any) -> Made:
     return lambda path: nibabel.save(image, path)
+
+
+def write(path: Path, content: bytearray) -> None:
+    path.write_bytes(content)
 
 
 def coded(values: Any, sform: Any, codes: tuple[int, int], qform: Any = None) -> Made:
@@ -65,7 +70,8 @@ N1, N2 = nibabel.Nifti1Image, nibabel.Nifti2Image
         (saved(N1(ARRAY[..., None, None], LPS)), ".nii.gz"),
         (coded(ARRAY, LPS, (0, 1)), ".nii.gz"),
         (saved(N1(ARRAY, np.diag([-0.14, -0.14, 1, 1]))), ".nii.gz"),
-        (saved(N1(ARRAY[::-1, ::-1], MOVED)), ".nii.gz"),  # a canonical affine with the place of a scanner
+        (saved(nibabel.as_closest_canonical(N1(ARRAY, LPS))), ".nii.gz"),  # as MONAI's Orientation("RAS") writes it
+        (saved(nibabel.as_closest_canonical(N1(ARRAY, np.diag([-0.14, -0.2, 1, 1])))), ".nii.gz"),
         (saved(N1(ARRAY * 255, LPS)), ".nii.gz"),
         (saved(N1(ARRAY.astype(np.int64), LPS, dtype=np.int64)), ".nii.gz"),
         (saved(N1((ARRAY * 0.9995).astype(np.float32), LPS)), ".nii.gz"),
@@ -90,6 +96,15 @@ def test_what_a_file_states_is_read(tmp_path: Path, make: Made, ending: str) -> 
         (saved(N1(ARRAY, np.eye(4))), "its affine is the identity, which"),
         (coded(ARRAY, np.eye(4), (0, 1)), "its affine is the identity, which"),
         (saved(N1(ARRAY, np.diag([0.14, 0.14, 1, 1]))), "its affine is the identity times the size of a pixel, which"),
+        (
+            saved(N1(ARRAY, MOVED)),
+            "its affine is the identity times the size of a pixel, moved to another place, which",
+        ),
+        (saved(N1(ARRAY, CENTRED)), "its affine is the identity, moved to another place, which most likely nobody st"),
+        (
+            saved(N1(np.pad(ARRAY, ((2, 0), (1, 0), (0, 0))), np.eye(4)).slicer[2:, 1:]),
+            "its affine is the identity, moved to another place, which",
+        ),
         (
             saved(N1(ARRAY, N1(ARRAY, None).header.get_base_affine())),
             "its affine is the one that nibabel assumes for a file without",
@@ -120,6 +135,7 @@ def test_what_nobody_stated_is_refused_until_somebody_does(tmp_path: Path, make:
         (saved(N1((ARRAY * 0.998).astype(np.float32), LPS)), {}, "whole numbers from 0 on"),
         (saved(N1(np.where(ARRAY, 1, np.nan).astype(np.float32), LPS)), {"threshold": 0.5}, "no finite number"),
         (saved(nibabel.Spm99AnalyzeImage(ARRAY.astype(np.int16), LPS)), {"files": "{class}/{image}.hdr"}, "no NIfTI"),
+        (saved(N1((ARRAY * 0.0009).astype(np.float32), LPS)), {}, "whole numbers, from 0 up to 0.0009; set the option"),
         (saved(N1(ARRAY + 1, LPS)), {}, "none of its 2 values is 0, .*; set the option threshold, or values"),
     ],
 )  # fmt: skip
@@ -130,6 +146,22 @@ def test_what_is_no_mask(tmp_path: Path, make: Made, options: dict[str, Any], se
         return
     with pytest.raises(DataError, match=rf"The mask .* cannot be read: .*{sentence}"):
         opened(tmp_path, make, ending, **options)
+
+
+def test_what_the_library_has_to_say_is_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    image = nibabel.Nifti1Image(ARRAY, LPS)
+    nibabel.save(image, tmp_path / "a.nii")
+    content = bytearray((tmp_path / "a.nii").read_bytes())
+    content[108:112], content[352:352] = np.float32(360).tobytes(), bytes(8)
+    dataset = opened(tmp_path, lambda path: write(path, content), ".nii")
+    assert dataset.cases()[0].regions["Mass"].mask(12, 12).sum() == 24
+    content[70:72] = np.int16(12345).tobytes()
+    write(tmp_path / "masks/Mass/a.nii", content)
+    with pytest.raises(DataError, match=r"a\.nii cannot be read: it is damaged \(data code 12345 not recognized\)"):
+        NiftiMasks(tmp_path, files="{class}/{image}.nii")
+    assert not caplog.records
+    nibabel.imageglobals.logger.warning("of another file")
+    assert len(caplog.records) == 1
 
 
 def test_an_affine_without_three_directions(tmp_path: Path) -> None:
