@@ -29,6 +29,8 @@ _SPELLING = {"Infiltration": "Infiltrate"}
 """The entry file's name -> the box file's."""
 _BOX = (("Bbox [x", "x"), ("y",), ("w", "width"), ("h]", "h", "height"))
 """Columns of the box file: its own header, which a comma divides, and as others write it."""
+_CORNERS = frozenset({"x1", "y1", "x2", "y2", "xmin", "ymin", "xmax", "ymax"})
+"""Columns of another form, whose numbers would be read as sizes."""
 _NAME, _LABEL, _LABELS = "Image Index", "Finding Label", "Finding Labels"
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".dcm")
 _ENTRY_FILES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
@@ -143,6 +145,10 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         line, header = next(rows, (1, []))
         name_at, label_at = _places(header, (_NAME, _LABEL), file, line)
         known = [next((header.index(name) for name in names if name in header), None) for names in _BOX]
+        corners = [column for column in header if column.lower().replace("_", "") in _CORNERS]
+        if corners:
+            text = f"the column '{corners[0]}' is a corner; this file has x, y, width and height, so use the reader csv"
+            raise fail(file, line, text)
         at = [label_at + 1 + place if None in known else known[place] or 0 for place in range(4)]
         least = max(name_at, label_at, *at) + 1
         named = {place for place, column in enumerate(header) if column and not column.startswith("Unnamed")}

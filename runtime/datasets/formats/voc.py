@@ -6,16 +6,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ....engines.errors import ConfigError
-from ..files import fail
+from ..files import fail, number
+from .box_keys import stated_turn
 from .file_format import POLYGONS, SHARED, FileFormat
 from .marks import mark_of
 from .shapes import Annotated, Shape
 from .xml_tree import Element, read_xml
 
 __all__ = ["PascalVoc"]
+
+
+_OBJECTS: Final = ("object", "objects", "obj")
 
 
 class PascalVoc(FileFormat):
@@ -73,6 +77,7 @@ class PascalVoc(FileFormat):
         for name, file in self.files_below(self.annotations, ".xml", "annotations"):
             self._files.append(file)
             top = read_xml(file, "annotation")
+            _check_objects(top)
             height, width = top.side("size", "height"), top.side("size", "width")
             size = (height, width) if height and width else None
             shapes = [shape for item in top.all("object") for shape in self._marked(item)]
@@ -80,7 +85,7 @@ class PascalVoc(FileFormat):
 
     def _marked(self, item: Element) -> list[Shape]:
         """The shapes of an object, with its mark; one unread shape where one of them cannot be read."""
-        mark = mark_of({child.tag: child.text.strip() for child in item.children})
+        mark = mark_of({child.tag: child.text.strip() for child in item.children}, _attributes(item))
         read = self.shape(lambda: list(self._shapes(item)), item.where, item.content("name"))
         return [replace(shape, mark=mark) for shape in (read if isinstance(read, list) else [read])]
 
@@ -123,13 +128,20 @@ class PascalVoc(FileFormat):
         return self.box(finding, corners, box.where, angle=_rotation(item))
 
 
+def _attributes(item: Element) -> dict[str, str]:
+    """The attributes of an object, as CVAT writes them: name -> value."""
+    listed = item.first("attributes")
+    return {each.content("name"): each.content("value") for each in (listed.all("attribute") if listed else ())}
+
+
 def _rotation(item: Element) -> float:
-    """Degrees from x towards y about the centre, of the attribute that CVAT writes."""
-    attributes = item.first("attributes")
-    for attribute in attributes.all("attribute") if attributes else ():
-        if attribute.content("name").lower() == "rotation" and attribute.content("value"):
-            return attribute.value("value")
-    return 0.0
+    """Degrees from x towards y about the centre, as CVAT writes them. Raises DataError for another turn."""
+    attributes = _attributes(item)
+    rotation = next((value for name, value in attributes.items() if name.lower() == "rotation" and value), "0")
+    other = stated_turn({name: value for name, value in attributes.items() if name.lower() != "rotation"})
+    if other is not None:
+        raise fail(*item.where, f"the attribute '{other}' turns the box, and its unit is not known; write rotation")
+    return number(rotation, *item.where, "rotation")
 
 
 def _points(outline: Element) -> Iterator[tuple[float, float]]:
@@ -139,3 +151,12 @@ def _points(outline: Element) -> Iterator[tuple[float, float]]:
             yield outline.value(f"x{number}"), outline.value(f"y{number}")
     else:
         yield from ((point.value("x"), point.value("y")) for point in outline.children if point.first("x"))
+
+
+def _check_objects(top: Element) -> None:
+    """Raises DataError for an object in another place or spelling: its image would be taken as negative."""
+    objects = {id(item) for item in top.all("object")}
+    for element in top.below():
+        if element.tag.casefold() in _OBJECTS and id(element) not in objects:
+            text = f"<{element.tag[:40]}> is no object of <annotation>; write each as <object> directly in it"
+            raise fail(*element.where, text)

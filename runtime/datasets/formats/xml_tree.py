@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from xml.parsers import expat
 
 from ....engines.errors import DataError
 from ..files import fail, number
-from ..source.documents import unreadable
+from ..source.documents import refuse_pointer, unreadable
 
 __all__ = ["Element", "read_xml"]
 
@@ -41,10 +42,28 @@ class Element:
             found = next(found.all(tag), None) if found else None
         return found
 
+    def below(self) -> Iterator[Element]:
+        """All elements below this one, at any depth."""
+        waiting = [*self.children]
+        while waiting:
+            element = waiting.pop()
+            yield element
+            waiting += element.children
+
     def content(self, *path: str) -> str:
-        """The text of the element at a path, without white space at its ends; empty if there is none."""
-        found = self.first(*path)
-        return found.text.strip() if found else ""
+        """The text of the element at a path, without white space at its ends; empty if there is none.
+
+        Raises DataError where an element of the path is there twice: nothing says which of the two counts.
+        """
+        element: Element = self
+        for tag in path:
+            same = list(element.all(tag))
+            if len(same) > 1:
+                raise fail(*same[1].where, f"<{element.tag}> has <{tag}> twice; keep one of them")
+            if not same:
+                return ""
+            element = same[0]
+        return element.text.strip()
 
     def value(self, key: str) -> float:
         """The number in an attribute, or in the child of that name. Raises DataError without one."""
@@ -66,13 +85,16 @@ def read_xml(file: Path, root: str) -> Element:
         data = file.read_bytes()
     except OSError as error:
         raise unreadable(file, error) from error
-    if b"\0" in data:
-        raise fail(file, None, "its text is not UTF-8")
-    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+    refuse_pointer(data, file)
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    plain = data.decode("utf-16", "replace").encode("utf-8", "replace") if utf16 else data
+    if b"\0" in plain:
+        raise fail(file, None, "its text is neither UTF-8 nor UTF-16 with a byte order mark")
+    if b"<!DOCTYPE" in plain or b"<!ENTITY" in plain:
         raise fail(file, None, "it has a document type, which is not read; remove the line <!DOCTYPE ...>")
     top = Element("", {}, file, 0)
     stack = [top]
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate("utf-16" if utf16 else None)
     parser.buffer_text = True
 
     def start(tag: str, attributes: dict[str, str]) -> None:

@@ -10,9 +10,9 @@ from ....engines.errors import DataError
 from ....engines.strict_json import parse_json
 from ....engines.strict_yaml import parse_yaml
 
-__all__ = ["read_json", "read_text", "read_yaml", "unreadable"]
+__all__ = ["read_json", "read_text", "read_yaml", "refuse_pointer", "unreadable"]
 
-_POINTER: Final = "version https://git-lfs.github.com/spec/"
+_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 """How a file begins that stands for one which Git LFS did not fetch."""
 
 
@@ -27,9 +27,14 @@ def read_text(file: Path) -> str:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
     except (OSError, ValueError) as error:
         raise unreadable(file, error) from error
-    if text.startswith(_POINTER):
-        raise DataError(f"{file} is a pointer of Git LFS, not the file itself; fetch the file with git lfs pull.")
+    refuse_pointer(data, file)
     return text
+
+
+def refuse_pointer(data: bytes, file: Path) -> None:
+    """Raises DataError for the content of a file that stands for one which Git LFS did not fetch."""
+    if data.removeprefix(codecs.BOM_UTF8).startswith(_POINTER):
+        raise DataError(f"{file} is a pointer of Git LFS, not the file itself; fetch the file with git lfs pull.")
 
 
 def read_json(file: Path) -> Any:

@@ -88,8 +88,8 @@ def test_an_image_is_found_by_its_file_and_else_by_what_the_annotation_calls_it(
         (OBJECT.replace("<xmin>1", "<xmin>9"), r"row 3: the box \[8, 1, 4, 5\] of 'Mass' ends before it begins"),
         ("<object>", r"a\.xml is not an XML file: mismatched tag: line 3"),
         ("<!DOCTYPE a>", r"a\.xml: it has a document type, which is not read; remove"),
-        ("\0", "its text is not UTF-8"),
-        ("<size/>", "No annotation of the dataset 'voc' .* names a class"),
+        ("\0", "its text is neither UTF-8 nor UTF-16"),
+        ("<size/>", r"<annotation> has <size> twice"),
     ],
 )
 def test_a_file_of_voc_that_cannot_serve(tmp_path: Path, body: str, sentence: str) -> None:

@@ -143,7 +143,7 @@ def test_a_rotation_beside_a_box_of_voc_turns_it(tmp_path: Path, value: str) -> 
     [
         (f"{BNDBOX}<angle>0.5</angle>", "the box of 'Mass' has the angle 0.5, whose unit is not known; write an attr"),
         (BNDBOX.replace("</bndbox>", "<rotation>30</rotation></bndbox>"), "has the rotation 30, whose unit is not"),
-        (BNDBOX + DEGREES.format("rotation", "left"), "value of <attribute> is 'left', not a number"),
+        (BNDBOX + DEGREES.format("rotation", "left"), "rotation is 'left', not a number"),
         (BNDBOX * 2, "the object 'Mass' has 2 elements bndbox; write an object for each"),
         ("<robndbox><cx>1</cx></robndbox>", "cy of <robndbox> is '', not a number"),
         ("<polygon><x1>1</x1><y1>1</y1></polygon>", "a polygon of 'Mass' has 1 points, it needs 3"),
