@@ -59,7 +59,7 @@ class NiftiMasks(MaskFolder):
                 f"{path} needs the package nibabel; install it with pip install 'xbench-fast[formats]'."
             ) from None
         try:
-            with _quiet(nibabel.imageglobals.logger):
+            with _quiet(logging.getLogger("nibabel.global")):
                 image = nibabel.load(path)
             # The class of pairs of two files; those of single files and of NIfTI-2 are made of it.
             if not isinstance(image, nibabel.Nifti1Pair):
