@@ -25,6 +25,7 @@ __all__ = [
     "MAX_SIDE",
     "JpegFrame",
     "check_pixels",
+    "check_rows",
     "decode_jpeg",
     "decode_png",
     "jpeg_frame",
@@ -144,6 +145,8 @@ def _by_pillow(data: bytes, kind: Literal["PNG", "JPEG"], stretched: bool) -> ND
         if kind == "PNG" and getattr(image, "n_frames", 1) > 1:
             raise ImageError(_ANIMATION)
         image.load()
+        if kind == "PNG":
+            check_rows(data, np.asarray(image))
         if stretched and image.mode in _KNOWN:
             # With an opacity its values count too, as in the loader's array.
             values = np.asarray(image if image.mode in {*_DEEP, *_WHOLE} else image.convert("RGB"))
@@ -158,6 +161,29 @@ def _by_pillow(data: bytes, kind: Literal["PNG", "JPEG"], stretched: bool) -> ND
         if image.mode in _BY_RGB:
             return np.asarray(image.convert("RGB").convert("L"))
         raise ImageError(f"its pixels are of the kind '{image.mode}', which is not grey or colour")
+
+
+def check_rows(data: bytes, values: NDArray[np.generic]) -> None:
+    """Raises ImageError for a PNG whose pixels end before its last row; values: [H, W, ...], as Pillow decoded them.
+
+    Pillow leaves such rows 0 and says nothing, so only a file whose last row is 0 is looked at. An interlaced file is
+    not checked.
+    """
+    width, height, depth, kind, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
+    if values[-1].any() or interlaced:
+        return
+    row = 1 + -(-width * depth * {2: 3, 4: 2, 6: 4}.get(kind, 1) // 8)
+    pixels, position = zlib.decompressobj(), 8
+    size, most = 0, height * row
+    while position + 8 <= len(data) and size < most:
+        length, name = struct.unpack_from(">I4s", data, position)
+        part = data[position + 8 : position + 8 + length] if name == b"IDAT" else b""
+        while part and size < most and not pixels.eof:
+            size += len(pixels.decompress(part, most - size))
+            part = pixels.unconsumed_tail
+        position += 12 + length
+    if size < most:
+        raise ImageError(f"its pixels end in row {size // row} of {height}, it is truncated")
 
 
 def stretch(values: NDArray[np.integer]) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
 from ...images.kinds import image_kind
-from ...images.png_jpeg import check_pixels, png_size
+from ...images.png_jpeg import check_pixels, check_rows, png_size
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -96,6 +96,7 @@ def _decode_by_pillow(data: bytes, depth: int) -> StoredMask:
     with _opened(data) as image:
         image.load()
         values = np.asarray(image)
+        check_rows(data, values)
         if image.mode in ("LA", "RGBA"):
             return StoredMask(_plain(values[..., :-1]), values[..., -1])
         transparent = image.info.get("transparency")

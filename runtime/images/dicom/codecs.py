@@ -53,14 +53,15 @@ def _jpeg(frame: bytes, layout: PixelLayout) -> Decoded:
         from .lossless import decode_averaging
 
         return Decoded(decode_averaging(frame, header), header.precision)
-    return Decoded(np.asarray(jpeg8_decode(frame)), header.precision)
+    return Decoded(np.asarray(jpeg8_decode(frame)), header.precision, lossy=header.marker != _LOSSLESS)
 
 
 def _jpeg_ls(frame: bytes, layout: PixelLayout) -> Decoded:
     from imagecodecs import jpegls_decode
 
     header = _header(frame, layout)
-    return Decoded(np.asarray(jpegls_decode(frame)), header.precision)
+    # Where lossless JPEG has its predictor, JPEG-LS has NEAR, the largest error (ITU-T T.87 C.2.3).
+    return Decoded(np.asarray(jpegls_decode(frame)), header.precision, lossy=header.predictor > 0)
 
 
 def _jpeg_2000(frame: bytes, layout: PixelLayout) -> Decoded:
@@ -73,7 +74,9 @@ def _jpeg_2000(frame: bytes, layout: PixelLayout) -> Decoded:
     right, bottom, left, top = struct.unpack_from(">IIII", frame, start + 8)
     components, depth = struct.unpack_from(">HB", frame, start + 40)
     _check(layout, (bottom - top, right - left), components)
-    return Decoded(np.asarray(jpeg2k_decode(frame)), (depth & 0x7F) + 1, signed=bool(depth & 0x80))
+    style = frame.find(b"\xff\x52", start)  # COD, whose last field is 0 for the irreversible wavelet (T.800 A.6.1)
+    lossy = 0 < style < len(frame) - 13 and frame[style + 13] == 0
+    return Decoded(np.asarray(jpeg2k_decode(frame)), (depth & 0x7F) + 1, signed=bool(depth & 0x80), lossy=lossy)
 
 
 def _header(frame: bytes, layout: PixelLayout) -> JpegHeader:

@@ -18,6 +18,8 @@ from .voi import grey_levels
 
 __all__ = ["decode_dicom", "read_stored"]
 
+_OF_FRAMES: Final = ("FrameVOILUTSequence", "PixelValueTransformationSequence")
+"""Windows and rescale values of enhanced objects; without them the picture would be another one."""
 _GREY: Final = ("MONOCHROME1", "MONOCHROME2")
 _COLOUR: Final = (
     "PALETTE COLOR", "RGB", "HSV", "ARGB", "CMYK", "YBR_FULL", "YBR_FULL_422", "YBR_PARTIAL_422", "YBR_PARTIAL_420",
@@ -57,4 +59,8 @@ def _film(data: bytes) -> tuple[DataSet, PixelLayout, str]:
     frames = dataset.integer("NumberOfFrames", 1)
     if frames > 1:
         raise ImageError(f"it has {frames} frames, a radiograph has one")
+    for groups in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence"):
+        group = dataset.item(groups)
+        if group is not None and any(keyword in group for keyword in _OF_FRAMES):
+            raise ImageError("its window or rescale is one of a frame (functional groups), which is not read")
     return dataset, PixelLayout.of(dataset), photometric

@@ -50,11 +50,13 @@ class Decoded:
     """The integers [rows, columns] of a frame as a decoder returns them, and the bits of each that its stream states.
 
     Bits above `precision` mean nothing unless `signed`: then the integers are negative where the stream says so.
+    `lossy`: the integers are near those that were coded, and can lie a little outside of their range.
     """
 
     words: NDArray[np.integer]
     precision: int
     signed: bool = False
+    lossy: bool = False
 
 
 def stored_values(decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
@@ -79,10 +81,31 @@ def stored_values(decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
             raise ImageError(
                 f"its compressed pixels have {precision} bits and BitsStored is {layout.bits}, so their sign is unknown"
             )
+    if decoded.lossy and precision > layout.bits == layout.high_bit + 1:
+        words = _without_overshoot(words, decoded, layout)
     size = layout.allocated // 8
     if words.dtype.itemsize != size:
         words = words.astype(f"i{size}" if decoded.signed else f"u{size}")
     return _bits(words.view(f"u{size}"), layout)
+
+
+def _without_overshoot(words: NDArray[np.integer], decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
+    """Values a little beyond BitsStored, as lossy coding makes them of white and black, at the end of the range.
+
+    A mask would turn such a white pixel black. Values far beyond it are bits that mean something else, which lossy
+    coding mixes with the pixels. Raises ImageError for those.
+    """
+    values = words.astype(np.int32)
+    if not decoded.signed:
+        values &= (1 << decoded.precision) - 1
+        if layout.signed:
+            values -= (values >> (decoded.precision - 1)) << decoded.precision
+    least, greatest = layout.range
+    if max(int(values.max()) - greatest, least - int(values.min())) > (greatest - least) // 4:
+        raise ImageError(
+            f"its compressed pixels were coded with loss and hold values far beyond its BitsStored {layout.bits}"
+        )
+    return np.asarray(np.clip(values, least, greatest))
 
 
 def _bits(words: NDArray[np.unsignedinteger], layout: PixelLayout) -> NDArray[np.integer]:

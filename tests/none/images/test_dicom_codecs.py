@@ -75,6 +75,11 @@ def test_the_bits_that_are_stored_are_read_and_no_others(syntax: str, signed: bo
                 for high_bit in {bits - 1, 11, 15}:
                     if bits <= precision and bits - 1 <= high_bit < precision:
                         data = file_of(syntax, frame, allocated=allocated, bits=bits, high_bit=high_bit, signed=signed)
+                        if syntax in (f"{JPEG}.50", f"{JPEG}.51") and bits < precision and high_bit == bits - 1:
+                            with pytest.raises(ImageError, match="coded with loss and hold values far beyond"):
+                                read_stored(data)  # lossy coding mixes the other bits with the pixels
+                            tried += 1
+                            continue
                         found = read_stored(data)
                         assert found.dtype == np.dtype(f"{'i' if signed else 'u'}{allocated // 8}")
                         np.testing.assert_array_equal(found, of(words, bits, high_bit, signed))
