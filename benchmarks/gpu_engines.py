@@ -66,12 +66,12 @@ def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
     from xbench_fast.runtime.benching.plan import Plan
     from xbench_fast.runtime.host.machine import usable_cores
 
-    reason = next(found.reason for found in backend_status() if found.name == name)
+    reason = next(status.reason for status in backend_status() if status.name == name)
     if reason:
         yield row(name, "not run", reason)
         return
-    found = [Bundle.load(path.parent) for path in sorted(bundles.glob("*/bundle.json"))] if bundles else []
-    if not found:
+    loaded = [Bundle.load(path.parent) for path in sorted(bundles.glob("*/bundle.json"))] if bundles else []
+    if not loaded:
         yield row(name, "not run", "there is no bundle: give one with --bundles, or see the row of the export")
         return
 
@@ -84,12 +84,12 @@ def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
         BATCHES,
         images=IMAGES,
         pairs=1,
-        seconds=seconds / (12 * len(found)),
+        seconds=seconds / (12 * len(loaded)),
         threads=usable_cores(),
         side=SIDE,
     )
     measured = not_run = 0
-    for report in measuring(plan, found, Bench(opened, lambda line: None, 0)):
+    for report in measuring(plan, loaded, Bench(opened, lambda line: None, 0)):
         for one in report.measurements[measured:]:
             yield measured_row(one)
         for other in report.not_run[not_run:]:
@@ -117,10 +117,10 @@ def measured_row(one: Measurement) -> Row:
 
 def leaves(command: Callable[[list[str]], object], arguments: list[str]) -> tuple[int, str]:
     """The status of a command line, returned or exited with, and what it said on standard error."""
-    said = io.StringIO()
+    errors = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(errors):
             status = command(arguments)
     except SystemExit as stop:
         status = stop.code
-    return status if isinstance(status, int) else int(status is not None), " ".join(said.getvalue().split())
+    return status if isinstance(status, int) else int(status is not None), " ".join(errors.getvalue().split())

@@ -98,14 +98,14 @@ def compiler(seconds: float) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder, "sweep.cu")
         code.write_text(source())
-        known = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, timeout=30, check=False)
+        listed = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, timeout=30, check=False)
         with ThreadPoolExecutor() as pool:
-            yield from pool.map(lambda name: _used(nvcc, name, known.stdout, (*OPTIONS, str(code))), ARCHITECTURES)
+            yield from pool.map(lambda name: _used(nvcc, name, listed.stdout, (*OPTIONS, str(code))), ARCHITECTURES)
 
 
-def _used(nvcc: str, architecture: str, known: str, arguments: tuple[str, ...]) -> Row:
+def _used(nvcc: str, architecture: str, codes: str, arguments: tuple[str, ...]) -> Row:
     """What the sweep needs, and what all kernels spill."""
-    if architecture not in known.split():
+    if architecture not in codes.split():
         return row(f"nvcc {architecture}", "not run", "this nvcc does not know it")
     command = [nvcc, *arguments, f"-arch={architecture}", "-cubin", "-Xptxas", "-v", "-o", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -122,7 +122,7 @@ def spend(setting: Setting, kind: str, data: Path, out: Path, cache: Path) -> Sp
 def one_round(setting: Setting, samples: dict[int, Path], kinds: tuple[str, ...]) -> dict[str, Spent]:
     """What each kind takes on each of the samples, by kind and number of images."""
     needed = {*kinds, "prepare"} if "prepared" in kinds else set(kinds)
-    found = {}
+    measured = {}
     for count, data in samples.items():
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -130,8 +130,8 @@ def one_round(setting: Setting, samples: dict[int, Path], kinds: tuple[str, ...]
                 cache = folder / ("other" if kind == "from_files" else "cache")
                 spent = spend(setting, kind, data, folder / kind, cache)
                 print(f"{kind:<12}{count:>6} images  {spent.wall:8.1f} s  {spent.cpu:8.1f} CPU s", flush=True)
-                found[f"{kind} {count}"] = spent
-    return found
+                measured[f"{kind} {count}"] = spent
+    return measured
 
 
 def extrapolate(rounds: list[dict[str, Spent]], kind: str, images: int, cores: int) -> dict[str, float | None]:

@@ -76,7 +76,7 @@ def make_files(png: list[Path], dicom: list[Path], folder: Path) -> dict[str, li
     from xbench_fast.runtime.images.dicom.grey import read_stored
 
     rng = np.random.default_rng(0)
-    found = {"PNG": [str(path) for path in png], "DICOM as it is": [str(path) for path in dicom]}
+    files = {"PNG": [str(path) for path in png], "DICOM as it is": [str(path) for path in dicom]}
     for number, path in enumerate(dicom):
         eight = read_stored(path.read_bytes()).astype(np.uint8)
         twelve = eight.astype(np.uint16) * 16 + rng.integers(0, 16, eight.shape, dtype=np.uint16)
@@ -84,8 +84,8 @@ def make_files(png: list[Path], dicom: list[Path], folder: Path) -> dict[str, li
             for name in CODED:
                 file = folder / f"{number}-{bits}-{name}.dcm"
                 file.write_bytes(coded(stored, bits, name))
-                found.setdefault(f"DICOM {name}, {bits} bits", []).append(str(file))
-    return {kind: paths for kind, paths in found.items() if paths}
+                files.setdefault(f"DICOM {name}, {bits} bits", []).append(str(file))
+    return {kind: paths for kind, paths in files.items() if paths}
 
 
 def serve() -> None:

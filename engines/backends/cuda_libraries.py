@@ -91,8 +91,8 @@ def _places(name: str) -> Iterator[tuple[str, int]]:
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        found = str(load_nvidia_dynamic_lib(name.removeprefix("lib").partition(".")[0]).abs_path)
+        library = str(load_nvidia_dynamic_lib(name.removeprefix("lib").partition(".")[0]).abs_path)
     except (ImportError, RuntimeError, OSError):  # it is not installed, or does not find it
         return
-    if Path(found).name.startswith(name):
-        yield found, ctypes.DEFAULT_MODE
+    if Path(library).name.startswith(name):
+        yield library, ctypes.DEFAULT_MODE

@@ -182,7 +182,7 @@ def find_weights(folder: Path) -> Weights:
             f"The folder {folder} holds {len(files)} files with weights ({_list(files)}); give one of them."
         )
     other = [name for name in names if name.endswith(_OTHER)]
-    inside = [path.name for path in entries(folder) if any(each.suffix == ".safetensors" for each in entries(path))]
+    inside = [path.name for path in entries(folder) if any(part.suffix == ".safetensors" for part in entries(path))]
     hint = "; it has weights of other frameworks alone" if other else ""
     if inside:
         hint = f"; look in its folder {inside[0]}"

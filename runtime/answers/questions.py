@@ -174,36 +174,36 @@ class Questions:
 
     @cached_property
     def _rounds(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = defaultdict(list)
-        for place, case in enumerate(self.cases):
-            found[image_id(case.case_id)].append(place)
-        return dict(found)
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, case in enumerate(self.cases):
+            rows[image_id(case.case_id)].append(row)
+        return dict(rows)
 
     @cached_property
     def _portable(self) -> dict[str, int]:
         """Ids in the form in which names are compared -> the case; without those that two cases share."""
-        found: dict[str, list[int]] = defaultdict(list)
-        for place, case in enumerate(self.cases):
-            found[portable_name(case.case_id)].append(place)
-        return {name: places[0] for name, places in found.items() if len(places) == 1}
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, case in enumerate(self.cases):
+            rows[portable_name(case.case_id)].append(row)
+        return {name: places[0] for name, places in rows.items() if len(places) == 1}
 
     @cached_property
     def _files(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = defaultdict(list)
-        for place, case in enumerate(self.cases):
-            found[portable_name(case.image.name)].append(place)
-        return dict(found)
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, case in enumerate(self.cases):
+            rows[portable_name(case.image.name)].append(row)
+        return dict(rows)
 
     @cached_property
     def _stems(self) -> dict[str, list[int]]:
         """Names of image files without extension; none if one of them is the id of another case, since ids without a
         case could then be taken for files."""
-        found: dict[str, list[int]] = defaultdict(list)
-        for place, case in enumerate(self.cases):
-            if self._case_of.get(case.image.stem, place) != place:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, case in enumerate(self.cases):
+            if self._case_of.get(case.image.stem, row) != row:
                 return {}
-            found[stem_of(case.image.name)].append(place)
-        return dict(found)
+            rows[stem_of(case.image.name)].append(row)
+        return dict(rows)
 
 
 def _short(name: str) -> str:

@@ -48,7 +48,7 @@ def _bundles(context: click.Context) -> list[str]:
     files = [
         file
         for folder in folders
-        for file in (folder / "bundle.json", *(each / "bundle.json" for each in entries(folder)))
+        for file in (folder / "bundle.json", *(subfolder / "bundle.json" for subfolder in entries(folder)))
     ]
     return sorted(file.resolve().parent.name for file in files if file.is_file())
 

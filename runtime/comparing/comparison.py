@@ -87,7 +87,7 @@ def compare_runs(
         stamps=(
             *stamps(entry_stamp(entry) for _, *both in told for entry in both),
             *uncertain_stamps(
-                (each["title"], each["model"], each.get("uncertain", {})) for _, *both in told for each in both
+                (entry["title"], entry["model"], entry.get("uncertain", {})) for _, *both in told for entry in both
             ),
             *_other_precisions(told),
             *unnamed_lines((cell.title, cell.unnamed) for cell in cells),

@@ -114,7 +114,7 @@ def _note_most_of_one(cases: Sequence[Case], images: int, notes: list[Note], fil
     counts = Counter(case.patient for case in cases)
     if images < len(cases):
         counts = Counter(patient for patient, _ in {(case.patient, case.image) for case in cases})
-    name, most = max(counts.items(), key=lambda each: each[1], default=("", 0))
+    name, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
     if images >= _FEW and most > _MOST_OF_ONE * images:
         text = (
             f"the patient '{name}' has {most} of {images} images; if this name stands for several patients, intervals "

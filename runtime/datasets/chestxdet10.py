@@ -86,21 +86,21 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
         if not isinstance(entries, list):
             raise fail(file, None, "it holds no list of images")
         folder, ids = ImageFolder(self.images, notes), ImageIds(file)
-        known = FixedClasses(self.classes)
+        classes = FixedClasses(self.classes)
         boxes: dict[str, dict[str, list[Corners]]] = {}
         rows: dict[str, list[int]] = {}
         names: dict[str, str] = {}
         for row, entry in enumerate(entries, 1):
-            name, found = self._entry(entry, row, known, notes)
+            name, drawn = self._entry(entry, row, classes, notes)
             key = ids.of(name, row, "file_name")
             names.setdefault(key, name)
             if key in boxes:
                 notes.append(Note("duplicate", name, file, row, f"'{name}' was listed before; the entries were merged"))
             mine = boxes.setdefault(key, {})
             rows.setdefault(key, []).append(row)
-            for finding, corners in found:
+            for finding, corners in drawn:
                 mine.setdefault(finding, []).append(corners)
-        notes += known.notes(file)
+        notes += classes.notes(file)
         return [
             Case(
                 case_id=key,
@@ -115,7 +115,7 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
         ]
 
     def _entry(
-        self, entry: object, row: int, known: FixedClasses, notes: list[Note]
+        self, entry: object, row: int, classes: FixedClasses, notes: list[Note]
     ) -> tuple[str, list[tuple[str, Corners]]]:
         """File name and (class, corners) of one entry. Raises DataError."""
         file = self.annotations
@@ -134,7 +134,7 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
             if min(x1, y1) < 0 or max(x2, y2) > self.frame:
                 side = f"{self.frame} x {self.frame}"
                 raise fail(file, row, f"the box {box} leaves the {side} frame; correct the box or the option 'frame'")
-            finding = known.find(sym.strip(), row)
+            finding = classes.find(sym.strip(), row)
             if finding is None:
                 text = f"'{sym.strip()}' is not a class of {self.title}; not used"
                 notes.append(Note("unknown_class", sym.strip(), file, row, text))

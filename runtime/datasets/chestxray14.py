@@ -79,8 +79,8 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         if "entries" not in self.options and self.recognition_images == "boxes" and not has_file(self.entries):
             self.entries = None
         self.test_list = self.path_option("test_list", "test_list.txt")
-        found = folders_in(self.root, "images") or [self.root / "images"]
-        self.images = [self.path_option("images", "")] if "images" in self.options else found
+        folders = folders_in(self.root, "images") or [self.root / "images"]
+        self.images = [self.path_option("images", "")] if "images" in self.options else folders
 
     def sources(self) -> Sequence[Path]:
         """The box file, and the entry file and the test list if they are used."""
@@ -107,11 +107,11 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
                 if name not in wanted:
                     text = f"'{name}' has boxes but is not in {self.test_list.name}; not used"
                     notes.append(Note("disagreement", name, self.annotations, image.rows[0], text))
-        known = self._entries(wanted, notes)
+        labels_of = self._entries(wanted, notes)
         tree = ImageTree(self.images, _SUFFIXES, notes)
         cases = []
         for name, row in wanted.items():
-            image, labels = images.get(name, _Image()), known.get(name)
+            image, labels = images.get(name, _Image()), labels_of.get(name)
             cases.append(
                 Case(
                     case_id=name,
@@ -126,17 +126,17 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
             )
         return cases
 
-    def _labels(self, name: str, image: _Image, known: _Labels | None, notes: list[Note]) -> dict[str, int | None]:
-        if known is None:
+    def _labels(self, name: str, image: _Image, listed: _Labels | None, notes: list[Note]) -> dict[str, int | None]:
+        if listed is None:
             if self.entries is not None:
                 text = f"'{name}' is not in {self.entries.name}; classes without a box are unknown"
                 notes.append(Note("not_annotated", name, self.entries, None, text))
             return {finding: 1 if finding in image.boxes else None for finding in self.classes}
         for finding in image.boxes:
-            if known.get(finding) == 0:
+            if listed.get(finding) == 0:
                 text = f"'{name}' has a box of '{finding}', but not the label"
                 notes.append(Note("disagreement", name, self.annotations, image.rows[0], text))
-        return {finding: known.get(finding) for finding in self.classes}
+        return {finding: listed.get(finding) for finding in self.classes}
 
     def _boxes(self, notes: list[Note]) -> dict[str, _Image]:
         """The box file: its header has nine cells, its rows have six, so the box is what follows the label."""
@@ -144,21 +144,21 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         rows = read_rows(file)
         line, header = next(rows, (1, []))
         name_at, label_at = _places(header, (_NAME, _LABEL), file, line)
-        known = [next((header.index(name) for name in names if name in header), None) for names in _BOX]
+        stated = [next((header.index(name) for name in names if name in header), None) for names in _BOX]
         corners = [column for column in header if column.lower().replace("_", "") in _CORNERS]
         if corners:
             text = f"the column '{corners[0]}' is a corner; this file has x, y, width and height, so use the reader csv"
             raise fail(file, line, text)
-        at = [label_at + 1 + place if None in known else known[place] or 0 for place in range(4)]
+        at = [label_at + 1 + side if None in stated else stated[side] or 0 for side in range(4)]
         least = max(name_at, label_at, *at) + 1
-        named = {place for place, column in enumerate(header) if column and not column.startswith("Unnamed")}
+        named = {column for column, name in enumerate(header) if name and not name.startswith("Unnamed")}
         ids, classes = ImageIds(file), FixedClasses(_BOXED, _SPELLING)
         for row, cells in rows:
             rest = range(least, len(cells))
-            if len(cells) < least or not all(is_blank(cells[place]) for place in rest if place not in named):
+            if len(cells) < least or not all(is_blank(cells[column]) for column in rest if column not in named):
                 raise fail(file, row, f"{len(cells)} cells, it needs name, label, x, y, width, height")
             name, finding = ids.of(cells[name_at], row, _NAME), classes.find(cells[label_at], row)
-            box = tuple(number(cells[place], file, row, "a box coordinate") for place in at)
+            box = tuple(number(cells[column], file, row, "a box coordinate") for column in at)
             if box[2] < 0 or box[3] < 0:
                 raise fail(file, row, f"the box {box} has a negative size")
             if finding is None:
@@ -188,11 +188,11 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
 
     def _entries(self, wanted: Iterable[str], notes: list[Note]) -> dict[str, _Labels]:
         """Labels of the wanted images; the first columns have the same names in every variant of the header."""
-        file, known, needed = self.entries, dict[str, _Labels](), set(wanted)
+        file, labels_of, needed = self.entries, dict[str, _Labels](), set(wanted)
         if file is None:
             text = f"there is no {' or '.join(_ENTRY_FILES)}; classes without a box are unknown"
             notes.append(Note("not_annotated", "all images", self.annotations, None, text))
-            return known
+            return labels_of
         rows = read_rows(file)
         line, header = next(rows, (1, []))
         ids, classes = ImageIds(file), FixedClasses((*_BOXED, *_OTHER), _SPELLING)
@@ -205,23 +205,23 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
             if len(cells) <= max((name_at, *places, *columns)):
                 raise fail(file, row, f"{len(cells)} cells, the header has {len(header)}")
             if columns:
-                found = self._marked(cells, row, columns)
+                labels = self._marked(cells, row, columns)
             elif is_blank(cells[places[0]]):
                 raise fail(file, row, f"the labels of '{name}' are empty")
             else:
-                found = self._findings(cells[places[0]], row, classes, notes)
-            if known.setdefault(name, found) != found:
+                labels = self._findings(cells[places[0]], row, classes, notes)
+            if labels_of.setdefault(name, labels) != labels:
                 raise fail(file, row, f"'{name}' has other labels here than in a row before")
         notes += classes.notes(file)
-        return known
+        return labels_of
 
     def _marked(self, cells: Sequence[str], row: int, columns: Mapping[int, str]) -> _Labels:
         """The label of every class, of a row with one column for each; None for a class without a column."""
         labels: _Labels = dict.fromkeys(self.classes)
-        for place, finding in columns.items():
+        for column, finding in columns.items():
             if finding in labels:
                 try:
-                    labels[finding] = read_label(cells[place])
+                    labels[finding] = read_label(cells[column])
                 except ValueError as error:
                     raise fail(self.entries or self.root, row, f"the label of '{finding}' {error}") from None
         return labels
@@ -232,8 +232,8 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         for text in cell.split("|"):
             finding = classes.find(text.strip(), row)
             if finding is None:
-                told = f"'{text.strip()}' is not a label of NIH; not used"
-                notes.append(Note("unknown_class", text.strip(), self.entries or self.root, row, told))
+                note = f"'{text.strip()}' is not a label of NIH; not used"
+                notes.append(Note("unknown_class", text.strip(), self.entries or self.root, row, note))
             elif finding in labels:
                 labels[finding] = 1
         return labels

@@ -148,8 +148,8 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
     @staticmethod
     def _keys(text: str) -> tuple[str, str, str] | None:
         """(patient, study, view) of a key `patient1_study1_view1_frontal`, or of a path; None: not such a key."""
-        found = _VIEW.fullmatch("/".join(without_extension(portable_name(text)).split("/")[-3:]))
-        return None if found is None or found[3] is None else (found[1], found[2], found[3])
+        view = _VIEW.fullmatch("/".join(without_extension(portable_name(text)).split("/")[-3:]))
+        return None if view is None or view[3] is None else (view[1], view[2], view[3])
 
     def _check(
         self, key: str, row: int | None, labels: Labels | None, regions: Mapping[str, Region], notes: list[Note]
@@ -175,10 +175,10 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         for row, cells in read_csv(file, ("Path",)):
             columns = columns or self._label_columns(cells, notes)
             path = without_extension(portable_name(cells["Path"]).rstrip("/"))
-            found = _VIEW.fullmatch("/".join(path.split("/")[-3 if "view" in path.rpartition("/")[2] else -2 :]))
-            if found is None:
+            parts = _VIEW.fullmatch("/".join(path.split("/")[-3 if "view" in path.rpartition("/")[2] else -2 :]))
+            if parts is None:
                 raise fail(file, row, f"the path {path[:200]!r} does not end like patient1/study1/view1_frontal.jpg")
-            patient, study, view = found[1], found[2], found[3]
+            patient, study, view = parts[1], parts[2], parts[3]
             labels: Labels = {}
             for finding in self.classes:
                 try:
@@ -199,14 +199,14 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
 
     def _label_columns(self, header: Mapping[str, str], notes: list[Note]) -> dict[str, str]:
         """Finding -> its column of the label file, whatever its spelling. Raises DataError for one without."""
-        known, release = FixedClasses(self.classes, {"Lung Opacity": _OPACITY}), "Lung Opacity" in header
-        columns = known.columns([name for name in header if name != _OPACITY or not release], self.labels)
-        notes += known.notes(self.labels)
+        classes, release = FixedClasses(self.classes, {"Lung Opacity": _OPACITY}), "Lung Opacity" in header
+        columns = classes.columns([name for name in header if name != _OPACITY or not release], self.labels)
+        notes += classes.notes(self.labels)
         lacking = [finding for finding in self.classes if finding not in columns]
         if lacking:
             names = ", ".join("Lung Opacity" if finding == _OPACITY else finding for finding in lacking)
-            told = f"; Lung Opacity is {_OPACITY} in the regions" if _OPACITY in lacking else ""
-            raise fail(self.labels, 1, f"the header lacks {names}{told}")
+            remark = f"; Lung Opacity is {_OPACITY} in the regions" if _OPACITY in lacking else ""
+            raise fail(self.labels, 1, f"the header lacks {names}{remark}")
         return columns
 
     def _files(self, patient: str, study: str) -> list[Path]:

@@ -103,7 +103,7 @@ def entries(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -
     document = read_json(file)
     if not isinstance(document, dict):
         raise fail(file, None, "it holds no object of images")
-    known = FixedClasses(classes, _ALIAS)
+    spellings = FixedClasses(classes, _ALIAS)
     seen: set[str] = set()
     for name, image in document.items():
         parts = keys(name)
@@ -120,7 +120,7 @@ def entries(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -
         for name, shape in image.items():
             if name == "img_size":
                 continue
-            finding = known.find(name, None)
+            finding = spellings.find(name, None)
             if finding is None:
                 text = f"'{key}': '{name}' is not one of the {len(classes)} findings; not used"
                 notes.append(Note("unknown_class", name, file, None, text))
@@ -129,7 +129,7 @@ def entries(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -
             else:
                 findings.add(finding)
                 yield key, finding, shape
-    notes += known.notes(file)
+    notes += spellings.notes(file)
 
 
 def _size(value: object, file: Path, where: str) -> tuple[int, int]:

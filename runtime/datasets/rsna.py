@@ -135,8 +135,8 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
                     file, row, f"Target is {cells['Target'] if target == 0 else repr('')}, but the row has a box"
                 )
             elif patient.rows:
-                known = "negative" if target == 0 else _words(target)
-                notes.append(Note("duplicate", key, file, row, f"'{key}' was listed as {known} before"))
+                before = "negative" if target == 0 else _words(target)
+                notes.append(Note("duplicate", key, file, row, f"'{key}' was listed as {before} before"))
             elif target is None:
                 notes.append(Note("not_annotated", key, file, row, f"Target of '{key}' is blank; its label is unknown"))
             patient.rows.append(row)
@@ -186,9 +186,9 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         file, seen = self.class_file, dict[str, str]()
         if file is None:
             return
-        known, ids = FixedClasses(("Lung Opacity", "No Lung Opacity / Not Normal", "Normal")), ImageIds(file)
+        classes, ids = FixedClasses(("Lung Opacity", "No Lung Opacity / Not Normal", "Normal")), ImageIds(file)
         for row, cells in read_csv(file, ("patientId", "class")):
-            key, finding = ids.of(cells["patientId"], row, "patientId"), known.find(cells["class"], row)
+            key, finding = ids.of(cells["patientId"], row, "patientId"), classes.find(cells["class"], row)
             if finding is None:
                 text = f"'{cells['class']}' is not a class of this file; not used"
                 notes.append(Note("unknown_class", cells["class"], file, row, text))
@@ -198,7 +198,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
             elif key in patients and patients[key].target == int(finding != "Lung Opacity"):
                 text = f"'{key}' is '{finding}', but its Target in {self.annotations.name} is {patients[key].target}"
                 notes.append(Note("disagreement", key, file, row, text))
-        notes += known.notes(file)
+        notes += classes.notes(file)
 
 
 def _words(target: int | None) -> str:

@@ -44,11 +44,11 @@ def exif_orientation(path: Path) -> int:
 def _without_pixels(stream: IO[bytes]) -> IO[bytes] | None:
     """A PNG of the header and of the chunks that may hold an orientation, which may stand behind the pixels; None: it
     has no such chunk."""
-    found = [stream.read(_HEADER)]
+    chunks = [stream.read(_HEADER)]
     while len(head := stream.read(8)) == 8:
         length, kind = int.from_bytes(head[:4]), head[4:]
         if kind in _HOLDERS and length <= _MOST:
-            found += head, stream.read(length + 4)
+            chunks += head, stream.read(length + 4)
         else:
             stream.seek(length + 4, io.SEEK_CUR)
-    return io.BytesIO(b"".join([*found, _END])) if len(found) > 1 else None
+    return io.BytesIO(b"".join([*chunks, _END])) if len(chunks) > 1 else None

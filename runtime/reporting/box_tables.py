@@ -244,6 +244,6 @@ def _marked(scores: Sequence[BoxScores], number: str) -> Iterator[str]:
 
 
 def _stamps(scores: Sequence[BoxScores]) -> tuple[str, ...]:
-    entries = [(found.title, found.model, found.stored.cell.entry) for found in scores]
-    told = uncertain_stamps((title, model, entry.get("uncertain", {})) for title, model, entry in entries)
-    return (*box_stamps((model, entry["boxes"]) for _, model, entry in entries), *told)
+    entries = [(score.title, score.model, score.stored.cell.entry) for score in scores]
+    uncertain = uncertain_stamps((title, model, entry.get("uncertain", {})) for title, model, entry in entries)
+    return (*box_stamps((model, entry["boxes"]) for _, model, entry in entries), *uncertain)

@@ -86,8 +86,8 @@ def unread_cases(path: Path, findings: int, weights: str) -> Unread:
     reasons = {}
     for name in ("missing", "unreadable"):
         (places,) = np.nonzero(status == name)
-        told = first.take(places[:1]).to_pylist()
-        reasons[name] = f"{told[0]['case_id']}: {told[0]['reason']}" if told else ""
+        first_row = first.take(places[:1]).to_pylist()
+        reasons[name] = f"{first_row[0]['case_id']}: {first_row[0]['reason']}" if first_row else ""
     return Unread(
         missing=int((status == "missing").sum()),
         unreadable=int((status == "unreadable").sum()),
@@ -103,5 +103,5 @@ def unread_cases(path: Path, findings: int, weights: str) -> Unread:
 def _pair(table: pa.Table, flat: NDArray[np.bool_]) -> str:
     """The first of these rows, as a case and a finding."""
     (rows,) = np.nonzero(flat)
-    told = table.take(rows[:1]).to_pylist()
-    return f"{told[0]['case_id']}: {told[0]['finding']}" if told else ""
+    first_row = table.take(rows[:1]).to_pylist()
+    return f"{first_row[0]['case_id']}: {first_row[0]['finding']}" if first_row else ""

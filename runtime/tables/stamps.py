@@ -83,11 +83,11 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
 
 
-def uncertain_stamp(told: Mapping[str, Any]) -> str:
+def uncertain_stamp(labels: Mapping[str, Any]) -> str:
     """What a policy made of the uncertain labels of a dataset, of which run.json tells; empty if it has none."""
-    if not told:
+    if not labels:
         return ""
-    count, policy = told["labels"], told["policy"]
+    count, policy = labels["labels"], labels["policy"]
     done = "ignored" if policy == "ignore" else f"counted as {policy}"
     return f"{count} uncertain label{'s' * (count != 1)} {done} (uncertain={policy})"
 
@@ -97,7 +97,7 @@ def uncertain_stamps(cells: Iterable[tuple[str, str, Mapping[str, Any]]]) -> tup
 
     cells: title of the dataset, model, and what run.json tells of its uncertain labels.
     """
-    return _parts((title, model, uncertain_stamp(told)) for title, model, told in cells)
+    return _parts((title, model, uncertain_stamp(labels)) for title, model, labels in cells)
 
 
 def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:

@@ -79,13 +79,13 @@ def look_up(wanted: Sequence[str], dataset: Dataset | None, file: Path | None = 
 
 def _indices(wanted: Sequence[str], images: Sequence[Path | None], dataset: Dataset | None) -> list[str]:
     """NIH's image index of each case: what the dataset's option `patients` says of it, else its file name."""
-    told: dict[str, str] = {}
+    indices: dict[str, str] = {}
     if dataset is not None and "patients" in dataset.options:
-        told = read_indices(dataset.path_option("patients", ""))
-    names = TableNames(told)
-    found = [names.of(case_id, image) for case_id, image in zip(wanted, images, strict=True)]
-    own = [case_id if image is None else image.name for case_id, image in zip(wanted, images, strict=True)]
-    return [name if key is None else told[key] for key, name in zip(found, own, strict=True)]
+        indices = read_indices(dataset.path_option("patients", ""))
+    names = TableNames(indices)
+    keys = [names.of(case_id, image) for case_id, image in zip(wanted, images, strict=True)]
+    files = [case_id if image is None else image.name for case_id, image in zip(wanted, images, strict=True)]
+    return [name if key is None else indices[key] for key, name in zip(keys, files, strict=True)]
 
 
 def _of_reader(wanted: Sequence[str], known: dict[str, Case], dataset: Dataset) -> CaseAttributes:

@@ -42,8 +42,8 @@ def turned_images(cases: Sequence[Case], threads: int | None = None) -> dict[str
     drawn = [case for case in cases if case.regions]
     paths = list(dict.fromkeys(case.image for case in drawn))
     with ThreadPoolExecutor(threads or usable_cores(), thread_name_prefix="orientation") as pool:
-        found = {path: image for path, image in zip(paths, pool.map(_turned, paths), strict=True) if image is not None}
-    return {case.case_id: found[case.image] for case in drawn if case.image in found}
+        turned = {path: image for path, image in zip(paths, pool.map(_turned, paths), strict=True) if image is not None}
+    return {case.case_id: turned[case.image] for case in drawn if case.image in turned}
 
 
 def orientation_warning(cases: Sequence[Case], turned: Mapping[str, TurnedImage]) -> dict[str, str]:

@@ -28,11 +28,11 @@ _MODES: Final = {
 def attributes_of(entry: Mapping[str, Any]) -> dict[str, object]:
     """The attributes of an annotation, which are an object, or a list of objects, also {"name": ..., "value": ...}."""
     given = entry.get("attributes")
-    found: dict[str, object] = {}
-    for each in given if isinstance(given, list) else [given]:
-        if isinstance(each, dict):
-            found |= {str(each["name"]): each["value"]} if "name" in each and "value" in each else each
-    return found
+    attributes: dict[str, object] = {}
+    for part in given if isinstance(given, list) else [given]:
+        if isinstance(part, dict):
+            attributes |= {str(part["name"]): part["value"]} if "name" in part and "value" in part else part
+    return attributes
 
 
 def stated_turn(keys: Mapping[str, object]) -> str | None:

@@ -81,7 +81,7 @@ class Cvat(FileFormat):
     def _marked(self, item: Element, size: tuple[int, int]) -> Shape:
         """A shape with its mark, which is an attribute of CVAT or of its label."""
         shape = self._shape(item, size)
-        named = {each.attributes.get("name", ""): each.text.strip() for each in item.all("attribute")}
+        named = {attribute.attributes.get("name", ""): attribute.text.strip() for attribute in item.all("attribute")}
         mark = mark_of(item.attributes, named)
         return replace(shape, mark=mark) if mark else shape
 
@@ -130,7 +130,7 @@ def _subsets(top: Element) -> dict[str, set[str]]:
     subsets: dict[str, set[str]] = defaultdict(set)
     for image in top.all("image"):
         subsets[image.attributes.get("name", "").strip()].add(image.attributes.get("subset", "").strip())
-    return {name: found for name, found in subsets.items() if len(found) > 1}
+    return {name: folders for name, folders in subsets.items() if len(folders) > 1}
 
 
 def _rotation(item: Element) -> float:

@@ -91,19 +91,19 @@ class MaskFolder(FileFormat):
         files = {path: name for name, path in below}
         images = (self.images, self.suffix)
         listing = MaskListing(self.annotations, self.files, files, images, self.texts_option("classes"))
-        found: dict[str, Annotated] = {}
+        items: dict[str, Annotated] = {}
         for path, image, finding in listing.masks:
             self._paths += [path, *self._beside(path)]
             drawn = self.shape(partial(self._shapes, path, finding), (path, None), finding)
             shapes, size = ([drawn], None) if isinstance(drawn, Shape) else drawn
-            item = found.setdefault(image, Annotated(image, path))
+            item = items.setdefault(image, Annotated(image, path))
             item.size = item.size or size
             if size not in (None, item.size):
-                told = f"the mask is {size[1]} x {size[0]}, {item.file.name} of the same image is not"
-                raise fail(path, None, told)
+                problem = f"the mask is {size[1]} x {size[0]}, {item.file.name} of the same image is not"
+                raise fail(path, None, problem)
             item.shapes += shapes
         self._early += listing.notes({*self.sources()})
-        for item in found.values():
+        for item in items.values():
             item.size = item.size if self.resized else None
             yield item
 
@@ -124,18 +124,18 @@ class MaskFolder(FileFormat):
         shapes = []
         for name, mask in masks.items():
             if finding and name and name != finding:
-                told = f"the value of '{name}' in a file of '{finding}'; not used"
-                self.note("disagreement", name, where, told)
+                note = f"the value of '{name}' in a file of '{finding}'; not used"
+                self.note("disagreement", name, where, note)
             elif mask.any() and not (name and says_nothing(name, self.nothing)):
                 if name:
                     self._masks.region(StoredMask(mask), name, where)
                 shapes.append(Shape(finding or name, MaskRuns.of(mask)))
         if not shapes and finding:
             least = "above 0" if self.threshold is None else f"of {self.threshold:g} or more"
-            told = f"the mask has no pixel {least}; taken as negative"
+            note = f"the mask has no pixel {least}; taken as negative"
             if self.threshold is not None and stored.values.max(initial=0) > 0:
-                told += f" (its largest value is {np.max(stored.values):g})"
-            self.note("empty_mask", finding, where, told)
+                note += f" (its largest value is {np.max(stored.values):g})"
+            self.note("empty_mask", finding, where, note)
         size = stored.values.shape[:2]
         return shapes, (size[0], size[1])
 

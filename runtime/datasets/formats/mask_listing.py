@@ -115,8 +115,9 @@ class MaskListing:
     def _add_further(self) -> None:
         """Adds the files of another form whose names are those of a mask with more behind, which no rule joins."""
         first = {self._stem(path).lower() for path, _, _ in self.masks}
-        known = {*self._further}
-        self._further += [path for path in self._others if path not in known and seems_further(self._stem(path), first)]
+        listed = {*self._further}
+        others = (path for path in self._others if path not in listed)
+        self._further += [path for path in others if seems_further(self._stem(path), first)]
 
     def _stem(self, path: Path) -> str:
         """The name of a file below the folder without the type of masks, empty for a file of another type."""

@@ -52,18 +52,18 @@ class NamedImages:
         name = portable_name(name)
         wanted = without_extension(name) + self.suffix if self.suffix else name
         path = inside(self.folder, wanted, file, row)
-        found = self._named(wanted, file, row) or (self._named(portable_name(other), file, row) if other else [])
-        for each in (wanted, other):
-            if not found and each and (found := self._in_other_case(portable_name(each))):
-                self.notes.append(other_case(each, self._files[found[0]], file, row))
-        if not found:
+        names = self._named(wanted, file, row) or (self._named(portable_name(other), file, row) if other else [])
+        for stated in (wanted, other):
+            if not names and stated and (names := self._in_other_case(portable_name(stated))):
+                self.notes.append(other_case(stated, self._files[names[0]], file, row))
+        if not names:
             return path if without_extension(wanted) != wanted else path.with_name(f"{path.name}.png")
-        self._used.update(found)
-        self._note_other(other, found[0], file, row)
-        for second in found[1:]:
+        self._used.update(names)
+        self._note_other(other, names[0], file, row)
+        for second in names[1:]:
             text = f"there is also {self._files[second]}; the first is used"
-            self.notes.append(Note("duplicate", without_extension(second), self._files[found[0]], None, text))
-        return self._files[found[0]]
+            self.notes.append(Note("duplicate", without_extension(second), self._files[names[0]], None, text))
+        return self._files[names[0]]
 
     def _named(self, name: str, file: Path, row: int | None) -> list[str]:
         """The files of this name, or of this name and any extension, the first to be used."""
@@ -95,7 +95,7 @@ class NamedImages:
         return [] if other is None else self._by_rank(other)
 
     def _by_rank(self, stem: str) -> list[str]:
-        return sorted(self._stems.get(stem, []), key=lambda each: _rank(each[len(stem) :]))
+        return sorted(self._stems.get(stem, []), key=lambda name: _rank(name[len(stem) :]))
 
     def unused(self) -> Iterator[tuple[str, Path]]:
         """(name without extension, path) of the images that `find` did not return, in the order of their names."""

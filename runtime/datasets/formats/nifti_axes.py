@@ -57,19 +57,19 @@ def _doubt(image: Any, nibabel: Any) -> str:
         return "its header states no orientation (sform_code and qform_code are 0)"
     if np.allclose(image.affine, image.header.get_base_affine(), rtol=0, atol=1e-4):
         return "its affine is the one that nibabel assumes for a file without an orientation, and was saved again"
-    directions, place = image.affine[:3, :3], image.affine[:3, 3]
+    directions, origin = image.affine[:3, :3], image.affine[:3, 3]
     sides = np.diag(directions)
     tiny = _EXACT * np.abs(directions).max()
     if (sides > 0).all() and np.abs(directions - np.diag(sides)).max() <= tiny:
         last = -sides * (np.array((*image.shape, 1)[:3]) - 1)
-        moved = np.abs(place).max() > tiny
-        if not moved or not np.allclose(place, last, rtol=1e-4, atol=tiny):
+        moved = np.abs(origin).max() > tiny
+        if not moved or not np.allclose(origin, last, rtol=1e-4, atol=tiny):
             scaled = "" if (sides == 1).all() else " times the size of a pixel"
             elsewhere = ", moved to another place" if moved else ""
             return f"its affine is the identity{scaled}{elsewhere}, which most likely nobody stated"
     if sform is not None and qform is not None and sform_code and qform_code:
-        codes = [nibabel.aff2axcodes(each) for each in (sform, qform)]
+        codes = [nibabel.aff2axcodes(form) for form in (sform, qform)]
         if codes[0] != codes[1]:
-            names = [" ".join(map(str, each)) for each in codes]
+            names = [" ".join(map(str, code)) for code in codes]
             return f"its sform and qform state different orientations, {names[0]} and {names[1]}"
     return ""

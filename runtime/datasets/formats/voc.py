@@ -18,7 +18,6 @@ from .xml_tree import Element, read_xml
 
 __all__ = ["PascalVoc"]
 
-
 _OBJECTS: Final = ("object", "objects", "obj")
 
 
@@ -120,9 +119,9 @@ class PascalVoc(FileFormat):
         x1, y1, x2, y2 = (box.value(key) for key in ("xmin", "ymin", "xmax", "ymax"))
         if self.origin and min(x1, y1) == 0:
             self._zeros.append(box)
-        for place, key in ((box, "angle"), (box, "rotation"), (item, "angle"), (item, "rotation")):
-            if place.content(key) and place.value(key):
-                text = f"the box of '{finding}' has the {key} {place.content(key)}, whose unit is not known"
+        for element, key in ((box, "angle"), (box, "rotation"), (item, "angle"), (item, "rotation")):
+            if element.content(key) and element.value(key):
+                text = f"the box of '{finding}' has the {key} {element.content(key)}, whose unit is not known"
                 raise fail(*box.where, f"{text}; write an attribute rotation in degrees, or a robndbox")
         corners = (x1 - self.origin, y1 - self.origin, x2, y2)
         return self.box(finding, corners, box.where, angle=_rotation(item))
@@ -131,7 +130,8 @@ class PascalVoc(FileFormat):
 def _attributes(item: Element) -> dict[str, str]:
     """The attributes of an object, as CVAT writes them: name -> value."""
     listed = item.first("attributes")
-    return {each.content("name"): each.content("value") for each in (listed.all("attribute") if listed else ())}
+    attributes = listed.all("attribute") if listed else ()
+    return {attribute.content("name"): attribute.content("value") for attribute in attributes}
 
 
 def _rotation(item: Element) -> float:

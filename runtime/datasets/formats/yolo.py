@@ -83,8 +83,8 @@ class Yolo(FileFormat):
         if isinstance(given, list):
             return dict(enumerate(self.texts_option("classes")))
         places = [self.root / name for name in _NAMES] + [self.annotations / name for name in _NAMES[-3:]]
-        found = next((path for path in places if has_file(path)), None) or self._only_yaml()
-        file = self.path_option("classes", "") if given else found
+        default = next((path for path in places if has_file(path)), None) or self._only_yaml()
+        file = self.path_option("classes", "") if given else default
         if file is None:
             raise DataError(
                 f"The dataset '{self.name}' names no classes: there is no {', '.join(_NAMES)} in {self.root}; give the "
@@ -98,8 +98,8 @@ class Yolo(FileFormat):
 
     def _only_yaml(self) -> Path | None:
         """The YAML file of a dataset whose YAML file has a name of its own."""
-        found = [path for path in entries(self.root) if path.suffix.lower() in _YAML and has_file(path)]
-        return found[0] if len(found) == 1 else None
+        files = [path for path in entries(self.root) if path.suffix.lower() in _YAML and has_file(path)]
+        return files[0] if len(files) == 1 else None
 
     def _from_yaml(self, file: Path) -> dict[int, str]:
         """The key `names`: a list, or a table of numbers. Raises DataError."""
@@ -128,7 +128,7 @@ class Yolo(FileFormat):
         shape = content.get("kpt_shape") if isinstance(content, dict) else None
         if shape is None:
             return None
-        if not isinstance(shape, list) or [type(each) for each in shape] != [int, int] or not _are_key_points(*shape):
+        if not isinstance(shape, list) or [*map(type, shape)] != [int, int] or not _are_key_points(*shape):
             raise fail(file, None, f"kpt_shape is {shape!r}, not the number of key points and their 2 or 3 numbers")
         return shape[0], shape[1]
 
@@ -168,8 +168,8 @@ class Yolo(FileFormat):
 
     def _line(self, cells: list[str], where: Place) -> Line | Shape:
         """A line; an unread shape where it cannot be read and such lines are skipped."""
-        known = cells[0].isascii() and cells[0].isdigit()
-        finding = self._names.get(int(cells[0]), "") if known else ""
+        numbered = cells[0].isascii() and cells[0].isdigit()
+        finding = self._names.get(int(cells[0]), "") if numbered else ""
         return self.shape(partial(self._numbers, cells, where), where, finding)
 
     def _numbers(self, cells: list[str], where: Place) -> Line:
@@ -204,8 +204,8 @@ def _class_number(key: object, file: Path) -> int:
 
 
 def _is_name(name: object) -> bool:
-    known = isinstance(name, str) and name.strip() != ""
-    return known or (isinstance(name, int | float) and not isinstance(name, bool))
+    worded = isinstance(name, str) and name.strip() != ""
+    return worded or (isinstance(name, int | float) and not isinstance(name, bool))
 
 
 def _are_key_points(count: int, numbers: int) -> bool:

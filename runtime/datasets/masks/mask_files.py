@@ -128,6 +128,6 @@ def _palette_opacity(indices: NDArray[Any], transparent: bytes | int | None) -> 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
     """Values of one channel, or of channels that are all equal, as [H, W]; colours as they are."""
-    if values.ndim == 3 and all(np.array_equal(values[..., 0], values[..., place]) for place in range(values.shape[2])):
+    if values.ndim == 3 and (values == values[..., :1]).all():
         return np.ascontiguousarray(values[..., 0])
     return values

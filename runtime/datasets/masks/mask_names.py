@@ -18,8 +18,8 @@ _NUMBERED = re.compile(r"(.+)[_-][0-9]{1,3}")
 
 def first_name(name: str) -> str | None:
     """`a_mask` for `a_mask_1` or `a_mask-02`, as tools number further masks of one image; None: no such name."""
-    found = _NUMBERED.fullmatch(name)
-    return found[1] if found else None
+    match = _NUMBERED.fullmatch(name)
+    return match[1] if match else None
 
 
 def seems_further(name: str, masks: Collection[str]) -> bool:
@@ -29,8 +29,8 @@ def seems_further(name: str, masks: Collection[str]) -> bool:
     """
     name = name.lower()
     start = name.rfind("/") + 1
-    ends = (place for place in range(start + 1, len(name)) if not name[place].isalpha())
-    return any(name[:place] in masks for place in ends)
+    ends = (end for end in range(start + 1, len(name)) if not name[end].isalpha())
+    return any(name[:end] in masks for end in ends)
 
 
 def listed_masks(folder: Path, notes: list[Note]) -> dict[str, Path]:

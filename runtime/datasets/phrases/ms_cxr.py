@@ -89,13 +89,13 @@ sets of published models. Version 1.0.0 has none."""
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per image, a further one for a second phrase of a category. Raises DataError."""
-        found: dict[str, PhraseImage] = {}
-        images, known = _Images(self.images, notes), FixedClasses(self.classes)
+        read: dict[str, PhraseImage] = {}
+        images, classes = _Images(self.images, notes), FixedClasses(self.classes)
         for row in self._json_rows() if self.json else self._csv_rows():
             if self.split not in ("all", row.split):
                 continue
-            mine = self._image(found, images, row)
-            finding = known.find(row.finding, row.row)
+            mine = self._image(read, images, row)
+            finding = classes.find(row.finding, row.row)
             if finding is None:
                 text = f"'{row.finding}' is not a category of {self.title}; not used"
                 notes.append(Note("unknown_class", row.finding, self.annotations, row.row, text))
@@ -104,8 +104,8 @@ sets of published models. Version 1.0.0 has none."""
             elif not mine.add(finding, row.phrase, box):
                 text = f"the box of '{row.name}' was listed before"
                 notes.append(Note("duplicate", row.name, self.annotations, row.row, text))
-        notes += known.notes(self.annotations)
-        return [case for name, image in found.items() for case in image.cases(name, self.classes)]
+        notes += classes.notes(self.annotations)
+        return [case for name, image in read.items() for case in image.cases(name, self.classes)]
 
     def _box(self, row: _Row, notes: list[Note]) -> Corners | None:
         """The box, its sizes truncated before they are added (docs/datasets.md §0.3); None for one without area."""

@@ -34,17 +34,17 @@ def as_id(value: object) -> int | str | None:
 
 def read_categories(entries: Sequence[Any], file: Path) -> list[Category]:
     """The categories in their order. Raises DataError for an entry without id or name, and for an id twice."""
-    found: dict[int | str, Category] = {}
+    categories: dict[int | str, Category] = {}
     for row, entry in enumerate(entries, 1):
         key = as_id(entry.get("id")) if isinstance(entry, dict) else None
         name = entry.get("name") if key is not None else None
         if key is None or not isinstance(name, str):
             raise fail(file, row, "the entry of categories needs id and name")
         name, group = name.strip(), entry.get("supercategory")
-        if not name or key in found:
+        if not name or key in categories:
             raise fail(file, row, f"the category {key!r} '{name}' is empty or appears twice")
-        found[key] = Category(key, name, row, group.strip() if isinstance(group, str) else "")
-    return list(found.values())
+        categories[key] = Category(key, name, row, group.strip() if isinstance(group, str) else "")
+    return list(categories.values())
 
 
 def without_groups(
@@ -55,24 +55,24 @@ def without_groups(
     Roboflow writes the project before its classes, as category 0 of the supercategory "none": it is left out where it
     has no annotation. So is any unused category that is the supercategory of others, or has the name of another one.
     """
-    groups = {spelling_key(each.group) for each in categories}
+    groups = {spelling_key(category.group) for category in categories}
     kept: list[Category] = []
-    for each in categories:
-        key = spelling_key(each.name)
-        alike = [other for other in categories if other is not each and spelling_key(other.name) == key]
+    for category in categories:
+        key = spelling_key(category.name)
+        alike = [other for other in categories if other is not category and spelling_key(other.name) == key]
         # Of categories of one name the used ones stay; where none is used, the first that groups nothing does.
         same = bool(alike) and (
             any(other.id in used for other in alike) or any(spelling_key(k.name) == key for k in kept)
         )
-        above = key in groups and any(spelling_key(o.group) == key for o in categories if o is not each)
-        project = each.id == 0 and each.group.casefold() == "none" and len(categories) > 1
-        if each.id in used or not (same or above or project):
-            if any(k.name == each.name for k in kept):
-                text = f"several categories are called '{each.name}'; they are one class"
-                notes.append(Note("spelling", each.name, file, each.row, text))
-            kept.append(each)
+        above = key in groups and any(spelling_key(o.group) == key for o in categories if o is not category)
+        project = category.id == 0 and category.group.casefold() == "none" and len(categories) > 1
+        if category.id in used or not (same or above or project):
+            if any(k.name == category.name for k in kept):
+                text = f"several categories are called '{category.name}'; they are one class"
+                notes.append(Note("spelling", category.name, file, category.row, text))
+            kept.append(category)
             continue
         why = "its name is that of another category" if same else "it groups the others"
-        text = f"the category {each.id!r} '{each.name}' has no annotation, and {why}; it is no class"
-        notes.append(Note("unused_category", each.name, file, each.row, text))
+        text = f"the category {category.id!r} '{category.name}' has no annotation, and {why}; it is no class"
+        notes.append(Note("unused_category", category.name, file, category.row, text))
     return kept

@@ -62,9 +62,9 @@ class ImageIds:
         """
         if name and name.isascii() and not _SPECIAL.search(name):
             return name
-        known = self._ids.get(name)
-        if known is not None:
-            return known
+        known_id = self._ids.get(name)
+        if known_id is not None:
+            return known_id
         folder, _, last = portable_name(name).rpartition("/")
         stem = without_extension(last)
         if ".." in (last, *folder.split("/")):
@@ -88,15 +88,15 @@ class TableNames:
             self._names.setdefault(portable_name(name), name)
             stems.setdefault(stem_of(name), set()).add(name)
         # A stem that two folders have names no image.
-        self._stems = {stem: next(iter(found)) for stem, found in stems.items() if len(found) == 1}
+        self._stems = {stem: next(iter(keys)) for stem, keys in stems.items() if len(keys) == 1}
 
     def of(self, case_id: str, image: Path | None) -> str | None:
         """The table's name of a case: the end of its image's path, its id, or the stem of its image.
 
         The path is compared by its last four parts, the longest end first, with and without extension.
         """
-        found = next((self._names[name] for name in _names_of(case_id, image) if name in self._names), None)
-        return found if found is not None or image is None else self._stems.get(stem_of(image.name))
+        key = next((self._names[name] for name in _names_of(case_id, image) if name in self._names), None)
+        return key if key is not None or image is None else self._stems.get(stem_of(image.name))
 
 
 def _names_of(case_id: str, image: Path | None) -> Iterator[str]:

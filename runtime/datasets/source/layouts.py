@@ -34,9 +34,9 @@ class Layout:
         Else the one part in which one of these is so, else the first of `annotations`. Raises DataError for several
         parts: a number over training and test images together means nothing.
         """
-        for place in self.annotations:
-            if self._holds(root / place, (self.extension,)):
-                return root / place
+        for name in self.annotations:
+            if self._holds(root / name, (self.extension,)):
+                return root / name
         if self.beside_images(root):
             return root
         parts = [part for folder in _listed(root) if (part := self._of_part(folder))]
@@ -55,12 +55,12 @@ class Layout:
         places = [root / name for name in self.images]
         if annotations.is_relative_to(root) and (inner := annotations.relative_to(root).parts):
             rest = inner[1:]
-            own = [root.joinpath(name, *rest) for name in self.images if rest]
-            places = [*own, *(annotations.parent / name for name in self.images), *places]
-        found = next((place for place in places if has_folder(place)), None)
-        if found is None and self._holds(annotations, self.endings):
+            below = [root.joinpath(name, *rest) for name in self.images if rest]
+            places = [*below, *(annotations.parent / name for name in self.images), *places]
+        folder_of_images = next((folder for folder in places if has_folder(folder)), None)
+        if folder_of_images is None and self._holds(annotations, self.endings):
             return annotations
-        return found or root / self.images[0]
+        return folder_of_images or root / self.images[0]
 
     def beside_images(self, folder: Path) -> bool:
         """Whether an annotation lies directly in `folder` beside the image of its name."""
@@ -72,7 +72,7 @@ class Layout:
 
     def _of_part(self, folder: Path) -> Path | None:
         places = (folder / name for name in self.annotations)
-        inner = next((place for place in places if self._holds(place, (self.extension,))), None)
+        inner = next((subfolder for subfolder in places if self._holds(subfolder, (self.extension,))), None)
         return inner or (folder if self.beside_images(folder) else None)
 
     @staticmethod

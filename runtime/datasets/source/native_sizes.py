@@ -18,7 +18,7 @@ _SIZES: Final = (("dim0", "dim1"), ("image_height", "image_width"))
 
 def read_sizes(file: Path, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Native (height, width) by image id. Raises DataError if one is invalid, or missing for one of `wanted`."""
-    found: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     ids = ImageIds(file)
     for row, cells in read_csv(file, ("image_id",)):
         key = ids.of(cells["image_id"], row, "image_id")
@@ -28,9 +28,9 @@ def read_sizes(file: Path, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
         height, width = (number(cells[name], file, row, name) for name in names)
         if not 1 <= height == int(height) or not 1 <= width == int(width):
             raise fail(file, row, f"the size {height:g} x {width:g} is not in whole pixels")
-        if found.setdefault(key, (int(height), int(width))) != (height, width):
+        if sizes.setdefault(key, (int(height), int(width))) != (height, width):
             raise fail(file, row, f"'{key}' has another size than in a row before")
-    lacking = next((key for key in wanted if key not in found), None)
+    lacking = next((key for key in wanted if key not in sizes), None)
     if lacking is not None:
         raise fail(file, None, f"it has no size for the image '{lacking}'")
-    return found
+    return sizes

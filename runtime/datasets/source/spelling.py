@@ -57,33 +57,34 @@ class FixedClasses:
     def __init__(self, names: Iterable[str], also: Mapping[str, str] | None = None) -> None:
         """also: other names that the files of the release have -> the class, "" for what is no class; not noted."""
         self._names = {name: name for name in names} | dict(also or {})
-        self._spellings = {spelling_key(name): known for name, known in self._names.items()}
+        self._spellings = {spelling_key(name): finding for name, finding in self._names.items()}
         self._others: dict[str, tuple[str, int | None, int]] = {}
 
     def find(self, name: str, row: int | None) -> str | None:
         """The class that `name` names; None for another name. row: in the file, for the notes."""
-        known = self._names.get(name)
-        if known is not None:
-            return known
-        known = self._spellings.get(spelling_key(name))
-        if known is not None:
-            first, count = self._others.get(name, (known, row, 0))[1:]
-            self._others[name] = known, first, count + 1
-        return known
+        finding = self._names.get(name)
+        if finding is not None:
+            return finding
+        finding = self._spellings.get(spelling_key(name))
+        if finding is not None:
+            first, count = self._others.get(name, (finding, row, 0))[1:]
+            self._others[name] = finding, first, count + 1
+        return finding
 
     def columns(self, header: Iterable[str], file: Path) -> dict[str, str]:
         """Class -> its column in the header of a table. Raises DataError for a class with two columns."""
-        found: dict[str, str] = {}
+        columns: dict[str, str] = {}
         for name in header:
-            known = self.find(name, 1)
-            if known and found.setdefault(known, name) != name:
-                raise fail(file, 1, f"the columns '{found[known]}' and '{name}' are both '{known}'; delete one of them")
-        return found
+            finding = self.find(name, 1)
+            if finding and columns.setdefault(finding, name) != name:
+                text = f"the columns '{columns[finding]}' and '{name}' are both '{finding}'; delete one of them"
+                raise fail(file, 1, text)
+        return columns
 
     def notes(self, file: Path) -> Iterator[Note]:
         """One note for each other spelling that was found in `file` since the last call."""
-        for name, (known, row, count) in self._others.items():
-            text = f"'{name}' differs from '{known}' in spelling alone and is taken for it: {count} times"
-            if known:
-                yield Note("spelling", known, file, row, text)
+        for name, (finding, row, count) in self._others.items():
+            text = f"'{name}' differs from '{finding}' in spelling alone and is taken for it: {count} times"
+            if finding:
+                yield Note("spelling", finding, file, row, text)
         self._others.clear()

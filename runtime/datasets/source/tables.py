@@ -43,8 +43,8 @@ def read_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _separator(first: str) -> str:
     """The separator of the first line; a comma where nothing separates."""
-    cells = {each: len(next(csv.reader([first], delimiter=each), [])) for each in _SEPARATORS}
-    return max(_SEPARATORS, key=lambda each: cells[each])
+    cells = {separator: len(next(csv.reader([first], delimiter=separator), [])) for separator in _SEPARATORS}
+    return max(_SEPARATORS, key=lambda separator: cells[separator])
 
 
 def read_csv(

@@ -103,18 +103,18 @@ class NamedMaps:
         """The pair of a name; folders before it, as of a model or a split, say nothing."""
         parts = name.split("/")
         for first in range(len(parts)):
-            found = set(self._meanings("/".join(parts[first:])))
-            if len({fit[:2] for fit in found}) > 1:
-                found = {fit for fit in found if fit.exact}
-                if len(found) != 1:
+            fits = set(self._meanings("/".join(parts[first:])))
+            if len({fit[:2] for fit in fits}) > 1:
+                fits = {fit for fit in fits if fit.exact}
+                if len(fits) != 1:
                     self._refuse(name, item, "/".join(parts[first:]))
-            if found:
-                return next(iter(found))
+            if fits:
+                return next(iter(fits))
         return None
 
     def _meanings(self, name: str) -> Iterator[_Fit]:
         plain = name.translate(_ONE)
-        for at in [place for place, mark in enumerate(plain) if mark == "_"]:
+        for at in [index for index, mark in enumerate(plain) if mark == "_"]:
             cases = self._cases.get(plain[:at])
             if cases is None:
                 continue

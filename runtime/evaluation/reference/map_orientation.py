@@ -62,8 +62,8 @@ def orientation_check(maps: CaseMaps, cases: Sequence[Case], findings: Sequence[
     if means[best] < _AT_LEAST or not _clear(values[:, best] - values[:, 0], _BETTER):
         return ""
     # A pattern that all maps share, such as a bright corner, can fit better elsewhere by where findings tend to lie.
-    own = _aucs(grids - grids.mean(axis=0), regions)
-    if means[best] < _SURE and not _clear(own[:, best] - own[:, 0], 0.0):
+    gains = _aucs(grids - grids.mean(axis=0), regions)
+    if means[best] < _SURE and not _clear(gains[:, best] - gains[:, 0], 0.0):
         return ""
     return (
         f"read as {list(_TURNS)[best - 1]}, the maps would fit the regions better (mean ROC AUC {means[best]:.2f} "
@@ -80,7 +80,7 @@ def _clear(gains: NDArray[np.float64], least: float) -> bool:
 def _spread(cases: Sequence[Case], findings: Sequence[str]) -> list[tuple[Case, str]]:
     pairs = [(case, name) for case in cases for name in findings if name in case.regions]
     chosen = np.linspace(0, len(pairs) - 1, min(_MOST, len(pairs))).astype(np.int64)
-    return [pairs[place] for place in chosen.tolist()]
+    return [pairs[index] for index in chosen.tolist()]
 
 
 def _read(
@@ -110,9 +110,9 @@ def _aucs(grids: NDArray[np.float64], regions: NDArray[np.bool_]) -> NDArray[np.
     """float64 [P, 1 + turns]: the AUC of each map as it is, and as it would be read."""
     from scipy.stats import rankdata
 
-    found = []
+    areas = []
     for grid, region in zip(grids, regions, strict=True):
         ranks, inside = rankdata(grid).reshape(grid.shape), int(region.sum())
         sums = np.array([ranks[turn(region)].sum() for turn in (lambda mask: mask, *_TURNS.values())])
-        found.append((sums - inside * (inside + 1) / 2) / (inside * (region.size - inside)))
-    return np.array(found)
+        areas.append((sums - inside * (inside + 1) / 2) / (inside * (region.size - inside)))
+    return np.array(areas)

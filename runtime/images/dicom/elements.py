@@ -75,63 +75,63 @@ class DataSet:
     def element(self, keyword: str) -> DataElement | None:
         """An element that is no sequence; None if it is not there."""
         try:
-            found = self.parsed.get_item(tag_of(keyword)) if keyword in self else None
+            element = self.parsed.get_item(tag_of(keyword)) if keyword in self else None
         except Exception:
             raise ImageError(f"its {keyword} is damaged") from None
-        if found is None:
+        if element is None:
             return None
-        if not hasattr(found, "is_little_endian"):
-            return self._converted(keyword, found)
-        order: Order = "<" if found.is_little_endian else ">"
-        vr = str(found.VR or "UN")
+        if not hasattr(element, "is_little_endian"):
+            return self._converted(keyword, element)
+        order: Order = "<" if element.is_little_endian else ">"
+        vr = str(element.VR or "UN")
         if vr == "UN":
             # A value of unknown VR is little endian, whatever the transfer syntax (DICOM PS3.5 6.2.2).
-            order = order if found.VR is None else "<"
+            order = order if element.VR is None else "<"
             vr = _dictionary_vr(keyword)
-        value = found.value or b""
-        if found.length != _UNDEFINED and len(value) < found.length:
+        value = element.value or b""
+        if element.length != _UNDEFINED and len(value) < element.length:
             raise ImageError(f"its {keyword} is truncated")
-        return DataElement(vr, value, order, found.length == _UNDEFINED)
+        return DataElement(vr, value, order, element.length == _UNDEFINED)
 
     def integer(self, keyword: str, default: int | None = None) -> int:
         """A whole number, however it is written; `default`, if it is not None, where it is absent or empty."""
-        found = self._numbers(keyword)
-        if not found:
+        numbers = self._numbers(keyword)
+        if not numbers:
             if default is None:
                 raise ImageError(f"it lacks the tag {keyword}")
             return default
-        if len(found) > 1 or not isinstance(found[0], int):
+        if len(numbers) > 1 or not isinstance(numbers[0], int):
             raise ImageError(f"its {keyword} is not one whole number")
-        return found[0]
+        return numbers[0]
 
     def number(self, keyword: str) -> float | None:
         """The first of one or several numbers; None where it is absent or empty."""
-        found = self._numbers(keyword)
-        return float(found[0]) if found else None
+        numbers = self._numbers(keyword)
+        return float(numbers[0]) if numbers else None
 
-    def code(self, keyword: str, known: Iterable[str], default: str = "") -> str:
+    def code(self, keyword: str, terms: Iterable[str], default: str = "") -> str:
         """A code string of the set `known`; `default` where it is absent or empty."""
-        found = self.element(keyword)
-        text = _text(found.value).upper() if found is not None else ""
-        if text and text not in known:
+        element = self.element(keyword)
+        text = _text(element.value).upper() if element is not None else ""
+        if text and text not in terms:
             raise ImageError(f"its {keyword} is not one that DICOM defines")
         return text or default
 
     def text(self, keyword: str) -> str:
         """A text as it is stored, without padding; bytes that are no UTF-8 are replaced. Not for messages."""
-        found = self.element(keyword)
-        return found.value.decode("utf-8", "replace").replace("\0", "").strip() if found is not None else ""
+        element = self.element(keyword)
+        return element.value.decode("utf-8", "replace").replace("\0", "").strip() if element is not None else ""
 
     def words(self, keyword: str) -> NDArray[np.uint16] | None:
         """The 16-bit words of a binary value, uint16, without a sign, whatever its VR; None where it is absent."""
-        found = self.element(keyword)
-        if found is None or not found.value:
+        element = self.element(keyword)
+        if element is None or not element.value:
             return None
-        if found.vr not in _WORDS:
+        if element.vr not in _WORDS:
             raise ImageError(f"its {keyword} has another value representation than DICOM allows")
-        if found.vr == "OB" and found.order == ">":  # bytes are not swapped (DICOM PS3.5 7.3)
+        if element.vr == "OB" and element.order == ">":  # bytes are not swapped (DICOM PS3.5 7.3)
             raise ImageError(f"its {keyword} is a series of bytes, so the byte order of its numbers is unknown")
-        return np.frombuffer(found.value + bytes(len(found.value) % 2), f"{found.order}u2").astype(np.uint16)
+        return np.frombuffer(element.value + bytes(len(element.value) % 2), f"{element.order}u2").astype(np.uint16)
 
     def get(self, keyword: str, default: Any = None) -> Any:
         """A value as pydicom converts it, for texts and sequences of objects; it can raise any exception."""
@@ -142,37 +142,37 @@ class DataSet:
         if keyword not in self:
             return None
         try:
-            found = self.parsed[tag_of(keyword)]
-            items = found.value if found.VR == "SQ" else None
+            element = self.parsed[tag_of(keyword)]
+            items = element.value if element.VR == "SQ" else None
         except Exception:
             items = None
         if items is None:
             raise ImageError(f"its {keyword} is damaged")
         return DataSet(items[0], self.syntax) if items else None
 
-    def _converted(self, keyword: str, found: Any) -> DataElement:
+    def _converted(self, keyword: str, element: Any) -> DataElement:
         """An element that pydicom has converted, because another reader asked it for the value."""
-        value = found.value
+        value = element.value
         if isinstance(value, bytes):
             order: Order = ">" if self.syntax == BIG_ENDIAN else "<"
-            return DataElement(str(found.VR), value, order, bool(getattr(found, "is_undefined_length", False)))
-        if found.VR == "SQ":
+            return DataElement(str(element.VR), value, order, bool(getattr(element, "is_undefined_length", False)))
+        if element.VR == "SQ":
             raise ImageError(f"its {keyword} is no plain value")
         values = value if isinstance(value, MutableSequence) else [value]
-        text = "\\".join("" if each is None else str(each) for each in values)
+        text = "\\".join("" if part is None else str(part) for part in values)
         return DataElement("LO", text.encode(), "<", False)
 
     def _numbers(self, keyword: str) -> list[int | float]:
-        found = self.element(keyword)
-        if found is None:
+        element = self.element(keyword)
+        if element is None:
             return []
-        kind = _BINARY.get(found.vr.partition(" ")[0])
+        kind = _BINARY.get(element.vr.partition(" ")[0])
         if kind is not None:
-            if len(found.value) % int(kind[1]):
+            if len(element.value) % int(kind[1]):
                 raise ImageError(f"its {keyword} is not a number")
-            numbers: list[int | float] = np.frombuffer(found.value, found.order + kind).tolist()
+            numbers: list[int | float] = np.frombuffer(element.value, element.order + kind).tolist()
             return numbers
-        parts = [part.strip() for part in _text(found.value).split("\\")]
+        parts = [part.strip() for part in _text(element.value).split("\\")]
         if parts == [""]:
             return []
         if all(_WHOLE.fullmatch(part) for part in parts):

@@ -83,8 +83,8 @@ def _frames(dataset: DataSet, layout: PixelLayout, count: int) -> list[bytes]:
     if starts and (len(starts) != count or starts[0] != 0):
         raise ImageError(f"its offset table is of {len(starts)} frames, its header says {count}")
     # A stream begins with its marker and RLE has a fragment a frame (PS3.5 A.4.2): these tell frames without a table.
-    each = dataset.syntax == RUN_LENGTHS
-    begins = [number for number, one in enumerate(fragments) if each or number == 0 or one.startswith(_STARTS)]
+    alone = dataset.syntax == RUN_LENGTHS
+    begins = [number for number, one in enumerate(fragments) if alone or number == 0 or one.startswith(_STARTS)]
     if len(begins) != count:
         raise ImageError(f"its pixels are {len(begins)} compressed frames, its header says {count}")
     ends = [*begins[1:], len(fragments)]
@@ -120,14 +120,14 @@ def _pixels(dataset: DataSet, keyword: str) -> DataElement:
 
 def _items(value: bytes, order: Order) -> list[bytes] | None:
     """The items of a series, the offset table first; None if `value` is no such series."""
-    found: list[bytes] = []
+    series: list[bytes] = []
     position = 0
     while position + 8 <= len(value):
         *tag, length = struct.unpack_from(f"{order}HHI", value, position)
-        if tuple(tag) == _DELIMITER and found:
-            return found
+        if tuple(tag) == _DELIMITER and series:
+            return series
         if tuple(tag) != _ITEM or position + 8 + length > len(value):
             return None
-        found.append(value[position + 8 : position + 8 + length])
+        series.append(value[position + 8 : position + 8 + length])
         position += 8 + length
-    return found if found and position == len(value) else None
+    return series if series and position == len(value) else None

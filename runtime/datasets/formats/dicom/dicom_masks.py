@@ -57,8 +57,8 @@ def referenced_images(data: DataSet) -> list[str]:
     series = items(data, "ReferencedSeriesSequence")
     listed = [
         uid_of(item, "ReferencedSOPInstanceUID")
-        for each in series
-        for item in items(each, "ReferencedInstanceSequence")
+        for part in series
+        for item in items(part, "ReferencedInstanceSequence")
     ]
     return list(dict.fromkeys(listed))
 
@@ -73,28 +73,28 @@ def segment_frames(
     most = _most(data, file, threshold) if kind == "FRACTIONAL" else 1.0
     # Nothing was found: some programs then write no frame.
     frames: Iterable[NDArray[Any]] = [] if data.get("NumberOfFrames") == 0 else _frames(data, file)
-    for place, frame in enumerate(frames):
-        uid, images = _source(data, place, file)
+    for index, frame in enumerate(frames):
+        uid, images = _source(data, index, file)
         if frame.min(initial=0) < 0:
-            told = "the frame holds values below 0, which a Segmentation cannot have; its PixelRepresentation must be 0"
-            raise fail(file, place + 1, told)
+            problem = "the frame holds values below 0, which a Segmentation cannot have"
+            raise fail(file, index + 1, f"{problem}; its PixelRepresentation must be 0")
         if kind == "LABELMAP":
             unknown = np.setdiff1d(frame, [0, *segments])
             if unknown.size:
-                raise fail(file, place + 1, f"the frame holds the segment {unknown[0]}, which is not described")
+                raise fail(file, index + 1, f"the frame holds the segment {unknown[0]}, which is not described")
             for number, names in segments.items():
-                yield MaskFrame(names, uid, frame == number, place + 1, images=images)
+                yield MaskFrame(names, uid, frame == number, index + 1, images=images)
             continue
-        number = _segment_number(data, place, file)
+        number = _segment_number(data, index, file)
         if number not in segments:
-            raise fail(file, place + 1, f"the frame is of the segment {number}, which is not described")
+            raise fail(file, index + 1, f"the frame is of the segment {number}, which is not described")
         if kind == "BINARY":
-            yield MaskFrame(segments[number], uid, frame, place + 1, images=images)
+            yield MaskFrame(segments[number], uid, frame, index + 1, images=images)
             continue
         if frame.max() > most:
-            told = f"the frame holds the value {frame.max()}, more than its MaximumFractionalValue {most:g}"
-            raise fail(file, place + 1, told)
-        yield MaskFrame(segments[number], uid, frame / most, place + 1, threshold, images)
+            problem = f"the frame holds the value {frame.max()}, more than its MaximumFractionalValue {most:g}"
+            raise fail(file, index + 1, problem)
+        yield MaskFrame(segments[number], uid, frame / most, index + 1, threshold, images)
 
 
 def _most(data: DataSet, file: Path, threshold: float | None) -> float:
@@ -115,15 +115,15 @@ def map_frames(data: DataSet, file: Path, threshold: float | None) -> Iterator[M
     """The frames of a Parametric Map from `threshold` on, in its real world values, without names. Raises DataError."""
     if threshold is None:
         raise fail(file, None, "it is a parametric map; set the option threshold, in the unit of its values")
-    for place, frame in enumerate(_frames(data, file)):
-        rule = _group(data, place, "RealWorldValueMappingSequence")
+    for index, frame in enumerate(_frames(data, file)):
+        rule = _group(data, index, "RealWorldValueMappingSequence")
         slope, offset = (
             (float(rule.get("RealWorldValueSlope", 1)), float(rule.get("RealWorldValueIntercept", 0)))
             if rule is not None
             else (1.0, 0.0)
         )
-        uid, images = _source(data, place, file)
-        yield MaskFrame((), uid, frame * slope + offset, place + 1, threshold, images)
+        uid, images = _source(data, index, file)
+        yield MaskFrame((), uid, frame * slope + offset, index + 1, threshold, images)
 
 
 def _frames(data: DataSet, file: Path) -> NDArray[Any]:
@@ -142,29 +142,29 @@ def _names(segment: Any) -> tuple[str, ...]:
     return tuple(name for name in (text_of(segment, "SegmentLabel"), *codes) if name)
 
 
-def _groups(data: Any, place: int) -> list[Any]:
+def _groups(data: Any, index: int) -> list[Any]:
     """The functional groups of a frame, then those of all frames."""
-    own = items(data, "PerFrameFunctionalGroupsSequence")
-    return [*own[place : place + 1], *items(data, "SharedFunctionalGroupsSequence")[:1]]
+    groups = items(data, "PerFrameFunctionalGroupsSequence")
+    return [*groups[index : index + 1], *items(data, "SharedFunctionalGroupsSequence")[:1]]
 
 
-def _group(data: Any, place: int, name: str) -> Any | None:
+def _group(data: Any, index: int, name: str) -> Any | None:
     """The first item of a sequence in the functional groups of a frame, or in those of all frames."""
-    return next((found[0] for group in _groups(data, place) if (found := items(group, name))), None)
+    return next((sequence[0] for group in _groups(data, index) if (sequence := items(group, name))), None)
 
 
-def _segment_number(data: DataSet, place: int, file: Path) -> int:
+def _segment_number(data: DataSet, index: int, file: Path) -> int:
     """The number of the segment of a frame, 0 where none is stated. Raises DataError for one that is no number."""
-    stated = _group(data, place, "SegmentIdentificationSequence")
+    stated = _group(data, index, "SegmentIdentificationSequence")
     try:
         return 0 if stated is None else DataSet(stated, data.syntax).integer("ReferencedSegmentNumber")
     except ImageError as error:
-        raise fail(file, place + 1, str(error)) from None
+        raise fail(file, index + 1, str(error)) from None
 
 
-def _source(data: Any, place: int, file: Path) -> tuple[str, int]:
+def _source(data: Any, index: int, file: Path) -> tuple[str, int]:
     """The UID of the image on which a frame was drawn, the first of how many. Raises DataError where none is named."""
-    for group in _groups(data, place):
+    for group in _groups(data, index):
         steps = items(group, "DerivationImageSequence")
         sources = [source for step in steps for source in items(step, "SourceImageSequence")]
         if sources:
@@ -172,5 +172,5 @@ def _source(data: Any, place: int, file: Path) -> tuple[str, int]:
             return next(iter(uids)), len(uids)
     named = referenced_images(data)
     if len(named) != 1:
-        raise fail(file, place + 1, f"the frame does not say to which of {len(named)} images it belongs")
+        raise fail(file, index + 1, f"the frame does not say to which of {len(named)} images it belongs")
     return named[0], 1
