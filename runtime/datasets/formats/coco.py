@@ -22,7 +22,7 @@ from .box_keys import attributes_of, refuse_other_boxes, share, stated_turn
 from .file_format import POLYGONS, SHARED, FileFormat
 from .marks import mark_of
 from .nothing import says_nothing
-from .shapes import Annotated, Corners, Place, Shape, made, patient_name, stated_size
+from .shapes import MAX_FRACTION, Annotated, Corners, Place, Shape, made, patient_name, stated_size
 
 __all__ = ["Coco"]
 
@@ -34,9 +34,6 @@ _PLACES: Final = (
     *(f"annotations/instances_{part}.json" for part in ("default", *_PARTS)),
 )
 """Where Roboflow and CVAT write the file."""
-
-_FARTHEST: Final = 2.0
-"""A coordinate beyond this is no fraction of an image, not even of a region that leaves it."""
 
 
 class Coco(FileFormat):
@@ -87,24 +84,24 @@ class Coco(FileFormat):
         listed = read_categories(document["categories"], self.annotations)
         used = {as_id(entry.get("category_id")) for entry in document["annotations"] if isinstance(entry, dict)}
         labelled = {str(name) for image in document["images"] for name in _named(image)}
-        used |= {each.id for each in listed if each.name in labelled}
+        used |= {category.id for category in listed if category.name in labelled}
         kept = without_groups(listed, {key for key in used if key is not None}, self.annotations, self._early)
-        self._categories = {each.id: each.name for each in kept}
-        known = self.texts_option("classes") or tuple(self._categories.values())
-        self._use(self._annotated(document, Spellings(known)), known)
+        self._categories = {category.id: category.name for category in kept}
+        classes = self.texts_option("classes") or tuple(self._categories.values())
+        self._use(self._annotated(document, Spellings(classes)), classes)
 
     def _file(self) -> Path:
         """The option `annotations`, else annotations.json, else the one file of `_PLACES`. Raises DataError."""
         file = self.path_option("annotations", "annotations.json")
         if "annotations" in self.options or has_file(file):
             return file
-        found = [place for place in _PLACES if has_file(self.root / place)]
-        if len(found) > 1:
+        files = [name for name in _PLACES if has_file(self.root / name)]
+        if len(files) > 1:
             raise DataError(
-                f"The folder {self.root} of the dataset '{self.name}' has {', '.join(found)}; choose one with the "
+                f"The folder {self.root} of the dataset '{self.name}' has {', '.join(files)}; choose one with the "
                 "option annotations."
             )
-        return self.root / found[0] if found else file
+        return self.root / files[0] if files else file
 
     def sources(self) -> Sequence[Path]:
         """The JSON file."""
@@ -114,30 +111,30 @@ class Coco(FileFormat):
         """The folder of the images, unless it holds the JSON file too."""
         return () if self.images == self.annotations.parent else (self.images,)
 
-    def _annotated(self, document: dict[str, Any], known: Spellings) -> Iterator[Annotated]:
+    def _annotated(self, document: dict[str, Any], spellings: Spellings) -> Iterator[Annotated]:
         """One per entry of `images`, in that order, with all of its shapes. Raises DataError."""
         file = self.annotations
-        found: dict[int | str, Annotated] = {}
+        images: dict[int | str, Annotated] = {}
         for row, image in enumerate(document["images"], 1):
             key = as_id(image.get("id")) if isinstance(image, dict) else None
             if key is None or not isinstance(image.get("file_name"), str):
                 raise fail(file, row, "the entry of images needs id and file_name")
-            if key in found:
+            if key in images:
                 raise fail(file, row, f"the image id {key!r} appears twice in images")
-            found[key] = Annotated(
+            images[key] = Annotated(
                 name=image["file_name"].strip(),
                 file=file,
                 row=row,
                 size=stated_size(image.get("height"), image.get("width"), (file, row)),
                 case_id=str(key),
                 patient=patient_name(image.get("patient_id"), (file, row)),
-                labels=self._given_labels(image, row, known),
+                labels=self._given_labels(image, row, spellings),
             )
         for row, entry in enumerate(document.pop("annotations"), 1):  # most of the document's memory
             key = as_id(entry.get("image_id")) if isinstance(entry, dict) else None
             if key is None:
                 raise fail(file, row, "the entry of annotations needs image_id and category_id")
-            if key not in found:
+            if key not in images:
                 raise fail(file, row, f"the annotation belongs to the image {key!r}, which is not in images")
             category = as_id(entry.get("category_id"))
             finding = "" if category is None else self._categories.get(category)
@@ -145,11 +142,11 @@ class Coco(FileFormat):
                 given = entry.get("category_id")
                 self.note("unknown_class", str(given), (file, row), f"the category {given!r} does not exist; not used")
             else:
-                make = partial(self._shape, entry, finding, (file, row), found[key].size)
-                found[key].shapes.append(self.shape(make, (file, row), finding))
-        yield from found.values()
+                make = partial(self._shape, entry, finding, (file, row), images[key].size)
+                images[key].shapes.append(self.shape(make, (file, row), finding))
+        yield from images.values()
 
-    def _given_labels(self, image: dict[str, Any], row: int, known: Spellings) -> dict[str, int | None] | None:
+    def _given_labels(self, image: dict[str, Any], row: int, spellings: Spellings) -> dict[str, int | None] | None:
         given = image.get("labels")
         if given is None:
             return None
@@ -158,7 +155,7 @@ class Coco(FileFormat):
             text = f"labels of image {image['id']!r} is not an object of 1, 0 and null, or -1 for uncertain"
             raise fail(self.annotations, row, text)
         for finding in labels:
-            if finding not in known and not says_nothing(finding, self.nothing):
+            if finding not in spellings and not says_nothing(finding, self.nothing):
                 text = f"'{finding}' in labels is not a category; not used"
                 self.note("unknown_class", finding, (self.annotations, row), text)
         return {name: value for name, value in labels.items() if value is None or isinstance(value, int)}
@@ -210,8 +207,8 @@ class Coco(FileFormat):
                 *where, "segmentation is neither a list of polygons [[x1, y1, x2, y2, ...]] nor a run-length mask"
             )
         drawn = tuple(_outline(outline, where) for outline in outlines if outline)
-        farthest = max(abs(x) for each in drawn for point in each for x in point) if self.fractions else 0.0
-        if farthest > _FARTHEST:
+        farthest = max(abs(x) for outline in drawn for point in outline for x in point) if self.fractions else 0.0
+        if farthest > MAX_FRACTION:
             raise fail(*where, f"a polygon has the coordinate {farthest:g}, but the option unit says fractions")
         region = made(where, lambda: Polygons(drawn, self.fractions, self.centres))
         assert isinstance(region, Polygons)
@@ -245,8 +242,9 @@ def _label(value: object) -> object:
     """1, 0, `UNCERTAIN` or None as they are meant; what is no label stays as it is, and is no whole number."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    known = not isinstance(value, bool) and value in (0, 1, UNCERTAIN)
-    return int(value) if known and isinstance(value, int | float) else repr(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and value in (0, 1, UNCERTAIN):
+        return int(value)
+    return repr(value)
 
 
 def _angle(attributes: Mapping[str, object], where: Place) -> float:
@@ -286,8 +284,6 @@ def _run_lengths(shape: dict[str, Any], where: Place, size: tuple[int, int] | No
             return Rle.from_string((height, width), counts)
         if not isinstance(counts, list) or not {*map(type, counts)} <= {int}:
             raise DataError("Its counts are not whole numbers.")
-        if sum(counts) != height * width:
-            raise DataError(f"Its counts sum up to {sum(counts)} instead of {height * width}.")
         return Rle((height, width), tuple(counts))
     except DataError as error:
         raise DataError(f"{where[0]}, row {where[1]}: the run-length mask cannot be used. {error}") from error

@@ -17,7 +17,7 @@ from ..source.cells import is_blank, read_label
 from ..source.column_guess import guessed_columns
 from ..source.image_names import portable_name, without_extension
 from ..source.spelling import Spellings
-from ..source.tables import header_text, read_csv
+from ..source.tables import header_text, is_index, read_csv
 from .box_keys import stated_turn
 from .file_format import SHARED, FileFormat
 from .marks import mark_of
@@ -141,13 +141,13 @@ class CsvBoxes(FileFormat):
 
     def _kinds(self, header: Sequence[str]) -> tuple[str, ...]:
         """The columns of the box."""
-        found = [kind for kind in (_CORNERS, _SIZES) if all(self._column[name] in header for name in kind)]
-        if len(found) == 1:
-            return found[0]
+        complete = [kind for kind in (_CORNERS, _SIZES) if all(self._column[name] in header for name in kind)]
+        if len(complete) == 1:
+            return complete[0]
         text = f"the header needs either {', '.join(_CORNERS)} or {', '.join(_SIZES)}, and not both"
-        mend = self._mend(header) if not found else ""
-        told = f"{text}; it has {header_text(header)}"
-        raise fail(self.annotations, 1, f"{told}; {mend}" if mend else told)
+        mend = self._mend(header) if not complete else ""
+        problem = f"{text}; it has {header_text(header)}"
+        raise fail(self.annotations, 1, f"{problem}; {mend}" if mend else problem)
 
     def _shape(self, cells: Mapping[str, str], finding: str, given: Sequence[str], where: Place) -> Shape:
         """What a row says of a class. given: the cells of its box."""
@@ -196,17 +196,17 @@ class CsvBoxes(FileFormat):
         spellings = Spellings(self.texts_option("classes") or [s.finding for i in images.values() for s in i.shapes])
         for image in images.values():
             image.labels = {}
-        found: set[str] = set()
+        names: set[str] = set()
         alike = Counter(map(without_extension, images))  # "a" and "a.png" are one image, unless the boxes name both
         stems = {without_extension(name): name for name in images if alike[without_extension(name)] == 1}
         for row, cells in read_csv(file, (key,), self._mend):
             name = portable_name(cells[key])
             name = name if name in images else stems.get(without_extension(name), name)
-            if not name or name in found:
+            if not name or name in names:
                 raise fail(file, row, f"{key} is empty or '{name}' appears twice")
-            if not found:
+            if not names:
                 self._note_columns([*cells], spellings)
-            found.add(name)
+            names.add(name)
             if name not in images and self.split != "all":
                 continue
             image = images.setdefault(name, Annotated(cells[key], file, row, case_id=cells[key]))
@@ -222,8 +222,8 @@ class CsvBoxes(FileFormat):
     def _note_columns(self, header: Sequence[str], spellings: Spellings) -> None:
         """Notes the columns of the label file that are no class; a table's index has no name."""
         for other in header:
-            known = other in spellings or other in self._column.values() or says_nothing(other, self.nothing)
-            if not known and other and not other.startswith("Unnamed:"):
+            used = other in spellings or other in self._column.values() or says_nothing(other, self.nothing)
+            if not used and not is_index(other):
                 text = f"the column '{other}' is not a class; not used"
                 self.note("unknown_class", other, (self.labels or self.annotations, 1), text)
 

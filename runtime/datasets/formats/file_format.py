@@ -105,7 +105,7 @@ class FileFormat(Dataset):
             )
         start, count = len(str(folder)) + 1, 0
         for path in tree(folder):
-            if path.name.lower().endswith(extension) and not path.name.startswith("."):
+            if path.name.lower().endswith(extension):
                 count += 1
                 yield str(path)[start : -len(extension)], path
         if not count:

@@ -17,11 +17,12 @@ from ..files import fail, number
 from ..masks.mask_files import decode_png
 from ..masks.mask_reader import MaskReader
 from ..source.documents import read_json
+from ..source.image_names import portable_name
 from ..source.spelling import Spellings
 from .file_format import POLYGONS, SHARED, FileFormat
 from .marks import mark_of
 from .nothing import says_nothing
-from .shapes import Annotated, Corners, Place, Shape, placed
+from .shapes import Annotated, Corners, Place, Shape, placed, stated_size
 
 __all__ = ["LabelMe"]
 
@@ -65,9 +66,9 @@ class LabelMe(FileFormat):
         self._files: list[Path] = []
         self._flags: dict[Path, list[str]] = {}
         self._masks = MaskReader()
-        found = self._annotated()
-        self._use_flags(found)
-        self._use(found)
+        images = self._annotated()
+        self._use_flags(images)
+        self._use(images)
         self._early += self._masks.notes()
 
     def sources(self) -> Sequence[Path]:
@@ -75,7 +76,7 @@ class LabelMe(FileFormat):
         return self._files
 
     def _annotated(self) -> list[Annotated]:
-        found: list[Annotated] = []
+        images: list[Annotated] = []
         others: list[Path] = []
         for name, file in self.files_below(self.annotations, ".json", "annotations"):
             document = read_json(file)
@@ -83,11 +84,11 @@ class LabelMe(FileFormat):
                 others.append(file)
                 continue
             self._files.append(file)
-            found.append(self._image(name, file, document))
-        if not found:
+            images.append(self._image(name, file, document))
+        if not images:
             raise fail(others[0], None, "it has no list 'shapes', so it is not LabelMe's form")
         self.left_out("other_file", "JSON files that are not of LabelMe's form", others)
-        return found
+        return images
 
     def _image(self, name: str, file: Path, document: dict[str, Any]) -> Annotated:
         shapes = document.get("shapes")
@@ -95,7 +96,7 @@ class LabelMe(FileFormat):
             raise fail(
                 file, None, "it has no list 'shapes', so it is not LabelMe's form; [] says that nothing was found"
             )
-        size = _size(document, file)
+        size = stated_size(document.get("imageHeight"), document.get("imageWidth"), (file, None))
         drawn = [
             self.shape(partial(self._shape, shape, (file, row), size), (file, row), _label(shape))
             for row, shape in enumerate(shapes, 1)
@@ -103,16 +104,16 @@ class LabelMe(FileFormat):
         flags, other = document.get("flags"), document.get("imagePath")
         if isinstance(flags, dict):
             self._flags[file] = [flag.strip() for flag, value in flags.items() if value is True]
-        other = other.replace("\\", "/").rpartition("/")[2] if isinstance(other, str) else ""
+        other = portable_name(other).rpartition("/")[2] if isinstance(other, str) else ""
         return Annotated(name, file, None, drawn, size, other=other)
 
-    def _use_flags(self, found: Sequence[Annotated]) -> None:
+    def _use_flags(self, images: Sequence[Annotated]) -> None:
         """Makes an image positive for a class that a flag of it names, and notes the other flags that are true."""
-        drawn = {shape.finding for item in found for shape in item.shapes}
-        known, others = Spellings(self.texts_option("classes") or sorted(drawn)), Counter[str]()
-        for item in found:
+        drawn = {shape.finding for item in images for shape in item.shapes}
+        spellings, others = Spellings(self.texts_option("classes") or sorted(drawn)), Counter[str]()
+        for item in images:
             for flag in self._flags.get(item.file, ()):
-                if flag in known or says_nothing(flag, self.nothing):
+                if flag in spellings or says_nothing(flag, self.nothing):
                     item.shapes.append(Shape(flag, None))
                 else:
                     others[flag] += 1
@@ -198,9 +199,9 @@ def _around(points: Sequence[Point]) -> Corners:
 def _angle(shape: dict[str, Any]) -> float:
     """The angle that a shape states in one of the keys for it, which differ in unit; 0 without one."""
     attributes = shape.get("attributes")
-    for place in (shape, attributes if isinstance(attributes, dict) else {}):
+    for keys in (shape, attributes if isinstance(attributes, dict) else {}):
         for key in _ANGLES:
-            value = place.get(key)
+            value = keys.get(key)
             if isinstance(value, int | float) and not isinstance(value, bool) and value:
                 return float(value)
     return 0.0
@@ -210,16 +211,6 @@ def _label(shape: object) -> str:
     """The class of a shape; empty if it has none."""
     label = shape.get("label") if isinstance(shape, dict) else None
     return label.strip() if isinstance(label, str) else ""
-
-
-def _size(document: dict[str, Any], file: Path) -> tuple[int, int] | None:
-    given = [document.get("imageHeight"), document.get("imageWidth")]
-    if None in given:
-        return None
-    height, width = (number(value, file, None, "the size of the image") for value in given)
-    if height < 1 or width < 1 or height != int(height) or width != int(width):
-        raise fail(file, None, f"imageHeight {height:g} and imageWidth {width:g} are not a size in pixels")
-    return int(height), int(width)
 
 
 def _points(given: object, where: Place) -> list[Point]:

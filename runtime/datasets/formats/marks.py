@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from ..files import Note
+from ..source.cells import BLANKS
 from .shapes import Annotated
 
 __all__ = ["is_set", "letters", "mark_of", "note_marks"]
@@ -21,7 +22,7 @@ _MARKS: Final = {
 """The letters of a key -> the mark: of COCO, its relatives, Open Images, Pascal VOC, CVAT and KITTI."""
 
 _ORDER: Final = tuple(dict.fromkeys(_MARKS.values()))
-_UNSET: Final = frozenset({"", "false", "f", "no", "n", "none", "nan", "null", "na", "-"})
+_UNSET: Final = BLANKS | {"false", "f", "no", "n", "-"}
 
 
 @lru_cache(4096)
@@ -35,18 +36,22 @@ def is_set(mark: object) -> bool:
     if mark is None or isinstance(mark, bool | list | dict):
         return mark is True
     text = str(mark).strip().lower()
+    if text in _UNSET:
+        return False
     try:
-        return float(text) not in (0.0,) and text not in _UNSET
+        return float(text) != 0
     except ValueError:
-        return text not in _UNSET
+        return True
 
 
-def mark_of(*told: Mapping[str, object]) -> str:
+def mark_of(*attributes: Mapping[str, object]) -> str:
     """The mark that keys set, the first in the order iscrowd, ignore, isgroupof, difficult, ...; empty: none is set."""
-    marks = [_MARKS[letters(key)] for keys in told for key in keys if keys[key] and letters(key) in _MARKS]
-    if not marks:  # most regions
-        return ""
-    marks = [_MARKS[letters(key)] for keys in told for key in keys if letters(key) in _MARKS and is_set(keys[key])]
+    marks = {
+        _MARKS[letters(key)]
+        for values in attributes
+        for key, value in values.items()
+        if value and letters(key) in _MARKS and is_set(value)
+    }
     return min(marks, key=_ORDER.index, default="")
 
 

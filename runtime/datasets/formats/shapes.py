@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,16 @@ from ..region_shapes import MaskRuns
 from .named_images import without_extension
 
 __all__ = [
-    "Annotated", "Corners", "Place", "Shape", "made",
+    "MAX_FRACTION", "Annotated", "Corners", "Place", "Shape", "made",
     "patient_name", "placed", "plausible", "stated_size", "turned",
 ]  # fmt: skip
 
 Corners = tuple[float, float, float, float]
 Place = tuple[Path, int | None]
 """A file, and a row in it."""
+
+MAX_FRACTION: Final = 2.0
+"""A coordinate beyond this is no fraction of an image, not even of a region that leaves it."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,8 @@ def placed(values: NDArray[np.bool_], corner: tuple[int, int], size: tuple[int, 
     """A mask whose first pixel is at `corner` (row, column) of an image of `size`. Raises DataError if it leaves it."""
     (top, left), (high, wide) = corner, values.shape
     if min(top, left) < 0 or top + high > size[0] or left + wide > size[1]:
-        place = f"of {wide} x {high} at {left}, {top}"
-        raise fail(*where, f"the mask {place} leaves its image of {size[1]} x {size[0]}")
+        box = f"of {wide} x {high} at {left}, {top}"
+        raise fail(*where, f"the mask {box} leaves its image of {size[1]} x {size[0]}")
     plausible(size, where)
     whole = np.zeros(size, np.bool_)
     whole[top : top + high, left : left + wide] = values

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from ....engines.errors import DataError
 from ..files import fail
-from .shapes import Place
+from .shapes import MAX_FRACTION, Place
 
 __all__ = ["KINDS", "Content", "KeyPoints", "Line", "LineColumns", "columns_of"]
 
@@ -23,8 +23,6 @@ KINDS: Final = ("auto", "boxes", "poses", "polygons")
 KeyPoints = tuple[int, int]
 """How many key points a box has, and how many numbers each of them: 2, or 3 with its visibility."""
 
-_FARTHEST: Final = 2.0
-"""A coordinate beyond this is no fraction of an image, not even of a region that leaves it."""
 _ROUNDING: Final = 0.02
 """How far a box of a tool may leave its image, in fractions of it."""
 _BESIDE: Final = 0.1
@@ -82,12 +80,12 @@ class LineColumns:
                 raise fail(*line.where, text)
             tail = tail[:-1]
         if tail and not 0 <= tail[0] <= 1:
-            place = "last" if count == stop + 1 else "last but"
-            text = f"{count + 1} numbers, so the {place} one is a confidence, and {tail[0]:g} is not from 0 to 1"
-            mend = "; where it is a track id, set the option track_ids" if place == "last" else ""
+            position = "last" if count == stop + 1 else "last but"
+            text = f"{count + 1} numbers, so the {position} one is a confidence, and {tail[0]:g} is not from 0 to 1"
+            mend = "; where it is a track id, set the option track_ids" if position == "last" else ""
             raise fail(*line.where, text + mend)
         region = line.values[: stop if self.kind == "polygons" else 4]
-        if any(abs(value) > _FARTHEST for value in region):
+        if any(abs(value) > MAX_FRACTION for value in region):
             raise fail(*line.where, "a coordinate is more than 2; they are fractions of the image's width and height")
         return Content(region, tail[0] if tail else None, tuple(unused))
 
@@ -249,7 +247,7 @@ def _is_polygon(line: Line, tracked: bool) -> bool:
         region = LineColumns("polygons", None, tracked_polygons=tracked).read(line).region
     except DataError:
         return False
-    return len(region) > 4 and all(abs(value) < _FARTHEST for value in region)
+    return len(region) > 4 and all(abs(value) < MAX_FRACTION for value in region)
 
 
 def _is_whole(value: float) -> bool:

@@ -10,16 +10,8 @@ __all__ = ["guessed_columns"]
 
 _KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "image": (
-        "filename",
-        "file",
-        "imageid",
-        "imagename",
-        "imagepath",
-        "imagefile",
-        "imageindex",
-        "dicomid",
-        "path",
-        "img",
+        *("filename", "file", "imageid", "imagename", "imagepath", "imagefile", "imageindex"),
+        *("dicomid", "path", "img"),
     ),
     "class": ("label", "classname", "labelname", "category", "categoryname", "finding", "findinglabel", "name"),
     "x_min": ("xmin", "x1", "left", "xtl", "bboxx1", "bboxxmin"),
@@ -48,8 +40,8 @@ def guessed_columns(header: Sequence[str]) -> dict[str, str]:
     letters = {re.sub(r"[^a-z0-9]", "", column.casefold()): column for column in reversed(header)}
     guessed: dict[str, str] = {}
     for name, others in _KNOWN.items():
-        own = name.replace("_", "")
-        column = next((letters[each] for each in (own, *others) if each in letters), None)
+        plain = name.replace("_", "")
+        column = next((letters[candidate] for candidate in (plain, *others) if candidate in letters), None)
         if column is not None:
             guessed[name] = column
     if all(name in guessed for name in _CORNERS):

@@ -92,7 +92,10 @@ def test_an_annotation_of_an_unknown_category_is_noted(tmp_path: Path) -> None:
         (changed("annotations", 1, "segmentation", value=[[1, 2, 3, 4]]), "row 2: .*a polygon has 4 numbers"),
         (changed("annotations", 1, "segmentation", value=[[1, 2, 3, 4, 5, None]]), "row 2: .*not a number"),
         (changed("annotations", 1, "segmentation", value="abc"), "row 2: .*neither a list of polygons"),
-        (changed("annotations", 2, "segmentation", "counts", value=[1, 2]), "row 3: .*sum up to 3 instead of 120"),
+        (
+            changed("annotations", 2, "segmentation", "counts", value=[1, 2]),
+            "row 3: .*runs of 3 pixels, its grid of 10 x 12 has 120",
+        ),
         (changed("annotations", 2, "segmentation", "counts", value=[121, -1]), "row 3: .*does not fit"),
         (changed("annotations", 2, "segmentation", "counts", value=[1.5]), "row 3: .*whole numbers"),
         (changed("annotations", 2, "segmentation", "counts", value=[119, True]), "row 3: .*whole numbers"),

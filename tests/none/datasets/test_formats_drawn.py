@@ -157,7 +157,7 @@ def test_masks_that_do_not_fit_and_other_json(tmp_path: Path) -> None:
         labelme(tmp_path, drawn("mask", [3, 4], [5, 5], mask=png))
     with pytest.raises(DataError, match=r"row 1: the mask of 2 x 2 at 11, 9 leaves its image of 12 x 10"):
         labelme(tmp_path, drawn("mask", [11, 9], [12, 10], mask=png))
-    with pytest.raises(DataError, match="imageHeight 0 and imageWidth 12 are not a size"):
+    with pytest.raises(DataError, match="height 0 and width 12 are not a size"):
         labelme(tmp_path, imageHeight=0)
     (tmp_path / "images/a.json").write_text("[]")
     with pytest.raises(DataError, match="it has no list 'shapes', so it is not LabelMe's form"):
