@@ -4,9 +4,9 @@
 
 DICOM files are read as they are, and their stored values coded again as uncompressed, RLE, lossless JPEG, JPEG-LS and
 JPEG 2000, of 8 bits and of 12 (each value times 16, with noise in the lower four bits). Both versions run in processes
-that stay, one after the other within each round, so that a busy machine slows both. A ratio is the median over rounds
-of the CPU time of the earlier version divided by that of this one: above 1, this one is faster. The pixels of both must
-be equal. Read the ratios only.
+that stay, one after the other within each round, so that a busy machine slows both. Each round
+divides the CPU time of the earlier version by that of this one. A ratio is the median over the rounds; this version is
+faster where it is above 1. The pixels of both must be equal. Read the ratios only.
 """
 
 from __future__ import annotations
