@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ImageAccessError, ImageError
+from ...engines.errors import ImageError
 from .intensity import stretch_stored
 
 __all__ = [
@@ -61,8 +61,8 @@ def decode_png(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     """uint8 [H, W]: grey unchanged, colour by luminance, transparency dropped, 16 bits stretched to 0..255.
 
     stretched: the stored values are stretched first, see `stretch_stored`; colour by luminance after that.
-    An 8-bit grey file is decoded by imagecodecs, which is faster than Pillow and gives the same bytes; of several
-    channels of 16 bits Pillow keeps the high bytes, so such a file needs imagecodecs.
+    imagecodecs decodes an 8-bit grey file, because it is faster than Pillow and gives the same bytes, and several
+    channels of 16 bits, of which Pillow keeps the high bytes.
     Raises ImageError, and any exception of a library on a damaged file.
     """
     check_pixels(png_size(data))
@@ -100,13 +100,9 @@ def decode_jpeg(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
 
 def _deep_colour(data: bytes, channels: int, stretched: bool) -> NDArray[np.uint8]:
     """A PNG of 16 bits whose pixels have several channels (docs/datasets.md §0.2)."""
+    from imagecodecs import png_decode
     from PIL import Image
 
-    try:
-        from imagecodecs import png_decode
-    except ImportError:
-        what = f"it is a PNG of {channels} channels of 16 bits, which needs imagecodecs"
-        raise ImageAccessError(f"{what}; install xbench-fast[cpu] or save it in grey") from None
     if _is_animation(data):
         raise ImageError(_ANIMATION)
     values = png_decode(data)[..., :channels]  # without the opacity that libpng makes of a transparent colour

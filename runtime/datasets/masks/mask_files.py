@@ -82,8 +82,8 @@ def _decode_deep(data: bytes) -> StoredMask:
         from imagecodecs import png_decode
     except ImportError:
         raise ImageError(
-            "it has colours or opacity of 16 bits, which need the package imagecodecs; install it with pip install "
-            "'xbench-fast[cpu]'"
+            "it has colours or opacity of 16 bits, and the package imagecodecs, which reads them, cannot be imported; "
+            "install it again"
         ) from None
     with _opened(data):
         values = np.asarray(png_decode(data))

@@ -96,14 +96,12 @@ def test_a_constant_colour_is_black() -> None:
 
 
 @pytest.mark.parametrize("channels", [2, 3, 4])
-def test_without_imagecodecs_the_extra_is_named_and_no_high_byte_returned(
+def test_without_imagecodecs_the_package_is_named_and_no_high_byte_returned(
     channels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "imagecodecs", None)
     for stretched in (False, True):
-        with pytest.raises(
-            ImageAccessError, match=rf"^a\.png cannot be read: it is a PNG of {channels} .* xbench-fast\[cpu\]"
-        ):
+        with pytest.raises(ImageAccessError, match=r"^a\.png cannot be read on this machine .*imagecodecs"):
             decode_grey(deep_png(deep(channels)), "a.png", stretched=stretched)
     grey = deep(1)
     np.testing.assert_array_equal(decode_grey(deep_png(grey), "a.png"), naive_grey(grey))
