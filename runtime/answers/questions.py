@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -174,36 +174,33 @@ class Questions:
 
     @cached_property
     def _rounds(self) -> dict[str, list[int]]:
-        rows: dict[str, list[int]] = defaultdict(list)
-        for row, case in enumerate(self.cases):
-            rows[image_id(case.case_id)].append(row)
-        return dict(rows)
+        return _rows_of(image_id(case.case_id) for case in self.cases)
 
     @cached_property
     def _portable(self) -> dict[str, int]:
         """Ids in the form in which names are compared -> the case; without those that two cases share."""
-        rows: dict[str, list[int]] = defaultdict(list)
-        for row, case in enumerate(self.cases):
-            rows[portable_name(case.case_id)].append(row)
-        return {name: places[0] for name, places in rows.items() if len(places) == 1}
+        rows = _rows_of(portable_name(case.case_id) for case in self.cases)
+        return {name: same[0] for name, same in rows.items() if len(same) == 1}
 
     @cached_property
     def _files(self) -> dict[str, list[int]]:
-        rows: dict[str, list[int]] = defaultdict(list)
-        for row, case in enumerate(self.cases):
-            rows[portable_name(case.image.name)].append(row)
-        return dict(rows)
+        return _rows_of(portable_name(case.image.name) for case in self.cases)
 
     @cached_property
     def _stems(self) -> dict[str, list[int]]:
         """Names of image files without extension; none if one of them is the id of another case, since ids without a
         case could then be taken for files."""
-        rows: dict[str, list[int]] = defaultdict(list)
-        for row, case in enumerate(self.cases):
-            if self._case_of.get(case.image.stem, row) != row:
-                return {}
-            rows[stem_of(case.image.name)].append(row)
-        return dict(rows)
+        if any(self._case_of.get(case.image.stem, row) != row for row, case in enumerate(self.cases)):
+            return {}
+        return _rows_of(stem_of(case.image.name) for case in self.cases)
+
+
+def _rows_of(names: Iterable[str]) -> dict[str, list[int]]:
+    """Name -> the positions at which it stands."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, name in enumerate(names):
+        rows[name].append(row)
+    return dict(rows)
 
 
 def _short(name: str) -> str:

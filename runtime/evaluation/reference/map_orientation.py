@@ -62,8 +62,8 @@ def orientation_check(maps: CaseMaps, cases: Sequence[Case], findings: Sequence[
     if means[best] < _AT_LEAST or not _clear(values[:, best] - values[:, 0], _BETTER):
         return ""
     # A pattern that all maps share, such as a bright corner, can fit better elsewhere by where findings tend to lie.
-    gains = _aucs(grids - grids.mean(axis=0), regions)
-    if means[best] < _SURE and not _clear(gains[:, best] - gains[:, 0], 0.0):
+    centred = _aucs(grids - grids.mean(axis=0), regions)
+    if means[best] < _SURE and not _clear(centred[:, best] - centred[:, 0], 0.0):
         return ""
     return (
         f"read as {list(_TURNS)[best - 1]}, the maps would fit the regions better (mean ROC AUC {means[best]:.2f} "
