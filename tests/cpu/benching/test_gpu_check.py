@@ -225,9 +225,9 @@ def test_what_is_not_installed_is_not_run(check: Any, monkeypatch: pytest.Monkey
         "status": "not run",
         "note": "not installed: msgspec",
     }
-    monkeypatch.setattr(gpu_parts, "_distributed", lambda package: package not in ("msgspec", "pydicom", "pylibjpeg"))
+    monkeypatch.setattr(gpu_parts, "_distributed", lambda package: package not in ("msgspec", "pydicom", "imagecodecs"))
     note = gpu_parts.not_installed("torch", "msgspec")["note"]
-    assert note == "not installed: msgspec; of what the project needs also pydicom, pylibjpeg"
+    assert note == "not installed: msgspec; of what the project needs also imagecodecs, pydicom"
     assert gpu_parts.not_installed("torch", "xbench_fast.gone")["status"] == "failed"
 
     def extra(*_: Any) -> Any:

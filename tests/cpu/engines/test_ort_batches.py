@@ -140,6 +140,11 @@ def test_all_models_have_the_same_bits_in_every_batch(small_bundles: dict[str, B
         pixels = rng.integers(0, 256, (8, 1, side, side), np.uint8)
         inner = [axis for axis in bundle.graph("image").inputs[1].shape[1:] if isinstance(axis, int)]
         texts = rng.standard_normal((40, *inner)).astype(np.float32)
+        if fixed := len(bundle.manifest.findings):
+            # Rows of the identity matrix are all that such a graph is ever given. It selects by product and sum, and
+            # the library's sum along the last axis rounds by where in memory the row begins: of other texts, the last
+            # bit would depend on the place in the batch.
+            texts = np.eye(fixed, dtype=np.float32)[rng.integers(0, fixed, 40)]
         with open_engine(bundle, "onnxruntime-cpu", threads=2) as engine:
             for queries in (1, 40):
                 expect_equal_bits(engine, pixels, texts[:queries], range(2, 9, 3))
