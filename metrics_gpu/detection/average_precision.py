@@ -3,6 +3,9 @@
 In each image and class the surest 100 boxes are matched one after the other with the free true box of the largest IoU
 (of equal ones the last) if it reaches the threshold. All boxes of a class are then ranked by score; of equal scores the
 earlier image comes first, so that a constant score makes the value depend on the order of the images.
+
+A true box that is marked as a crowd is ignored. A given box that matches no other true box, and whose own area is
+covered by a crowd up to the threshold, is neither right nor wrong.
 """
 
 from __future__ import annotations
@@ -24,12 +27,14 @@ COCO: Final = (0.1, 0.25, *np.linspace(0.5, 0.95, 10).tolist())
 """The thresholds: 0.1, 0.25 and COCO's ten."""
 
 _MOST: Final = (1, 10, 100)
+_HIT: Final = 1
+_IGNORED: Final = 2
 _F1, _I1 = readonly(types.float64, 1), readonly(types.int64, 1)
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Values in 0..1 at each of `COCO`, NaN for a class without a true box.
+    """Values in 0..1 at each of `COCO`, NaN for a class without a true box that is no crowd.
 
     precision: float64 [T, C]. recall: float64 [3, T, C], with the surest 1, 10 and 100 boxes of each image.
     """
@@ -59,15 +64,18 @@ def ranked(answers: Answers) -> Ranked:
     given, order = _together(answers)
     images = np.concatenate([answers.case_of, answers.negative_case])
     classes = np.concatenate([answers.class_of, answers.negative_class])
-    table = overlaps(given, _truth(answers))
-    hits = np.zeros((len(COCO), len(given.boxes)), np.bool_)
-    _match(table.values, table.offsets, table.given, table.truth, np.minimum(np.array(COCO), 1 - 1e-10), hits)
+    truth = _truth(answers)
+    crowd = np.zeros(len(truth.boxes), np.bool_) if answers.crowd is None else answers.crowd
+    table = overlaps(given, truth, crowd)
+    outcome = np.zeros((len(COCO), len(given.boxes)), np.int8)
+    _match(table.values, table.offsets, table.given, table.truth, np.minimum(np.array(COCO), 1 - 1e-10), outcome)
+    hits = outcome == _HIT
     place = np.arange(len(given.boxes)) - given.offsets[:-1][given.owner]
     scores = np.ones(len(given.boxes)) if given.scores is None else given.scores
     precision = np.full((len(COCO), len(answers.names)), np.nan)
     recall = np.full((len(_MOST), len(COCO), len(answers.names)), np.nan)
     for c in range(len(answers.names)):
-        true = int(answers.truth.lengths[answers.class_of == c].sum())
+        true = int((~crowd & (answers.class_of[answers.truth.owner] == c)).sum())
         if not true:
             continue
         own = np.flatnonzero((classes[given.owner] == c) & (place < _MOST[-1]))
@@ -75,7 +83,7 @@ def ranked(answers: Answers) -> Ranked:
         for m, most in enumerate(_MOST):
             recall[m, :, c] = hits[:, own[place[own] < most]].sum(axis=1) / true
         for t in range(len(COCO)):
-            precision[t, c] = _area(hits[t, own], true)
+            precision[t, c] = _area(hits[t, own[outcome[t, own] != _IGNORED]], true)
     return Ranked(precision, recall)
 
 
@@ -107,7 +115,8 @@ def _area(hits: NDArray[np.bool_], true: int) -> float:
     return float(envelope[points].mean())
 
 
-def _match_loop(values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, hits: Any) -> None:
+def _match_loop(values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, outcome: Any) -> None:
+    # The value of a crowd is negative (see `overlaps`), so that it matches none and stays free.
     for p in range(len(offsets) - 1):
         n, m = given[p + 1] - given[p], truth[p + 1] - truth[p]
         if n == 0 or m == 0:
@@ -116,14 +125,17 @@ def _match_loop(values: Any, offsets: Any, given: Any, truth: Any, thresholds: A
         for t in range(len(thresholds)):
             free[:] = True
             for i in range(min(n, 100)):
-                best, at = thresholds[t], -1
+                best, at, crowded = thresholds[t], -1, False
                 for j in range(m):
                     value = values[offsets[p] + i * m + j]
                     if free[j] and value >= best:
                         best, at = value, j
+                    crowded |= -value >= thresholds[t]
                 if at >= 0:
                     free[at] = False
-                    hits[t, given[p] + i] = True
+                    outcome[t, given[p] + i] = _HIT
+                elif crowded:
+                    outcome[t, given[p] + i] = _IGNORED
 
 
-_match = compiled(_match_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.boolean[:, ::1]))
+_match = compiled(_match_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.int8[:, ::1]))

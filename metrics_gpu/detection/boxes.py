@@ -107,8 +107,8 @@ class Answers:
 
     given, truth: P lists; a pair without an answer has an empty list. class_of, case_of: int64 [P]; names: the
     classes. sizes: int64 [P, 2], width and height. cases: the number of images, with those without a pair.
-    negatives: lists of boxes given for classes that are absent, with their class and case; tried: bool, the answer had
-    a box, kept or not.
+    crowd: bool, of each true box: COCO ignores it, by default none. negatives: lists of boxes given for classes that
+    are absent, with their class and case; tried: bool, the answer had a box, kept or not.
     Pairs are in the dataset's order: image by image, the classes of an image in the order of the dataset.
     """
 
@@ -119,6 +119,7 @@ class Answers:
     sizes: Int
     names: Sequence[str]
     cases: int
+    crowd: NDArray[np.bool_] | None = None
     negatives: BoxLists = field(default_factory=lambda: BoxLists.of([]))
     negative_class: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     negative_case: Int = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -131,6 +132,7 @@ class Answers:
             "case_of": (len(self.case_of), pairs), "sizes": (len(self.sizes), pairs),
             "negative_class": (len(self.negative_class), asked), "negative_case": (len(self.negative_case), asked),
             "tried": (len(self.tried), asked),
+            "crowd": (len(self.truth.boxes) if self.crowd is None else len(self.crowd), len(self.truth.boxes)),
         }  # fmt: skip
         for name, (have, want) in shapes.items():
             if have != want:

@@ -1,4 +1,4 @@
-"""Intersection over union of every given box with every true one of its pair, and the largest matching."""
+"""Overlaps of every given box with every true one of its pair, and the largest matching."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 from .boxes import BoxLists, Float, Int
@@ -15,14 +16,15 @@ from .boxes import BoxLists, Float, Int
 __all__ = ["BoxOverlaps", "matched", "overlaps"]
 
 _F1, _F2, _I1 = readonly(types.float64, 1), readonly(types.float64, 2), readonly(types.int64, 1)
+_B1 = readonly(types.boolean, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class BoxOverlaps:
     """values: float64 [sum of n * m], row-major tables of each pair's n given by m true boxes; offsets: int64 [P + 1].
 
-    given, truth: the offsets of both lists. The continuous corners count, without a pixel more; two boxes without area
-    have 0.
+    given, truth: the offsets of both lists. The continuous corners count, without a pixel more; boxes without area have
+    0.
     """
 
     values: Float
@@ -31,13 +33,19 @@ class BoxOverlaps:
     truth: Int
 
 
-def overlaps(given: BoxLists, truth: BoxLists) -> BoxOverlaps:
-    """The table of every pair. Raises ValueError for lists of different numbers of pairs."""
+def overlaps(given: BoxLists, truth: BoxLists, crowd: NDArray[np.bool_] | None = None) -> BoxOverlaps:
+    """The table of every pair. Raises ValueError for lists of different numbers of pairs.
+
+    crowd: bool, of each true box; the value of one that is marked is not the IoU but the share of the given box that it
+    covers, as COCO compares with a crowd, times -1.
+    """
     if len(given) != len(truth):
         raise ValueError(f"{len(given)} lists of given boxes for {len(truth)} pairs")
     offsets = np.concatenate([[0], np.cumsum(given.lengths * truth.lengths)]).astype(np.int64)
     values = np.empty(offsets[-1])
-    _fill(np.ascontiguousarray(given.boxes), given.offsets, np.ascontiguousarray(truth.boxes), truth.offsets, values)
+    marked = np.zeros(len(truth.boxes), np.bool_) if crowd is None else crowd
+    boxes, true = np.ascontiguousarray(given.boxes), np.ascontiguousarray(truth.boxes)
+    _fill(boxes, given.offsets, true, truth.offsets, marked, values)
     return BoxOverlaps(values, offsets, given.offsets, truth.offsets)
 
 
@@ -48,7 +56,7 @@ def matched(table: BoxOverlaps, thresholds: Sequence[float]) -> Int:
     return found
 
 
-def _fill_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, out: Any) -> None:
+def _fill_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, crowd: Any, out: Any) -> None:
     at = 0
     for p in range(len(given_offsets) - 1):
         for i in range(given_offsets[p], given_offsets[p + 1]):
@@ -58,12 +66,16 @@ def _fill_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, o
                 wide = min(a[2], b[2]) - max(a[0], b[0])
                 high = min(a[3], b[3]) - max(a[1], b[1])
                 both = max(wide, 0.0) * max(high, 0.0)
-                all_of = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both
+                all_of = (a[2] - a[0]) * (a[3] - a[1])
+                if crowd[j]:
+                    both = -both
+                else:
+                    all_of = all_of + (b[2] - b[0]) * (b[3] - b[1]) - both
                 out[at] = both / all_of if all_of > 0.0 else 0.0
                 at += 1
 
 
-_fill = compiled(_fill_loop, types.void(_F2, _I1, _F2, _I1, types.float64[::1]))
+_fill = compiled(_fill_loop, types.void(_F2, _I1, _F2, _I1, _B1, types.float64[::1]))
 
 
 def _matched_loop(values: Any, offsets: Any, given_offsets: Any, truth_offsets: Any, thresholds: Any, out: Any) -> None:

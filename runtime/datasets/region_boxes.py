@@ -35,13 +35,15 @@ class Boxes:
     in each direction, clipped to the image. A box wholly outside the image covers nothing. `exact`: drawing raises
     DataError when a box does not fit the image (`excess`), for image copies that may have been resized. `fractions`:
     the corners are fractions of the image's width and height, written with six decimals or more. `centres`: a box
-    covers the pixels whose centres lie inside, at least one in each direction.
+    covers the pixels whose centres lie inside, at least one in each direction. `crowd`: the boxes that are marked
+    `iscrowd`, which COCO's average precision ignores and every other number counts.
     """
 
     corners: tuple[Corners, ...]
     exact: bool = False
     fractions: bool = False
     centres: bool = False
+    crowd: frozenset[Corners] = frozenset()
 
     def __post_init__(self) -> None:
         if self.fractions and any(abs(value) > MAX_SIDE for box in self.corners for value in box):
@@ -68,9 +70,19 @@ class Boxes:
 
     def clipped(self, height: int, width: int) -> NDArray[np.float64]:
         """float64 [n, 4]: the corners of the boxes that meet a [height, width] image, clipped to it."""
-        corners = np.array(self.extents(height, width), np.float64).reshape(-1, 4)
-        inside = (corners[:, :2] < (width, height)).all(axis=1) & (corners[:, 2:] > 0).all(axis=1)
+        corners, inside = self._inside(height, width)
         return np.clip(corners[inside], 0, (width, height, width, height))
+
+    def crowded(self, height: int, width: int) -> NDArray[np.bool_]:
+        """bool [n]: which of the boxes of `clipped` are marked `iscrowd`."""
+        marked = np.array([corners in self.crowd for corners in self.corners], np.bool_)
+        return marked[self._inside(height, width)[1]]
+
+    def _inside(self, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """All corners in pixels, and which boxes meet the image."""
+        corners = np.array(self.extents(height, width), np.float64).reshape(-1, 4)
+        meets = (corners[:, :2] < (width, height)).all(axis=1) & (corners[:, 2:] > 0).all(axis=1)
+        return corners, np.asarray(meets)
 
     def excess(self, height: int, width: int) -> float:
         """Pixels by which a box reaches beyond a [height, width] image; 0 up to `ROUNDING`."""

@@ -252,7 +252,9 @@ def union(parts: Sequence[Region]) -> Region:
     boxes = [part for part in parts if isinstance(part, Boxes)]
     if len(parts) > 1 and len(boxes) == len(parts) and len({(box.fractions, box.centres) for box in boxes}) == 1:
         corners = tuple(corner for box in boxes for corner in box.corners)
-        return Boxes(corners, any(box.exact for box in boxes), boxes[0].fractions, boxes[0].centres)
+        counted = {corner for box in boxes for corner in box.corners if corner not in box.crowd}
+        crowd = frozenset(corners).difference(counted)  # a box that is listed with and without the mark counts
+        return Boxes(corners, any(box.exact for box in boxes), boxes[0].fractions, boxes[0].centres, crowd)
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 

@@ -237,10 +237,14 @@ def _left(found: BoxScores) -> str:
 
 
 def _marked(scores: Sequence[BoxScores], number: str) -> Iterator[str]:
-    """What the datasets say of regions marked iscrowd and the like: COCO's own code leaves the crowds out."""
-    for text in dict.fromkeys(found.stored.cell.entry.get("warnings", {}).get("crowd") for found in scores):
-        if text:
-            yield f"{number}: {text.rstrip('.')}; pycocotools would ignore those marked iscrowd"
+    """What the datasets say of regions marked iscrowd and the like: COCO's own code ignores the crowds."""
+    crowds: dict[str, bool] = {}
+    for found in scores:
+        if text := found.stored.cell.entry.get("warnings", {}).get("crowd"):
+            crowds[text] = crowds.get(text, False) or found.stored.answers.crowd is not None
+    for text, boxes in crowds.items():
+        ignored = f", but {number} ignores boxes marked iscrowd, as pycocotools does" if boxes else ""
+        yield f"{number}: {text.rstrip('.')}{ignored}"
 
 
 def _stamps(scores: Sequence[BoxScores]) -> tuple[str, ...]:

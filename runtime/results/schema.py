@@ -28,8 +28,9 @@ The rows of predicted boxes have one more column, null where a pair has no regio
 
     answer    `state` of the answer (`answers.answered.State`), `height` and `width` of the image, the kept `boxes` (x1,
               y1, x2, y2, ... in its pixels), their `scores` or null, the `truth` boxes alike (null where the region is
-              no union of boxes), `area`, `overlap` and `region` of the unions in the image's pixels (null for a
-              negative), and the counters of its boxes and of the answer
+              no union of boxes), which of them are marked as a `crowd` (null where none is), `area`, `overlap` and
+              `region` of the unions in the image's pixels (null for a negative), and the counters of its boxes and of
+              the answer
 
 File size with zstd: the 784 bytes of a 14 x 14 map shrink by a sixth, the 6,272 of a region to about 80, and the 808
 of the counts to about 300. A pair takes 1.1 kB in the file; 12,601 cases with 6,000 pairs take 7 MB per model.
@@ -193,6 +194,7 @@ def _answer() -> pa.DataType:
         [
             pa.field("state", pa.int8()),
             *(pa.field(name, pa.list_(pa.float64())) for name in ("boxes", "scores", "truth")),
+            pa.field("crowd", pa.list_(pa.bool_())),
             *(pa.field(name, pa.int32()) for name in whole),
             *(pa.field(name, pa.bool_()) for name in ("truncated", "over_limit", "out_of_view")),
         ]

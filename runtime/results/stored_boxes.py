@@ -55,6 +55,8 @@ class StoredBoxes:
         """A digest of the true boxes and their pairs, equal in any run."""
         sha = hashlib.sha256(np.ascontiguousarray(self.answers.truth.boxes).tobytes())
         sha.update(self.answers.truth.offsets.tobytes() + self.answers.class_of.tobytes())
+        if self.answers.crowd is not None:
+            sha.update(self.answers.crowd.tobytes())
         return sha.hexdigest()
 
     def of_state(self, *names: str) -> int:
@@ -91,6 +93,7 @@ def _stored(tables: Iterable[pa.Table], cell: CellRows) -> StoredBoxes:
     boxed = told.field("truth").is_valid().to_numpy(zero_copy_only=False)[pairs]
     given, truth = _lists(told.field("boxes"), told.field("scores")), _lists(told.field("truth"))
     kept = pairs[boxed]
+    true = truth.take(kept)
     counters = {name: _numbers(told, name) for name in _COUNTERS}
     sizes = np.column_stack([_numbers(told, "width"), _numbers(told, "height")])
     state = _numbers(told, "state").astype(np.int8)
@@ -99,12 +102,13 @@ def _stored(tables: Iterable[pa.Table], cell: CellRows) -> StoredBoxes:
         cell=cell,
         answers=Answers(
             given=given.take(kept),
-            truth=truth.take(kept),
+            truth=true,
             class_of=held[kept] % each,
             case_of=held[kept] // each,
             sizes=sizes[kept],
             names=cell.findings,
             cases=cell.cases,
+            crowd=_crowd(told, kept, true),
             negatives=given.take(asked),
             negative_class=held[asked] % each,
             negative_case=held[asked] // each,
@@ -126,6 +130,19 @@ def _numbers(told: Any, name: str) -> Int:
     import pyarrow as pa
 
     return np.asarray(told.field(name).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _crowd(told: Any, pairs: NDArray[np.intp], truth: BoxLists) -> NDArray[np.bool_] | None:
+    """Which of the true boxes of these pairs are marked; None if none is, as in results from before the mark."""
+    if told.type.get_field_index("crowd") < 0:
+        return None
+    column = told.field("crowd").take(pairs)
+    marked = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    if not len(marked):
+        return None
+    found = np.zeros(len(truth.boxes), np.bool_)
+    found[np.isin(truth.owner, marked)] = column.drop_null().flatten().to_numpy(zero_copy_only=False)
+    return found
 
 
 def _lists(column: Any, scores: Any = None) -> BoxLists:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ..case import UNCERTAIN, Case, Region
 from ..files import Note, fail
+from ..region_boxes import Boxes
 from ..region_shapes import union
 from ..source.spelling import Spellings
+from .marks import CROWD
 from .nothing import says_nothing
 from .shapes import Annotated, Shape
 
@@ -40,7 +43,7 @@ def case_of(item: Annotated, image: Path, rule: CaseRule, notes: list[Note]) -> 
         if shape.finding in rule.classes:
             named.add(shape.finding)
             if shape.region is not None:
-                drawn.setdefault(shape.finding, []).append(shape.region)
+                drawn.setdefault(shape.finding, []).append(_marked(shape.region, shape.mark))
         elif says_nothing(shape.finding, rule.nothing):
             nothing.append(shape)
     for shape in nothing:
@@ -66,6 +69,13 @@ def case_of(item: Annotated, image: Path, rule: CaseRule, notes: list[Note]) -> 
         rows=item.rows,
         size=item.size,
     )
+
+
+def _marked(region: Region, mark: str) -> Region:
+    """The region with the mark of its boxes that the scorer `coco` asks for."""
+    if mark == CROWD and isinstance(region, Boxes):
+        return replace(region, crowd=frozenset(region.corners))
+    return region
 
 
 def one_label_each(item: Annotated, spellings: Spellings) -> dict[str, int | None]:

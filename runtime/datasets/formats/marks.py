@@ -12,10 +12,13 @@ from ..files import Note
 from ..source.cells import BLANKS
 from .shapes import Annotated
 
-__all__ = ["is_set", "letters", "mark_of", "note_marks"]
+__all__ = ["CROWD", "is_set", "letters", "mark_of", "note_marks"]
+
+CROWD: Final = "iscrowd"
+"""The mark of COCO: its own average precision ignores such a region (docs/detection.md §3)."""
 
 _MARKS: Final = {
-    "iscrowd": "iscrowd", "crowd": "iscrowd", "ignore": "ignore", "ignored": "ignore", "isignore": "ignore",
+    "iscrowd": CROWD, "crowd": CROWD, "ignore": "ignore", "ignored": "ignore", "isignore": "ignore",
     "isgroupof": "isgroupof", "difficult": "difficult", "isdifficult": "difficult", "occluded": "occluded",
     "isoccluded": "occluded", "truncated": "truncated", "istruncated": "truncated",
 }  # fmt: skip

@@ -155,6 +155,7 @@ class _Answers:
             "boxes": float_lists([each for lists in taken for each in each_list(lists, lists.boxes)]),
             "scores": float_lists([each for lists in taken for each in each_list(lists, lists.scores)]),
             "truth": float_lists([*counted.truth, *without]),
+            "crowd": [*counted.crowd, *without],
             "width": size[:, 0],
             "height": size[:, 1],
             **{name: np.concatenate([getattr(answers, name)[own] for answers, own in parts]) for name in _COUNTERS},
@@ -166,21 +167,27 @@ class _Answers:
 
 @dataclass(frozen=True)
 class _Counted:
-    """counts: of the rows. native: of the image's own grid. truth: the true boxes, None where there are none such."""
+    """counts: of the rows. native: of the image's own grid. truth: the true boxes, None where there are none such.
+
+    crowd: which of them are marked as a crowd, None where none is.
+    """
 
     counts: Counts
     native: UnionCounts
     truth: list[NDArray[np.float64] | None]
+    crowd: list[list[bool] | None]
     sizes: Int
 
 
 def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArray[np.uint8]) -> _Counted:
     """Counts of P pairs. sizes: width and height; masks: the packed regions on the grid."""
-    spans, truth = [], list[NDArray[np.float64] | None]()
+    spans, truth, crowd = [], list[NDArray[np.float64] | None](), list[list[bool] | None]()
     for region, (width, height) in zip(regions, sizes.tolist(), strict=True):
-        found = region.spans(height, width) if isinstance(region, Boxes) else []
+        boxes = region if isinstance(region, Boxes) else None
+        found = boxes.spans(height, width) if boxes else []
         spans.append(np.array(found, np.int64).reshape(-1, 4)[:, [2, 0, 3, 1]])
-        truth.append(region.clipped(height, width) if isinstance(region, Boxes) else None)
+        truth.append(boxes.clipped(height, width) if boxes else None)
+        crowd.append(boxes.crowded(height, width).tolist() if boxes and boxes.crowd else None)
     ends = np.concatenate([[0], np.cumsum([len(each) for each in spans])]).astype(np.int64)
     true = Rectangles(np.concatenate([np.zeros((0, 4), np.int64), *spans]), ends)
     mine = pixel_rectangles(given, sizes)
@@ -195,7 +202,7 @@ def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArra
         _enter(grid, p, _drawn(small, p, (GRID, GRID)), unpack_masks(masks[p : p + 1], GRID)[0])
         hit[p] = centre[p, 0] >= 0 and whole[centre[p, 1], centre[p, 0]]
     counts = one_level(grid, centre, sizes, hit)
-    return _Counted(counts, native, truth, sizes)
+    return _Counted(counts, native, truth, crowd, sizes)
 
 
 def _enter(counts: UnionCounts, pair: int, mine: NDArray[np.bool_], true: NDArray[np.bool_]) -> None:

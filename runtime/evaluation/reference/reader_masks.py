@@ -106,6 +106,7 @@ def _score(
             "boxes": float_lists(nothing),
             "scores": float_lists([None] * len(states)),
             "truth": float_lists([None] * len(states)),
+            "crowd": [None] * len(states),
             "width": [*sizes[:, 0].tolist(), *without],
             "height": [*sizes[:, 1].tolist(), *without],
             **{name: [*(getattr(each, name) for each in marked), *without] for name in ("area", "overlap", "region")},

@@ -283,3 +283,5 @@ def test_the_corners_of_boxes_are_clipped_and_those_outside_dropped() -> None:
     assert boxes.clipped(100, 110).tolist() == [[0, 5, 20, 30.5], [90, 90, 110, 100]]
     assert Boxes(((0.5, 0.25, 1.5, 0.5),), fractions=True).clipped(100, 200).tolist() == [[100, 25, 200, 50]]
     assert Boxes(()).clipped(10, 10).shape == (0, 4)
+    marked = Boxes((*boxes.corners[2:], *boxes.corners[:2]), crowd=frozenset({(200, 0, 210, 10), (90, 90, 130, 120)}))
+    assert boxes.crowded(100, 110).tolist() == [False, False] and marked.crowded(100, 110).tolist() == [False, True]
