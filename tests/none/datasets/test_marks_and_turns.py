@@ -140,6 +140,14 @@ def test_a_turn_beside_a_polygon_says_nothing_of_it(tmp_path: Path) -> None:
         assert area(dataset) == plain and not texts(dataset, "disagreement")
 
 
+def test_the_box_before_a_turn_is_not_compared_with_the_polygon_after_it(tmp_path: Path) -> None:
+    """The box of 40 x 8 and the outer box of the same one turned by 45 degrees share a quarter of their area."""
+    diamond = [[19, 7, 47, 35, 41, 41, 13, 13]]
+    turned = {"segmentation": diamond, "attributes": {"rotation": 45}}
+    assert not texts(coco(tmp_path, turned), "disagreement")
+    assert len(texts(coco(tmp_path, turned | {"attributes": {}}), "disagreement")) == 1
+
+
 def test_a_quarter_turn_beside_a_polygon_along_the_sides_is_noted(tmp_path: Path) -> None:
     dataset = coco(tmp_path, {"segmentation": SIDES, "attributes": {"rotation": 90}})
     assert area(dataset) == 41 * 9
@@ -169,6 +177,9 @@ def test_boxes_of_another_form_are_refused(
 def test_a_mode_that_the_options_say_too(tmp_path: Path) -> None:
     assert area(coco(tmp_path, {"bbox_mode": 1, "rbbox": []})) == 320
     assert area(coco(tmp_path, {"bbox_mode": 0, "bbox": [10, 20, 50, 28]}, options={"boxes": "corners"})) == 320
+    parts, corners = {"bbox_mode": 3, "bbox": [0.5, 0.5, 0.25, 0.5]}, {"bbox_mode": 2, "bbox": [0.5, 0.5, 0.75, 1]}
+    assert area(coco(tmp_path, parts, options={"unit": "fractions"})) == 20 * 30
+    assert area(coco(tmp_path, corners, options={"unit": "fractions", "boxes": "corners"})) == 20 * 30
 
 
 @pytest.mark.parametrize(
@@ -185,6 +196,13 @@ def test_a_bbox_that_is_not_around_its_segmentation_is_noted(
     dataset = coco(tmp_path, {"segmentation": SIDES, "bbox": box}, options=options)
     assert area(dataset) == 41 * 9
     assert [text.startswith("bbox and segmentation") for text in texts(dataset, "disagreement")] == [True] * noted
+
+
+def test_a_thin_polygon_may_miss_its_bbox_by_a_pixel_and_one_in_fractions_may_not(tmp_path: Path) -> None:
+    line = {"segmentation": [[10, 20, 50, 20, 50, 20.4, 10, 20.4]], "bbox": [10, 20, 40, 1]}
+    assert not texts(coco(tmp_path, line), "disagreement")
+    parts = {"segmentation": [[0.1, 0.1, 0.3, 0.1, 0.3, 0.3, 0.1, 0.3]], "bbox": [0.5, 0.5, 0.2, 0.2]}
+    assert len(texts(coco(tmp_path, parts, options={"unit": "fractions"}), "disagreement")) == 1
 
 
 def test_the_share_of_two_boxes() -> None:
