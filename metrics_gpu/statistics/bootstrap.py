@@ -168,7 +168,7 @@ def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Int
     defined = values[~np.isnan(values)]
     if len(defined) == 0:
         return None
-    low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
+    low, high = _percentiles(defined, level)
     return Interval(float(low), float(high), level, "bootstrap", len(defined))
 
 
@@ -179,12 +179,18 @@ def percentile_intervals(values: NDArray[np.float64], level: float = 0.95) -> li
     found: list[Interval | None] = [None] * values.shape[1]
     whole = np.flatnonzero(~np.isnan(values).any(axis=0))
     if len(whole) and len(values):
-        ends = np.percentile(values[:, whole], [50 * (1 - level), 50 * (1 + level)], axis=0)
-        for place, low, high in zip(whole, *ends, strict=True):
+        for place, low, high in zip(whole.tolist(), *_percentiles(values[:, whole], level), strict=True):
             found[place] = Interval(float(low), float(high), level, "bootstrap", len(values))
     for place in set(range(values.shape[1])).difference(whole.tolist()):
         found[place] = percentile_interval(values[:, place], level)
     return found
+
+
+def _percentiles(values: NDArray[np.float64], level: float) -> tuple[Any, Any]:
+    """Both ends of the interval, of each column. The upper one is made from the negative values, because NumPy's two
+    percentiles can differ in the last bit from theirs: the interval of a - b would not be the negative of b - a."""
+    low, high = (np.percentile(sign * values, 50 * (1 - level), axis=0) for sign in (1, -1))
+    return low, 0.0 - high
 
 
 @dataclass(frozen=True, eq=False)
