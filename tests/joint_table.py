@@ -17,6 +17,7 @@ __all__ = [
     "outcomes",
     "study_joints",
     "trust_joints",
+    "twice_joints",
 ]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "joints.md"
@@ -60,6 +61,11 @@ def box_joints() -> list[Joint]:
 def trust_joints() -> list[Joint]:
     """The study of trust with the features whose results it reads."""
     return [Joint(*row) for row in _rows("Trust tests of a run")]
+
+
+def twice_joints() -> list[Joint]:
+    """One model under two names, evaluated before and after a change."""
+    return [Joint(*row) for row in _rows("One model twice")]
 
 
 def study_joints() -> list[Joint]:

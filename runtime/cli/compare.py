@@ -27,7 +27,7 @@ with OP one of > >= < <= == != and NAME one of
   iou_fixed_drop, iou_best_drop, iou_cross_fitted_drop, auc_drop,
   auprc_drop   (percentage points, worst cell)
   max_dice_change, max_logit_change
-  missing_rows, missing_cells, changed_truth
+  missing_rows, missing_cells, changed_truth, changed_images
 """
 
 

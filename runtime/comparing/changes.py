@@ -34,8 +34,8 @@ COMPARED: Final = (
 class CellChanges:
     """All changes of a cell, of one protocol.
 
-    images, pairs: shared; unnamed: cases of which no patient is named; whole: of the means over classes; classes: of
-    each class.
+    images, pairs: shared; unnamed: images of which no patient is named; other_files, other_patients: names of images
+    that both have, but not as the same image; whole: of the means over classes; classes: of each class.
     """
 
     match: Match
@@ -44,6 +44,8 @@ class CellChanges:
     images: int
     pairs: int
     unnamed: int
+    other_files: tuple[str, ...]
+    other_patients: tuple[str, ...]
     whole: tuple[Difference, ...]
     classes: tuple[Difference, ...]
     rows: RowChanges
@@ -65,6 +67,8 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
         images=len(both.shared.cases),
         pairs=len(both.shared.image_of),
         unnamed=a.unnamed,
+        other_files=tuple(sorted(case for case, _ in both.shared.conflicts.files)),
+        other_patients=tuple(sorted(case for case, _ in both.shared.conflicts.patients)),
         whole=tuple(_changes(a, b, [""], resampling.level)),
         classes=tuple(_changes(a, b, both.shared.findings, resampling.level)),
         rows=row_changes(both, a.grounding, b.grounding, keep),

@@ -72,9 +72,11 @@ def compare_runs(
         first, second = (run.data["cells"][f"{model}--{match.dataset}"] for run, model in both)
         told.append((match, first, second))
     if not any(cell.images for cell in cells):
+        files, patients = (sum(len(getattr(cell, f"other_{what}")) for cell in cells) for what in ("files", "patients"))
+        counts = f" (other image files: {files}, other patients: {patients})" if files or patients else ""
         raise RunError(
             f"{a.path} and {b.path} have no case in common in any cell: they were made from other images, or other "
-            "names of them."
+            f"names of them{counts}."
         )
     corrected = _corrected(cells)
     return Comparison(

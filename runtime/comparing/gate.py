@@ -40,6 +40,7 @@ NAMES: Final[Mapping[str, str]] = {
     "missing_rows": "rows and pairs that only one run has, those of whole cells included",
     "missing_cells": "finished cells that only one run has",
     "changed_truth": "rows whose label or region differs between the runs",
+    "changed_images": "images of another file, or of a patient of another name, in each run",
 }
 """The names that a condition can use, and their meaning."""
 
@@ -118,6 +119,7 @@ def measures(comparison: Comparison) -> dict[str, float | None]:
         "missing_rows": comparison.missing_rows,
         "missing_cells": len(comparison.alone),
         "changed_truth": sum(len(cell.label_changes) + len(cell.region_changes) for cell in cells),
+        "changed_images": sum(len(cell.other_files) + len(cell.other_patients) for cell in cells),
     }
 
 

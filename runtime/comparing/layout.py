@@ -42,7 +42,8 @@ def comparison_tables(comparison: Comparison, show: int | None = 20, *, classes:
 def _overview(comparison: Comparison) -> Table:
     """One line per cell: the changes of its rows."""
     columns = ("model", "dataset", "images", "pairs", "hits lost", "hits gained", "maxima moved", "Dice changed",
-               "largest", "logit, largest", "logit, mean", "only A", "only B", "truth differs")  # fmt: skip
+               "largest", "logit, largest", "logit, mean", "only A", "only B", "other image files",
+               "other patients", "truth differs")  # fmt: skip
     rows = []
     for cell in comparison.cells:
         found, logits = cell.rows, cell.rows.logits
@@ -55,13 +56,16 @@ def _overview(comparison: Comparison) -> Table:
                 f"{logits.largest:.3g}" if logits else NONE,
                 f"{logits.mean:.3g}" if logits else NONE,
                 *map(str, (cell.only_a.total, cell.only_b.total)),
+                *map(str, (len(cell.other_files), len(cell.other_patients))),
                 str(len(cell.label_changes) + len(cell.region_changes)),
             )
         )
     notes = (
         "images and pairs: shared by both runs; Dice changed: pairs with another Dice at 0.5 or at the best threshold, "
         "and the largest such change in percentage points; logit: absolute changes; only A, only B: rows and pairs one "
-        "run has alone; truth differs: rows with another label or another region",
+        "run has alone; other image files, other patients: images that both runs have under one name, but not as the "
+        "same image, so that their rows are in only A and only B; truth differs: rows with another label or another "
+        "region",
     )
     return Table("Rows", tuple(map(Column, columns)), tuple(rows), comparison.stamps, notes, name="rows", lead=2)
 
@@ -110,8 +114,17 @@ def _change_notes(comparison: Comparison) -> tuple[str, ...]:
     notes = [
         "percent and percentage points; means over the findings of a dataset, on the rows both runs scored",
         *_tests(found, "the cells, per number"),
+        *_other_images(comparison),
     ]
     return tuple(notes if comparison.resampling.replicates else (*notes, "no intervals: no replicates were asked for"))
+
+
+def _other_images(comparison: Comparison) -> Iterator[str]:
+    """How many images are left out because they are not the same in both runs."""
+    for what, field in (("image files", "other_files"), ("patients", "other_patients")):
+        counts = [(cell, len(getattr(cell, field))) for cell in comparison.cells]
+        if told := [f"{count} of {cell.match.models} on {cell.title}" for cell, count in counts if count]:
+            yield f"other {what}: {', '.join(told)}; these images are left out, as they are not the same in both runs"
 
 
 def _tests(found: Sequence[Difference], family: str) -> Iterator[str]:

@@ -44,33 +44,38 @@ _OF_BOXES: Final = ("dice_fixed", "iou_fixed")  # compared where a model has no 
 class Extent:
     """How many pairs or labels both models have, and how many of both were left out.
 
-    changed: those that both have, but with different regions, or labels; each counts twice in `left_out`.
+    changed: those that both have, but with different regions, or labels; each counts twice in `left_out`. apart: those
+    of images that both have under one name, but not as the same image.
     """
 
     shared: int
     left_out: int
     changed: int = 0
+    apart: int = 0
 
     @property
     def alone(self) -> int:
         """How many were left out because only one of the models has them."""
-        return self.left_out - 2 * self.changed
+        return self.left_out - 2 * self.changed - self.apart
 
     @property
-    def apart(self) -> bool:
+    def nothing(self) -> bool:
         """Whether there are pairs or labels, but none that both have."""
         return not self.shared and self.left_out > 0
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """What two models share on a dataset. pairs: with a region, that count; labels: known ones, of scored images."""
+    """What two models share on a dataset. pairs: with a region, that count; labels: known ones, of scored images.
+    files, patients: how many images both have under one name with other files, or other patients."""
 
     dataset: str
     first: str
     second: str
     pairs: Extent
     labels: Extent
+    files: int = 0
+    patients: int = 0
 
     def extent(self, field: str) -> Extent:
         """The extent for a number of `numbers.FIELDS`."""
@@ -108,26 +113,30 @@ class Overlaps:
         results, keys = self._results, ((first, dataset), (second, dataset))
         cells = (results.cells[keys[0]], results.cells[keys[1]])
         bases = [results.bases.get(key) for key in keys]
-        if bases[0] == bases[1]:
+        parts = [(results.rows[key], results.pairs[key]) for key in keys]
+        if bases[0] == bases[1] and _in_one_order(parts[0][0], parts[1][0]):
             known = sum(item.n for item in cells[0].recognition.classes)
             return Overlap(dataset, first, second, Extent(cells[0].n, 0), Extent(known, 0)), cells
-        parts = [(results.rows[key], results.pairs[key]) for key in keys]
         shared = shared_rows(parts)
-        pairs = len(shared.image_of)
-        counted = Extent(pairs, sum(len(scored.counts) - pairs for _, scored in parts), len(shared.other_regions))
+        pairs, changed = len(shared.image_of), len(shared.other_regions)
+        images = list(zip(parts, shared.apart, strict=True))
+        other = sum(int(np.isin(scored.image_of, places).sum()) for (_, scored), places in images)
+        counted = Extent(pairs, sum(len(scored.counts) - pairs for _, scored in parts), changed, other)
         both = all(cell.scored for cell, _ in parts)
         known = int((shared.labels >= 0).sum()) if both else 0
         lost = sum(int((cell.labels >= 0).sum()) - known for cell, _ in parts) if both else 0
-        labels = Extent(known, lost, _opposed(parts, shared) if both else 0)
+        other = sum(int((cell.labels[places] >= 0).sum()) for (cell, _), places in images) if both else 0
+        labels = Extent(known, lost, _opposed(parts, shared) if both else 0, other)
         one, two = (self._on(key, shared, place) for place, key in enumerate(keys))
-        return Overlap(dataset, first, second, counted, labels), (one, two)
+        files, patients = (len(found) for found in (shared.conflicts.files, shared.conflicts.patients))
+        return Overlap(dataset, first, second, counted, labels, files, patients), (one, two)
 
     def _on(self, key: tuple[str, str], shared: SharedRows, place: int) -> CellValues:
         """The numbers of a cell on the shared rows."""
         results = self._results
         rows, scored = results.rows[key], results.pairs[key]
         arrays = (shared.images[place], shared.classes[place], shared.pairs[place], shared.labels)
-        cut = (*key, *(array.tobytes() for array in arrays))
+        cut = (*key, shared.patients, *(array.tobytes() for array in arrays))
         if cut not in self._cut:
             model, dataset = key
             whole = results.cells[key]
@@ -253,6 +262,12 @@ def _of_classes(overlaps: Overlaps, dataset: str, first: str, second: str) -> It
         item = subtract(one, two, "auc", scores.name)
         if item is not None and item.parts is not None:
             yield _named(item, dataset=dataset, first=first, second=second, **told)
+
+
+def _in_one_order(one: CellRows, two: CellRows) -> bool:
+    """Whether cells have the same images and findings in one order, so that their sums round alike."""
+    same = (one.case_ids, one.findings) == (two.case_ids, two.findings)
+    return same and np.array_equal(one.case_of, two.case_of)
 
 
 def _opposed(parts: Sequence[tuple[CellRows, ScoredPairs]], shared: SharedRows) -> int:

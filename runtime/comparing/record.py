@@ -47,6 +47,8 @@ def _cell(cell: CellChanges) -> dict[str, Any]:
         "only_b": _only(cell.only_b),
         "label_changes": _pairs(cell.label_changes),
         "region_changes": _pairs(cell.region_changes),
+        "other_files": list(cell.other_files),
+        "other_patients": list(cell.other_patients),
     }
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..results.choices import Choices
 from ..results.comparability import check_protocols
+from ..results.image_identity import agreed_images
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.pairs import Patients, Resampling, ScoredPairs, dataset_patients
@@ -111,7 +112,8 @@ def side_by_side(key: str, title: str, variants: Sequence[Variant], resampling: 
     Raises RunError for variants that were swept by different protocols, whose numbers are not comparable.
     """
     check_protocols(f"{key} on {title}", [(variant.label, variant.rows) for variant in variants])
-    cells = [(variant.rows, variant.pairs) for variant in variants]
+    rows = agreed_images([variant.rows for variant in variants])
+    cells = [(own, variant.pairs) for own, variant in zip(rows, variants, strict=True)]
     shared = shared_rows(cells)
     pairs = len(shared.image_of)
     if not pairs:
@@ -122,9 +124,7 @@ def side_by_side(key: str, title: str, variants: Sequence[Variant], resampling: 
         labels=tuple(variant.label for variant in variants),
         shared=shared,
         parts=tuple(shared.cut(place, *cell) for place, cell in enumerate(cells)),
-        patients=dataset_patients(
-            cells[0][0].dataset, [rows for rows, _ in cells], resampling.replicates, resampling.seed
-        ),
+        patients=dataset_patients(rows[0].dataset, rows, resampling.replicates, resampling.seed),
         resampling=resampling,
         left_out=tuple(len(scored.counts) - pairs for _, scored in cells),
     )

@@ -101,12 +101,22 @@ def _met(differences: Differences, dataset: str) -> Iterator[Overlap]:
 
 
 def _apart(overlap: Overlap) -> bool:
-    return overlap.pairs.apart or overlap.labels.apart
+    return overlap.pairs.nothing or overlap.labels.nothing
 
 
 def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
-    """How many pairs and labels were left out, because one of two models lacks them or they differ in truth, and where
-    none remain."""
+    """How many images, pairs and labels were left out, because two models have other images under one name, or one of
+    them lacks a pair, or they differ in truth, and where none remain."""
+    other: tuple[tuple[str, Callable[[Overlap], int]], ...] = (
+        ("image files", lambda item: item.files),
+        ("patients", lambda item: item.patients),
+    )
+    for what, count in other:
+        if told := _counts((item, count(item)) for item in met):
+            yield (
+                f"other {what}: {told}; these images are left out, as they are not the same for the two models; "
+                "evaluate again the model that was evaluated before the change"
+            )
     kinds: tuple[tuple[str, str, Callable[[Overlap], Extent]], ...] = (
         ("pairs", "regions", lambda item: item.pairs),
         ("labels", "labels", lambda item: item.labels),
@@ -122,7 +132,7 @@ def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
                 "the model that was evaluated before the annotations changed"
             )
         for item in met:
-            if of(item).apart:
+            if of(item).nothing:
                 where = results.title(item.dataset)
                 yield f"{item.first} and {item.second} share no {what} on {where}: no difference can be given"
 

@@ -151,13 +151,13 @@ def _named(found: Mapping[str, str]) -> str:
 
 
 def left_out_notes(results: Results) -> tuple[str, ...]:
-    """Models that have no numbers with these choices, or baselines beside these models, and the reason; and which
-    baselines are cut to the pairs of the models."""
+    """Models that have no numbers with these choices, or baselines beside these models, and the reason; which baselines
+    are cut to the pairs of the models; and where models have other images."""
     models: dict[str, list[str]] = {}
     for (model, _), reason in results.left_out.items():
         models.setdefault(reason, []).append(model)
     lines = tuple(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in models.items())
-    return (*lines, *results.cut)
+    return (*lines, *results.cut, *results.conflicts)
 
 
 def not_asked_notes(results: Results, cells: Sequence[CellValues]) -> Iterator[str]:

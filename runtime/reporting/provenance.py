@@ -190,6 +190,7 @@ def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
     if results.finished and not any(cell.recognition.classes for cell in results.finished):
         yield f"no table of recognition, as none of {len(results.finished)} results has scores of findings"
     yield from unnamed_lines((cell.title, cell.unnamed) for cell in results.finished)
+    yield from results.conflicts
     yield from dict.fromkeys(
         f"{results.title(dataset)}: warning: {text}"
         for (_, dataset), row in results.rows.items()

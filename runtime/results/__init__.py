@@ -11,6 +11,7 @@ merging         shards -> one run directory
 outcome         how the cells of a run ended
 load, maps      result files -> arrays: counts and scores; maps and regions
 choices, pairs  the options of a report, and the pairs that it counts, with the draws of patients that models share
+image_identity  which images of several results are the same: case, file and patient
 comparability   the basis of numbers (protocol, images, labels, pairs), and the rows that several results share
 numbers/        the numbers of a cell and of a run
 """

@@ -2,8 +2,8 @@
 
 Reports, comparisons of runs and studies use this rule. Cells of different protocols are not comparable: what shows
 results has a block for each (`protocols_in`), what subtracts them refuses (`check_protocols`). Others are compared on
-the rows that all of them have (`comparing.align.shared_rows`), with the same labels and the same regions. An image is
-identified by its case and the case's occurrence number, because a list can contain an image more than once.
+the rows that all of them have (`comparing.align.shared_rows`): of the same images (`image_identity`), with the same
+labels and the same regions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
+from .image_identity import image_names
 from .load import CellRows
 from .pairs import ScoredPairs
 
@@ -24,7 +25,6 @@ __all__ = [
     "Basis",
     "check_protocols",
     "find_basis",
-    "image_names",
     "on_one_basis",
     "other_protocols",
     "pair_keys",
@@ -37,8 +37,8 @@ class Basis:
     """Keys of the data behind the numbers of a cell, by class and (empty name) for all classes together.
 
     protocol: the cell is scored by it. pairs: keys of the pairs that count, with their regions; labels: of the known
-    labels of readable images, empty for a cell without scores. Two cells of one dataset have equal keys if these data
-    are equal, in any order and in any run.
+    labels of readable images, empty for a cell without scores. Both are with the patient and the file of each image.
+    Two cells of one dataset have equal keys if these data are equal, in any order and in any run.
     """
 
     protocol: str = ""
@@ -47,8 +47,15 @@ class Basis:
 
 
 def find_basis(cell: CellRows, scored: ScoredPairs) -> Basis:
-    """The basis of a cell. Raises RunError when its regions cannot be read."""
-    image = np.array([_digest(f"{turn}\0{case}") for case, turn in image_names(cell)], np.uint64)
+    """The basis of a cell, one of `agreed_images`. Raises RunError when its regions cannot be read."""
+    contents = cell.contents.tolist()
+    image = np.array(
+        [
+            _digest("\0".join(map(str, (turn, case, cell.patients[at], *contents[at]))))
+            for (case, turn), at in zip(image_names(cell), cell.case_of.tolist(), strict=True)
+        ],
+        np.uint64,
+    )
     truth = cell.truth[scored.places]
     counted = [
         (name, image[scored.image_of[mine]], truth[mine])
@@ -79,16 +86,6 @@ def pair_keys(cell: CellRows, scored: ScoredPairs) -> NDArray[np.uint64]:
     names = image_names(cell)
     told = zip(scored.image_of.tolist(), scored.class_of.tolist(), cell.truth[scored.places].tolist(), strict=True)
     return np.array([_digest(f"{cell.findings[c]}\0{truth}\0{names[image]}") for image, c, truth in told], np.uint64)
-
-
-def image_names(cell: CellRows) -> list[tuple[str, int]]:
-    """(case, occurrence number of the case) of each readable image."""
-    seen: dict[str, int] = {}
-    numbered = []
-    for case in cell.case_ids:
-        seen[case] = seen.get(case, -1) + 1
-        numbered.append((case, seen[case]))
-    return [numbered[index] for index in cell.case_of]
 
 
 def protocols_in(names: Iterable[str]) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ def fault_in_rows(table: pa.Table, findings: int) -> str:
     labels = table["label"]
     if not pc.all(pc.or_kleene(pc.is_null(labels), pc.is_in(labels, pa.array([0, 1], pa.int8())))).as_py():
         return "a label is neither 0 nor 1"
-    for name in ("case_id", "patient_id", "status"):
+    for name in ("case_id", "patient_id", "status", *(["image_hash"] if "image_hash" in table.column_names else [])):
         # The first row of each case, once for every row of the case.
         first = table[name].take(np.arange(table.num_rows) // findings * findings)
         if not table[name].combine_chunks().equals(first.combine_chunks()):

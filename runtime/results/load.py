@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
+from ..images.contents import ABSENT
 from .integrity import at_levels, fault_in_part, fault_in_table
 from .run_json import read_run
 from .schema import AGAIN, WITHOUT_MODEL, count_faults, read_parts, reading
@@ -42,19 +43,21 @@ _COLUMNS = (
     "area",
     "overlap",
 )
-_JOINED = ("positive", "labels", "logits", "negatives", "counted", "sub_pixel")
+_IMAGE = "image_hash"  # versions 2 and 3 lack it
+_JOINED = ("named", "contents", "positive", "labels", "logits", "negatives", "counted", "sub_pixel")
 
 
 @dataclass(frozen=True)
 class CellRows:
     """One finished cell: its entry in run.json, images by status, and its rows as arrays.
 
-    Of all cases: case_ids, and patients, a name for each case's patient; the case's own if the dataset has none, and
-    unnamed, the number of such cases; positive bool [cases, C], whether it has a finding by the truth: a label of 1, or
-    a region. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 if unknown;
-    logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P pairs with a
-    region: counts, image_of intp [P] (index of the image, below N), class_of intp [P] (index into
-    `findings`) and sub_pixel bool [P].
+    Of all cases: case_ids, and patients, a name for each case's patient; the case's own where none is known, and named,
+    bool [cases], where one is; contents uint64 [cases, 2], the `image_hash` of the file that a model read, zeros where
+    no model read it or the hash is not known; positive bool [cases, C], whether it has a finding by the truth: a label
+    of 1, or a region. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 if
+    unknown; logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P pairs
+    with a region: counts, image_of intp [P] (index of the image, below N), class_of intp [P] (index into `findings`)
+    and sub_pixel bool [P].
     faults: kind -> number of regions with a fault of this kind (docs/datasets.md §0.3), whether they count or not.
     protocol: the name of that the maps were swept by. boxed: whether the rows are of predicted boxes, which have no
     threshold. equalised: whether the model read images whose histogram was equalised. attempt: why a later attempt to
@@ -70,6 +73,8 @@ class CellRows:
     findings: tuple[str, ...]
     case_ids: tuple[str, ...]
     patients: tuple[str, ...]
+    named: NDArray[np.bool_]
+    contents: NDArray[np.uint64]
     positive: NDArray[np.bool_]
     case_of: NDArray[np.intp]
     labels: NDArray[np.int8]
@@ -81,7 +86,6 @@ class CellRows:
     sub_pixel: NDArray[np.bool_]
     read_truth: Callable[[], NDArray[np.uint64]] = field(repr=False, compare=False)
     faults: Mapping[str, int] = field(default_factory=dict)
-    unnamed: int = 0
     protocol: str = "default"
     boxed: bool = False
     equalised: bool = False
@@ -91,6 +95,11 @@ class CellRows:
     def truth(self) -> NDArray[np.uint64]:
         """uint64 [P]: a digest of the region of each pair, read when it is first needed. Raises RunError."""
         return self.read_truth()
+
+    @property
+    def unnamed(self) -> int:
+        """The number of cases whose patient is not known."""
+        return int((~self.named).sum())
 
     @property
     def scored(self) -> bool:
@@ -183,7 +192,8 @@ def _parts(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> Iter
     findings = entry["findings"]
     with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for table in read_parts(file, columns, len(findings)):
-            fault = fault_in_table(table.schema, file.metadata.num_rows, entry, _COLUMNS)
+            wanted = [*_COLUMNS, *(name for name in (_IMAGE,) if name in table.column_names)]
+            fault = fault_in_table(table.schema, file.metadata.num_rows, entry, wanted)
             fault = fault or fault_in_part(table, findings)
             if fault:
                 raise RunError(f"{path} is damaged: {fault}; {AGAIN}.")
@@ -191,9 +201,9 @@ def _parts(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> Iter
 
 
 def _part_of(table: pa.Table, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Some cases of a cell, as fields of `CellRows` and as what `_read_cell` makes others of: names of patients, None
-    where not known; status bool [2, cases], missing and unreadable; counted bool [rows], whether a row has counts;
-    of_pairs intp [P], of the pairs among the rows of readable images."""
+    """Some cases of a cell, as fields of `CellRows` and as what `_read_cell` makes others of: status bool [2, cases],
+    missing and unreadable; counted bool [rows], whether a row has counts; of_pairs intp [P], of the pairs among the
+    rows of readable images."""
     import pyarrow.compute as pc
 
     each = len(entry["findings"])
@@ -211,7 +221,12 @@ def _part_of(table: pa.Table, entry: Mapping[str, Any]) -> dict[str, Any]:
         counts = Counts(area, overlap, region, argmax, hit, pairs["degenerate"].to_numpy())
     return {
         "case_ids": first["case_id"].to_pylist(),
-        "patients": first["patient_id"].to_pylist(),
+        "patients": [
+            f"case {case}" if patient is None else patient
+            for case, patient in zip(first["case_id"].to_pylist(), first["patient_id"].to_pylist(), strict=True)
+        ],
+        "named": first["patient_id"].is_valid().to_numpy(),
+        "contents": _contents(table, entry, first["status"].to_pylist()),
         "status": np.array([pc.equal(first["status"], name).to_numpy() for name in ("missing", "unreadable")]),
         "positive": pc.or_(pc.equal(table["label"], 1).fill_null(False), counted).to_numpy().reshape(-1, each),
         "labels": rows["label"].fill_null(-1).to_numpy().reshape(-1, each),
@@ -225,14 +240,23 @@ def _part_of(table: pa.Table, entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _contents(table: pa.Table, entry: Mapping[str, Any], status: Sequence[str]) -> NDArray[np.uint64]:
+    """`CellRows.contents` of some cases; `status`: of each."""
+    if entry["weights"] in WITHOUT_MODEL or _IMAGE not in table.column_names:
+        return np.zeros((len(status), 2), np.uint64)
+    stored = table[_IMAGE].take(np.arange(0, table.num_rows, len(entry["findings"]))).to_pylist()
+    known = [value if value and read == "ok" else ABSENT for value, read in zip(stored, status, strict=True)]
+    return np.frombuffer(b"".join(known), "<u8").astype(np.uint64).reshape(-1, 2)
+
+
 def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
     findings, later = tuple(entry["findings"]), entry.get("last_attempt")
     each = len(findings)
     with reading(path):
         # The counts are most of the bytes: those of rows without a pair are in memory for one part at a time.
-        parts = [_part_of(table, entry) for table in _parts(path, entry, _COLUMNS)]
+        parts = [_part_of(table, entry) for table in _parts(path, entry, (*_COLUMNS, _IMAGE))]
         found = {name: [part[name] for part in parts] for name in parts[0]}
-        case_ids, patients = tuple(chain.from_iterable(found["case_ids"])), [*chain.from_iterable(found["patients"])]
+        case_ids, patients = (tuple(chain.from_iterable(found[name])) for name in ("case_ids", "patients"))
         rows = {name: np.concatenate(found[name]) for name in _JOINED}
         status, counts = np.concatenate(found["status"], axis=1), Counts.concatenate(found["counts"])
         starts = np.cumsum([0, *(labels.size for labels in found["labels"][:-1])])
@@ -246,9 +270,9 @@ def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
         unreadable=int(status[1].sum()),
         findings=findings,
         case_ids=case_ids,
-        patients=tuple(
-            f"case {case}" if patient is None else patient for case, patient in zip(case_ids, patients, strict=True)
-        ),
+        patients=patients,
+        named=rows["named"],
+        contents=rows["contents"],
         positive=rows["positive"],
         case_of=np.flatnonzero(~status.any(axis=0)),
         labels=rows["labels"],
@@ -260,7 +284,6 @@ def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
         sub_pixel=rows["sub_pixel"],
         read_truth=partial(region_digests, path, rows["counted"], counts.region),
         faults={name: sum(part[name] for part in found["faults"]) for name in found["faults"][0]},
-        unnamed=patients.count(None),
         protocol=str(entry.get("protocol", "default")),
         boxed=entry["weights"] == "boxes",
         equalised=entry["ingredients"].get("intensity") == "equalised",

@@ -234,6 +234,8 @@ def unnamed_lines(datasets: Iterable[tuple[str, int]]) -> tuple[str, ...]:
 def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, seed: int) -> Patients:
     """Patients of all `cells` of a dataset, in the order of their names: draws and folds are the same for any models.
 
+    cells: those of `image_identity.agreed_images`, so that an image has one patient.
+
     Each dataset has its own seed, made from `seed` and its name: datasets are resampled independently. The folds follow
     the truth of all cases, whether their images were read or not, and have a seed of their own.
     """

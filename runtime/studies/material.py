@@ -12,6 +12,7 @@ from ...engines.errors import ConfigError, RunError
 from ...engines.registry import did_you_mean
 from ..results.choices import DEFAULTS, Choices
 from ..results.comparability import other_protocols, protocols_in
+from ..results.image_identity import on_agreed_images
 from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
 from ..results.pairs import Resampling, dataset_patients, scored_pairs, unnamed_lines
@@ -25,9 +26,9 @@ __all__ = ["Material", "blocks_of", "load_material", "load_materials", "material
 class Material:
     """The finished cells of a run, in the order of its models and datasets.
 
-    unfinished: why others have no result, which baselines are cut to the pairs of the models, and the outcome of later
-    attempts at finished cells. protocol: that of the cells, and elsewhere: the cells of other protocols, if the run has
-    several (`blocks_of`).
+    unfinished: why others have no result, which baselines are cut to the pairs of the models, where models have other
+    images, and the outcome of later attempts at finished cells. protocol: that of the cells, and elsewhere: the cells
+    of other protocols, if the run has several (`blocks_of`).
     """
 
     run: StoredRun
@@ -191,6 +192,8 @@ def material_of(
         )
     order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
     rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
+    rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
+    rows, conflicts = on_agreed_images(rows)
     found = rest_on_models(
         {(cell.model, cell.dataset): cell for cell in rows},
         {(cell.model, cell.dataset): scored_pairs(run, cell, choices) for cell in rows},
@@ -213,4 +216,4 @@ def material_of(
         for cell in rows
     )
     left_out = (f"{m} on {d}: {why}" for (m, d), why in found.left_out.items())
-    return Material(run, cells, (*unfinished, *left_out, *found.notes, *kept), sampling)
+    return Material(run, cells, (*unfinished, *left_out, *found.notes, *conflicts, *kept), sampling)

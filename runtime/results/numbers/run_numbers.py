@@ -16,6 +16,7 @@ from ....metrics_gpu.statistics.bootstrap import micro_mean, percentile_interval
 from ...host.machine import usable_cores
 from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in
+from ..image_identity import on_agreed_images
 from ..load import CellRows, StoredRun
 from ..pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
@@ -45,11 +46,12 @@ _BESIDE: Final = {
 class Results:
     """Everything a report shows: models and datasets in order, finished cells, and why others have no result.
 
-    left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. rows: the stored rows
-    of the cells; pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold
-    of each model, if requested; patients: those of each dataset, with their draws. protocol, protocols: that of this
-    block and those of all blocks (`split_by_protocol`), empty if the run has only one. cut: a sentence for each
-    baseline that is cut to the pairs of the models. whole: the cells of all blocks.
+    left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. rows: the stored rows of
+    the cells; pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold of
+    each model, if requested; patients: those of each dataset, with their draws. protocol, protocols: that of this block
+    and those of all blocks (`split_by_protocol`), empty if the run has only one. cut: a sentence for each baseline that
+    is cut to the pairs of the models. conflicts: a sentence for each dataset whose images are not the same for all
+    models. whole: the cells of all blocks.
     """
 
     models: tuple[str, ...]
@@ -66,6 +68,7 @@ class Results:
     protocol: str = ""
     protocols: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
     whole: Mapping[tuple[str, str], CellValues] = field(default_factory=dict, repr=False, compare=False)
 
     def titled(self, title: str) -> str:
@@ -162,7 +165,8 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     Raises RunError when a result file cannot be read or lacks the maps that `choices` ask for, ConfigError for choices
     that do not fit the run.
     """
-    rows = {(cell.model, cell.dataset): cell for cell in run.cells()}
+    stored, conflicts = on_agreed_images([*run.cells()])
+    rows = {(cell.model, cell.dataset): cell for cell in stored}
     left_out = {key: reason for key, cell in rows.items() if (reason := why_left_out(cell, choices))}
     rows = {key: cell for key, cell in rows.items() if key not in left_out}
     pairs = {key: scored_pairs(run, cell, choices) for key, cell in rows.items()}
@@ -208,6 +212,7 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         pairs=pairs,
         bases=bases,
         cut=tuple(cut),
+        conflicts=conflicts,
         levels=levels,
         patients=patients,
     )

@@ -12,5 +12,6 @@ COMMANDS = (
     "phrases_with_commands",
     "published_numbers",
     "studies_with_features",
+    "twice_with_changes",
 )
 pytest.register_assert_rewrite("joint_world", *COMMANDS, *(f"pairs_of_{name}" for name in SECONDS))

@@ -27,8 +27,9 @@ import pytest
 import studies_with_features
 import supervised_with_commands
 import trust_with_features
+import twice_with_changes
 from joint_inputs import Originals, make_originals
-from joint_table import Joint, box_joints, command_joints, joints, study_joints, trust_joints
+from joint_table import Joint, box_joints, command_joints, joints, study_joints, trust_joints, twice_joints
 from joint_world import World, counting
 
 pytest.importorskip("onnx")
@@ -50,6 +51,7 @@ FILES = (
     supervised_with_commands,
     trust_with_features,
     studies_with_features,
+    twice_with_changes,
 )
 OPEN: dict[str, str] = {}
 
@@ -72,7 +74,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
     return make_originals(tmp_path_factory.mktemp("originals"))
 
 
-ALL = (*joints(), *box_joints(), *trust_joints(), *study_joints(), *command_joints())
+ALL = (*joints(), *box_joints(), *trust_joints(), *study_joints(), *twice_joints(), *command_joints())
 
 
 @pytest.mark.parametrize("joint", [_parameter(joint) for joint in ALL])

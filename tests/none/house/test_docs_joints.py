@@ -5,7 +5,17 @@ from __future__ import annotations
 from itertools import combinations
 
 import click
-from joint_table import box_joints, command_joints, features, joints, not_features, outcomes, study_joints, trust_joints
+from joint_table import (
+    box_joints,
+    command_joints,
+    features,
+    joints,
+    not_features,
+    outcomes,
+    study_joints,
+    trust_joints,
+    twice_joints,
+)
 from xbench_fast.runtime.cli.evaluate import evaluate
 
 
@@ -25,7 +35,7 @@ def test_a_feature_has_a_row_with_every_other() -> None:
 
 
 def test_every_row_says_what_is_run_and_what_must_follow() -> None:
-    for row in (*joints(), *box_joints(), *trust_joints(), *study_joints(), *command_joints()):
+    for row in (*joints(), *box_joints(), *trust_joints(), *study_joints(), *twice_joints(), *command_joints()):
         assert row.done and row.expected and row.outcome in outcomes(), row
 
 
@@ -43,6 +53,13 @@ def test_the_study_of_trust_meets_what_changes_maps_regions_or_patients() -> Non
     have = {row.second for row in trust_joints()}
     assert set(features()) - have == {"prompts", "reader", "engine"}
     assert have - set(features()) == {"live", "readers"}
+
+
+def test_one_model_twice_meets_what_an_image_is() -> None:
+    """Its file and its patient (docs/metrics.md §8.4)."""
+    assert [(row.first, row.second) for row in twice_joints()] == [
+        ("twice", name) for name in ("images", "patients", "renamed", "others")
+    ]
 
 
 def test_the_other_studies_of_trust_meet_them_too() -> None:

@@ -1,0 +1,147 @@
+"""Which images of the cells of one dataset are the same (docs/metrics.md §8.4).
+
+An image is identified by its case and the case's occurrence number, because a list can contain an image more than once;
+by the content of its file, as far as models read it; and by its patient, as far as one is named. Everything that pairs,
+ranks or resamples two results takes all three from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .load import CellRows
+
+__all__ = ["ImageConflicts", "agreed_images", "image_conflicts", "image_names", "on_agreed_images"]
+
+Image = tuple[str, int]
+"""A case, and how many times the list had it before."""
+
+
+def image_names(cell: CellRows) -> list[Image]:
+    """(case, occurrence number of the case) of each readable image."""
+    numbered = _numbered(cell)
+    return [numbered[index] for index in cell.case_of]
+
+
+def agreed_images(cells: Sequence[CellRows]) -> list[CellRows]:
+    """Cells of one dataset, each with what it lacks and the others agree on: contents of files, and names of patients.
+
+    A name is taken from cells that read the same file, or of which one read none. What others disagree on is left out.
+    """
+    place: dict[Image, int] = {}
+    index = [np.array([place.setdefault(key, len(place)) for key in _numbered(cell)], np.intp) for cell in cells]
+    contents = _agreed_contents(cells, index, len(place))
+    named: dict[int, list[tuple[bytes, str]]] = {}
+    if any(not cell.named.all() for cell in cells) and any(cell.named.any() for cell in cells):
+        for cell, places, own in zip(cells, index, contents, strict=True):
+            for case in np.flatnonzero(cell.named).tolist():
+                named.setdefault(int(places[case]), []).append((_content(own[case]), cell.patients[case]))
+    return [_with(*parts, named) for parts in zip(cells, index, contents, strict=True)]
+
+
+def _agreed_contents(
+    cells: Sequence[CellRows], index: Sequence[NDArray[np.intp]], images: int
+) -> list[NDArray[np.uint64]]:
+    known, differs = np.zeros((images, 2), np.uint64), np.zeros(images, np.bool_)
+    for cell, places in zip(cells, index, strict=True):
+        own, before = cell.contents, known[places]
+        has = own.any(axis=1)
+        differs[places] |= has & before.any(axis=1) & (own != before).any(axis=1)
+        known[places[has]] = own[has]
+    known[differs] = 0
+    return [np.where(cell.contents.any(axis=1, keepdims=True), cell.contents, known[places])
+            for cell, places in zip(cells, index, strict=True)]  # fmt: skip
+
+
+def _with(
+    cell: CellRows,
+    places: NDArray[np.intp],
+    contents: NDArray[np.uint64],
+    told: dict[int, list[tuple[bytes, str]]],
+) -> CellRows:
+    """The cell with these contents, and the names that others give. The same object where it has all already."""
+    patients, named = list(cell.patients), cell.named.copy()
+    for case in np.flatnonzero(~cell.named).tolist() if told else ():
+        own = _content(contents[case])
+        names = {name for content, name in told.get(int(places[case]), ()) if not (own and content) or own == content}
+        if len(names) == 1:
+            (patients[case],), named[case] = names, True
+    if (named == cell.named).all() and (contents == cell.contents).all():
+        return cell
+    return replace(cell, patients=tuple(patients), named=named, contents=contents)
+
+
+@dataclass(frozen=True)
+class ImageConflicts:
+    """Readable images that several cells have under one name, but not as the same image: of which models read other
+    files; or, else, that are named as of other patients. images: how many several cells have under one name."""
+
+    files: frozenset[Image]
+    patients: frozenset[Image]
+    images: int = 0
+
+    @property
+    def all(self) -> frozenset[Image]:
+        """Both."""
+        return self.files | self.patients
+
+
+def image_conflicts(cells: Sequence[CellRows]) -> ImageConflicts:
+    """The images on which cells of one dataset disagree; the cells are those of `agreed_images`."""
+    contents: dict[Image, set[bytes]] = {}
+    patients: dict[Image, set[str]] = {}
+    seen: dict[Image, int] = {}
+    for cell in cells:
+        for image, case in zip(image_names(cell), cell.case_of.tolist(), strict=True):
+            seen[image] = seen.get(image, 0) + 1
+            if content := _content(cell.contents[case]):
+                contents.setdefault(image, set()).add(content)
+            if cell.named[case]:
+                patients.setdefault(image, set()).add(cell.patients[case])
+    files = frozenset(image for image, found in contents.items() if len(found) > 1)
+    named = frozenset(image for image, found in patients.items() if len(found) > 1)
+    return ImageConflicts(files, named - files, sum(count > 1 for count in seen.values()))
+
+
+def on_agreed_images(cells: Sequence[CellRows]) -> tuple[list[CellRows], tuple[str, ...]]:
+    """Cells of any datasets, those of each as `agreed_images` has them, and sentences on images they disagree on."""
+    found, lines = list(cells), list[str]()
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        places = [place for place, cell in enumerate(cells) if cell.dataset == dataset]
+        column = agreed_images([cells[place] for place in places])
+        for place, cell in zip(places, column, strict=True):
+            found[place] = cell
+        lines += _conflict_lines(column)
+    return found, tuple(lines)
+
+
+def _conflict_lines(cells: Sequence[CellRows]) -> Iterator[str]:
+    found = image_conflicts(cells)
+    for what, images, why in (
+        ("image files", found.files, "which not all models read from the same file"),
+        ("patients", found.patients, "whose patient has not the same name in all results"),
+    ):
+        if images:
+            yield (
+                f"{cells[0].entry['title']}: other {what}: {len(images):,} of {found.images:,} images, {why}; models "
+                f"are not compared on these images, and not ranked with models of other {what}; evaluate again what "
+                "was evaluated before the change"
+            )
+
+
+def _numbered(cell: CellRows) -> list[Image]:
+    seen: dict[str, int] = {}
+    numbered = []
+    for case in cell.case_ids:
+        seen[case] = seen.get(case, -1) + 1
+        numbered.append((case, seen[case]))
+    return numbered
+
+
+def _content(pair: NDArray[np.uint64]) -> bytes:
+    """The hash of a file, empty where it is not known."""
+    return pair.tobytes() if pair.any() else b""
