@@ -35,11 +35,11 @@ def random_rows(seed: int, *, negative: bool = False) -> list[ResultRow]:
                 row.region_area = int(rng.integers(50, 9000))
                 area = np.sort(rng.integers(1, PIXELS, 101))[::-1].astype(np.int32)
                 area[0] = PIXELS
-                row.overlap = _overlap(rng, area, row.region_area)
+                row.overlap = random_overlap(rng, area, row.region_area)
                 row.area, row.argmax = area, int(rng.integers(PIXELS))
                 row.hit, row.degenerate = bool(rng.random() < 0.4), index == 9
                 row.sub_pixel = index == 11
-                row.keep(_square(row.region_area), (0.0, 0.0, 1.0, 1.0), maps.random((4, 4), np.float32))
+                row.keep(square(row.region_area), (0.0, 0.0, 1.0, 1.0), maps.random((4, 4), np.float32))
     return rows
 
 
@@ -55,14 +55,14 @@ def other_answers(rows: list[ResultRow], seed: int, *, negative: bool = False) -
         if row.area is not None and row.region_area is not None:
             area = np.sort(rng.integers(1, PIXELS, 101))[::-1].astype(np.int32)
             area[0] = PIXELS
-            other.overlap = _overlap(rng, area, row.region_area)
+            other.overlap = random_overlap(rng, area, row.region_area)
             other.area, other.argmax, other.hit = area, int(rng.integers(PIXELS)), bool(rng.random() < 0.4)
-            other.keep(_square(row.region_area), (0.0, 0.0, 1.0, 1.0), rng.random((4, 4), np.float32))
+            other.keep(square(row.region_area), (0.0, 0.0, 1.0, 1.0), rng.random((4, 4), np.float32))
         answers.append(other)
     return answers
 
 
-def _overlap(rng: np.random.Generator, area: NDArray[np.int32], region: int) -> NDArray[np.int32]:
+def random_overlap(rng: np.random.Generator, area: NDArray[np.int32], region: int) -> NDArray[np.int32]:
     """Pixels of the region at each threshold: random, and none is gained inside or outside of it."""
     low = np.maximum(0, region - (PIXELS - area))
     drawn = rng.integers(low, np.minimum(area, region) + 1)
@@ -73,7 +73,7 @@ def _overlap(rng: np.random.Generator, area: NDArray[np.int32], region: int) -> 
     return overlap
 
 
-def _square(pixels: int) -> NDArray[np.uint8]:
+def square(pixels: int) -> NDArray[np.uint8]:
     """Packed bits of a region of that many pixels."""
     return np.packbits((np.arange(PIXELS) < pixels).reshape(224, 224), axis=1, bitorder="little")
 
