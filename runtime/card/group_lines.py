@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from ...engines.errors import XBenchError
+from ...engines.errors import RunError, XBenchError
 from ..host.config import DatasetConfig
+from ..results.studied import read_study, stale
 from ..studies.material import Material
 from ..studies.outcome import Rows
 from ..studies.study_cell import StudyCell
+from ..studies.subgroups.sources import attributes_digest, attributes_of
 from ..studies.subgroups.study import study_subgroups
 from .card import CardLine, CardNumber, judged_line, unjudged_line
 
@@ -23,33 +26,70 @@ class GroupStudies:
     which are of all pairs, are used."""
 
     def __init__(self, folders: Mapping[str, DatasetConfig] | None, *, stored: bool = True) -> None:
-        self._folders = folders
+        self._folders = folders or {}
         self._use_stored = stored
         self._new: dict[tuple[str, str], tuple[Mapping[str, Rows], tuple[str, ...]]] = {}
+        self._hashes: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def line(self, cell: StudyCell, block: Material) -> CardLine:
         """Line 8: the largest gap between groups that was tested."""
-        stored = _stored(cell, block) if self._use_stored else None
-        if stored is not None:
-            data, folder, notes = stored
-            return _line(cell, data, f"{folder}/subgroups.md", notes)
-        data, remarks = self._made(cell.dataset, block)
-        asked = f"xbench-fast study subgroups {block.path}"
+        asked, told = _Asked(), list[str]()
+        for file in sorted(block.path.glob("studies/subgroups*/subgroups.json")) if self._use_stored else ():
+            try:
+                record = read_study(file)
+                if not _names(record, cell):
+                    continue
+                asked = _Asked.of(record, cell.dataset, self._folders)
+                why, unsure = self._other(record, cell, block, asked)
+                if not why:
+                    notes = [f"tested by {', '.join(asked.by)} alone"] if asked.by else []
+                    return _line(cell, record, f"{file.parent}/subgroups.md", [*notes, *unsure])
+                told.append(f"the study in {file.parent} {why}, and is not shown")
+            except RunError as error:
+                told.append(f"{str(error).rstrip('.')}; the study is not shown")
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                told.append(f"{file} does not have what this version reads ({error!r:.100}); the study is not shown")
+        data, remarks = self._made(cell.dataset, block, asked)
         rows = _rows(data.get("summary", ()), cell.model, cell.dataset)
+        command = asked.command(cell.dataset, block)
         if not rows:
-            why = "; ".join(remarks) or "no attribute divides its cases"
-            command = f"xbench-fast study subgroups {shlex.quote(str(block.path))} --attributes {cell.dataset}=FILE"
+            why = "; ".join((*told, *remarks)) or "no attribute divides its cases"
             return unjudged_line(8, "not run", why, command=command)
-        return _line(cell, data, asked, remarks)
+        told = [f"{line}: this one is made anew" for line in told]
+        return _line(cell, data, f"xbench-fast study subgroups {block.path}", [*told, *remarks])
 
-    def _made(self, dataset: str, block: Material) -> tuple[Mapping[str, Rows], tuple[str, ...]]:
+    def _other(
+        self, record: Mapping[str, Any], cell: StudyCell, block: Material, asked: _Asked
+    ) -> tuple[str, list[str]]:
+        """Why a study is not of this result, as `stale` says it, and what of it could not be compared."""
+        (now,) = block.basis([(cell.model, cell.dataset)])
+        attributes, why = self._attributes(cell.dataset, block, asked)
+        known = {"attributes": attributes} if attributes else {}
+        unsure = f"the attributes are those of the study, because they cannot be read now: {why}"
+        return stale(record, [now | known], block.sampling.settings), [] if known else [unsure]
+
+    def _attributes(self, dataset: str, block: Material, asked: _Asked) -> tuple[str, str]:
+        """The hash of the attributes of a dataset as they are now, empty if they cannot be read, and why not."""
+        key = dataset, block.protocol, asked.table
+        if key not in self._hashes:
+            table = Path(asked.table) if asked.table else None
+            try:
+                found, told = attributes_of(block, dataset, self._folders, table)
+                digest = "" if found is None else attributes_digest(block, dataset, found)
+                self._hashes[key] = digest, "; ".join(told)
+            except XBenchError as error:
+                self._hashes[key] = "", str(error)
+        return self._hashes[key]
+
+    def _made(self, dataset: str, block: Material, asked: _Asked) -> tuple[Mapping[str, Rows], tuple[str, ...]]:
         key = dataset, block.protocol
         if key not in self._new:
             own = Material(
                 block.run, tuple(cell for cell in block.cells if cell.dataset == dataset), (), block.sampling
             )
+            tables = [f"{dataset}={asked.table}"] if asked.table else []
             try:
-                outcome = study_subgroups(own, datasets=self._folders)
+                outcome = study_subgroups(own, by=asked.by, tables=tables, datasets=self._folders)
                 self._new[key] = outcome.data, outcome.remarks
             except XBenchError as error:
                 told = str(error).split(" has no results on cases with attributes: ")[-1]
@@ -57,25 +97,32 @@ class GroupStudies:
         return self._new[key]
 
 
-def _stored(cell: StudyCell, block: Material) -> tuple[Mapping[str, Rows], str, list[str]] | None:
-    """The study in the run directory that is of this result, its folder, and what it leaves out."""
-    for file in sorted(block.path.glob("studies/subgroups*/subgroups.json")):
-        try:
-            record = json.loads(file.read_bytes())
-            key = cell.rows.entry.get("key")
-            named = [(each["model"], each["dataset"]) for each in record["results"] if each["key"] == key]
-            rows = [row for name in named for row in _rows(record["summary"], *name)]
-            if key is None or not rows:
-                continue
-            by = record["settings"].get("by", ())
-            gaps = [row for name in named for row in _rows(record["gaps"], *name)]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-        notes = [f"tested by {', '.join(by)} alone"] if by else []
-        renamed = {"model": cell.model, "dataset": cell.dataset}
-        data = {"summary": [row | renamed for row in rows], "gaps": [row | renamed for row in gaps]}
-        return data, str(file.parent), notes
-    return None
+@dataclass(frozen=True)
+class _Asked:
+    """What a written study was asked of a dataset: only some attributes, and those of a table; empty for its own."""
+
+    by: tuple[str, ...] = ()
+    table: str = ""
+
+    @staticmethod
+    def of(record: Mapping[str, Any], dataset: str, folders: Mapping[str, DatasetConfig]) -> _Asked:
+        """A table of the configuration counts only while the configuration is not known."""
+        settings = record["settings"]
+        table = settings["tables"].get(dataset, "")
+        if not table and dataset not in folders:
+            table = settings["configured"].get(dataset, "")
+        return _Asked(tuple(settings["by"]), table)
+
+    def command(self, dataset: str, block: Material) -> str:
+        """The command that makes the study."""
+        table = shlex.quote(f"{dataset}={self.table}") if self.table else f"{dataset}=FILE"
+        by = "".join(f" --by {shlex.quote(name)}" for name in self.by)
+        return f"xbench-fast study subgroups {shlex.quote(str(block.path))} --attributes {table}{by}"
+
+
+def _names(record: Mapping[str, Any], cell: StudyCell) -> bool:
+    """Whether a study is of the model and dataset of a cell."""
+    return any((each["model"], each["dataset"]) == (cell.model, cell.dataset) for each in record["results"])
 
 
 def _line(cell: StudyCell, data: Mapping[str, Rows], table: str, notes: Sequence[str]) -> CardLine:
@@ -83,7 +130,8 @@ def _line(cell: StudyCell, data: Mapping[str, Rows], table: str, notes: Sequence
     tested, left = row["tested"], row["not_tested"]
     said = f"{tested} gap{'s' * (tested != 1)} tested, {left} not tested for want of patients"
     if not tested:
-        return unjudged_line(8, "cannot tell", f"no gap could be tested: each of two groups needs 20 patients; {said}")
+        why = f"no gap could be tested: each of two groups needs 20 patients; {said}"
+        return replace(unjudged_line(8, "cannot tell", why), notes=tuple(notes))
     gap = next(
         each
         for each in _rows(data["gaps"], cell.model, cell.dataset)

@@ -228,7 +228,7 @@ def draw_report(
     if (errors := report.run.path / "studies" / "errors" / "errors.json").is_file():
         from .studied_errors import studied_errors
 
-        study = studied_errors(report.run, errors)
+        study = studied_errors(report.run, errors, results.choices)
         figures, studied = [*figures, *study.figures], {"examples": study.examples}
         if study.remark:
             say(study.remark)

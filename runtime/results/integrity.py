@@ -30,6 +30,7 @@ __all__ = [
     "fault_in_part",
     "fault_in_rows",
     "fault_in_table",
+    "file_digest",
     "seal",
 ]
 
@@ -53,15 +54,29 @@ def seal(path: Path) -> None:
         stream.write(checksum)
 
 
-def checksum_fault(path: Path) -> str:
-    """Why a result file is damaged, in words; empty if it is whole, or has no checksum (older versions).
+def file_digest(path: Path) -> str:
+    """The checksum that a result file keeps, or the SHA-256 of one that keeps none (older versions). Raises OSError.
+
+    Another content has another one, so it names the rows that something was made from.
+    """
+    with path.open("rb") as stream:
+        place, _ = _find(stream)
+        if place is None:
+            stream.seek(0)
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+        stream.seek(place)
+        return stream.read(len(_ZEROS)).decode()
+
+
+def checksum_fault(path: Path, *, needed: bool = False) -> str:
+    """Why a file is damaged, in words; empty if it is whole, or has no checksum (older versions) and none is `needed`.
 
     Reads the whole file. Raises OSError.
     """
     with path.open("rb") as stream:
         place, promised = _find(stream)
         if not promised:
-            return ""
+            return "it has no checksum" if needed else ""
         if place is None:
             return "its checksum cannot be read"
         stream.seek(place)

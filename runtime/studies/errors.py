@@ -9,6 +9,7 @@ from ...engines.errors import XBenchError
 from ...metrics_gpu.detection.error_kinds import KINDS
 from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
 from ..host.config import DatasetConfig
+from ..results.studied import predicted_boxes
 from ..tables.table import Cell, Column, Item, Table
 from .anatomy.judged import BOXES, Judged, TrueBoxes, judged
 from .anatomy.rows import Errors, cut_name, error_rows, errors_of, examples
@@ -58,9 +59,9 @@ def study_errors(
     whole = [row for row in rows if row["group"] == "all"]
     figures, said_too = drawn(lambda: draw_errors(whole, material))
     notes = (*_NOTES, *(_MAPS if any(item.cut != BOXES for item in found) else ()), *_of_parts(found))
+    judged_cells = dict.fromkeys((item.cell.model, item.cell.dataset) for item in found)
     facts = (
-        f"{len({(item.cell.model, item.cell.dataset) for item in found})} of {len(material.cells)} finished cells have "
-        "boxes or maps to judge",
+        f"{len(judged_cells)} of {len(material.cells)} finished cells have boxes or maps to judge",
         material.sampling.fact,
         *material.searches,
         *material.unfinished,
@@ -80,7 +81,7 @@ def study_errors(
         figures=figures,
         files=files,
         remarks=tuple(dict.fromkeys((*remarks, *said_too))),
-        results=material.keys_of((item.cell.model, item.cell.dataset) for item in found),
+        results=material.basis([*judged_cells, *predicted_boxes(material.run, (name for _, name in judged_cells))]),
     )
 
 

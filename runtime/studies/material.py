@@ -16,6 +16,7 @@ from ..results.image_identity import on_agreed_images
 from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
 from ..results.pairs import Resampling, dataset_patients, scored_pairs, unnamed_lines
+from ..results.studied import basis_of
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
 from .study_cell import StudyCell
 
@@ -76,10 +77,14 @@ class Material:
         maps = tuple(cell for cell in self.cells if cell.has_thresholds)
         return replace(self, cells=maps, unfinished=(left, *self.unfinished))
 
-    def keys_of(self, studied: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Model, dataset and key of each result once, by which a study is known to be of the current results."""
-        keys = {(entry["model"], entry["dataset"]): entry.get("key") for entry in self.run.data["cells"].values()}
-        return [{"model": name[0], "dataset": name[1], "key": keys[name]} for name in dict.fromkeys(studied)]
+    def basis(self, studied: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+        """What each of these results is known by (`basis_of`), once, with a hash of its pairs that count. Raises
+        RunError."""
+        pairs = {(cell.model, cell.dataset): cell.pairs_digest for cell in self.cells}
+        return [
+            {**basis_of(self.run, *name), **({"pairs": pairs[name]} if name in pairs else {})}
+            for name in dict.fromkeys(studied)
+        ]
 
     def of_dataset(self, dataset: str) -> Material:
         """The cells of a dataset alone, whose tables need no warnings about others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import MissingExtraError
+from ...engines.strict_json import CHECKSUM, checksum_of
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..reporting.figures.figure import Figure
-from ..results.storage import remove_drafts, write_bytes, write_json
+from ..results.storage import remove_drafts, write_bytes
+from ..results.studied import write_study
 from ..tables.markdown_csv import to_csv, to_markdown
 from ..tables.table import Table
 from .writing import clean
@@ -29,8 +32,8 @@ class StudyOutcome:
     name: of the study and its folder. facts: lines about what was studied. tables: to read; data: rows by the name of
     their CSV file, unrounded fractions unless a column says otherwise, also in the JSON file. settings: the arguments
     of the study. files: other files by their path in the folder. remarks: what could not be done, and why. protocol: of
-    the results studied, if the run has several (`of_protocol`). results: model, dataset and key of each cell that it
-    is of, for pages that show it.
+    the results studied, if the run has several (`of_protocol`). results: what it was made from (`Material.basis`), for
+    pages that show it.
     """
 
     name: str
@@ -112,7 +115,7 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
     remove_drafts(folder)
     for name, content in contents.items():
         write_bytes(folder / name, content)
-    write_json(
+    write_study(
         folder / record,
         {
             "study": outcome.name,
@@ -120,7 +123,7 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
             "settings": {key: clean(value) for key, value in outcome.settings.items()},
             "facts": list(facts),
             "notes": [*dict.fromkeys(note for table in outcome.tables for note in table.notes)],
-            "files": sorted(contents),
+            "files": {name: hashlib.sha256(contents[name]).hexdigest() for name in sorted(contents)},
             "figures": [{"name": each.name, "title": each.title, "caption": each.caption} for each in outcome.figures],
             "results": list(outcome.results),
             **{
@@ -135,10 +138,14 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
 
 
 def _written_before(record: Path) -> set[str]:
-    """Files that an earlier study wrote, without any outside its folder."""
+    """Files that an earlier study wrote, without any outside its folder; none by a damaged record, which may name
+    files of others."""
     try:
-        names = [str(name) for name in json.loads(record.read_text(encoding="utf-8"))["files"]]
+        told = json.loads(record.read_text(encoding="utf-8"))
+        if CHECKSUM in told and told[CHECKSUM] != checksum_of(told):
+            return set()
+        names = [str(name) for name in told["files"]]
         folder = record.parent.resolve()
         return {name for name in names if (folder / name).resolve().is_relative_to(folder)}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()

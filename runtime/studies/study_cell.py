@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,6 +57,11 @@ class StudyCell:
         """The hash of the dataset's contents, None if the run does not give it."""
         told = self.rows.entry["ingredients"].get("dataset")
         return str(told[1]) if told else None
+
+    @property
+    def pairs_digest(self) -> str:
+        """A hash of which of its pairs count: those of a baseline depend on the models of the run."""
+        return hashlib.sha256(self.pairs.places.astype("<i8").tobytes()).hexdigest()
 
     @property
     def weights(self) -> str:

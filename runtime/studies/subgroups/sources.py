@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from ...host.paths import has_file
 from ...results.loaded_dataset import current_dataset, load_dataset
 from ..material import Material
 
-__all__ = ["attributes_of", "case_ids", "given_tables"]
+__all__ = ["attributes_digest", "attributes_of", "case_ids", "given_tables"]
 
 
 def given_tables(given: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
@@ -42,6 +44,12 @@ def case_ids(material: Material, dataset: str) -> tuple[str, ...]:
     """The cases of all results of a dataset."""
     cells = [cell for cell in material.cells if cell.dataset == dataset]
     return tuple(dict.fromkeys(case_id for cell in cells for case_id in cell.rows.case_ids))
+
+
+def attributes_digest(material: Material, dataset: str, found: CaseAttributes) -> str:
+    """A hash of the attributes of every case of a dataset, as `attributes_of` found them."""
+    told = sorted(zip(case_ids(material, dataset), map(dict, found.cases), strict=True), key=lambda case: case[0])
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def attributes_of(

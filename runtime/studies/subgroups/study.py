@@ -14,7 +14,7 @@ from ..material import Material
 from ..outcome import StudyOutcome, drawn
 from .grouping import groupings
 from .measured import grouped_cell
-from .sources import attributes_of, case_ids, given_tables
+from .sources import attributes_digest, attributes_of, case_ids, given_tables
 from .tables import summary_table, tables_of
 
 __all__ = ["study_subgroups"]
@@ -68,6 +68,13 @@ def study_subgroups(
         if cells:
             shown += tables_of(material, name, found.source, *own)
     figures, said = drawn(lambda: draw_gaps(gaps, material))
+    configured = {name: config.attributes for name, config in (datasets or {}).items() if config.attributes}
+    tables_of_names = {
+        kind: {name: str(path.absolute()) for name, path in paths.items() if name in described}
+        for kind, paths in (("tables", files), ("configured", configured))
+    }
+    digests = {name: attributes_digest(material, name, found) for name, found in described.items()}
+    basis = material.basis((row["model"], row["dataset"]) for row in summary)
     sources = "; ".join(f"{material.title(name)}: {found.source}" for name, found in described.items())
     return StudyOutcome(
         name="subgroups",
@@ -75,8 +82,8 @@ def study_subgroups(
         facts=(f"attributes: {sources}", material.sampling.fact, *material.unfinished),
         tables=(summary_table(material, summary), *shown) if summary else (),
         data={"summary": summary, "groups": groups, "gaps": gaps},
-        settings={"by": list(by), **material.sampling.settings},
+        settings={"by": list(by), **tables_of_names, **material.sampling.settings},
         figures=figures,
         remarks=(*dict.fromkeys(remarks), *said),
-        results=material.keys_of((row["model"], row["dataset"]) for row in summary),
+        results=[{**each, "attributes": digests[each["dataset"]]} for each in basis],
     )

@@ -17,6 +17,7 @@ from xbench_fast.runtime.card.words import CLAIMS
 from xbench_fast.runtime.cli.trust import trust as trust_command
 from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.studied import write_study
 from xbench_fast.runtime.studies.material import load_material
 from xbench_fast.runtime.studies.trust import study_trust
 
@@ -155,14 +156,15 @@ def test_line_8_takes_the_study_in_the_run_directory_if_it_is_of_this_result(wor
                                 "standardised_p": 0.001, "standardised_p_holm": 0.002, "patients_first": 30,
                                 "patients_second": 40, "verdict": "fail"}  # fmt: skip
     told["summary"][0] = row
-    path.write_text(json.dumps(told))
+    write_study(path, told)
     line = card_of(world)["lines"][7]
     assert line["verdict"] == "fail" and line["numbers"][0]["value"] == -0.2 and line["numbers"][0]["family"] == 1
     assert "1 gap tested, 2 not tested" in line["finding"] and line["table"] == f"{path.parent}/subgroups.md"
     assert cards(world, pairs="true_positives")[MODEL].lines[7].word != "fail", "a study of all pairs is not taken"
-    told["results"] = [each | {"key": "another"} for each in told["results"]]
-    path.write_text(json.dumps(told))
-    assert card_of(world)["lines"][7]["verdict"] == "not run", "a study of another result is not taken"
+    told["results"] = [each | {"rows": "another"} for each in told["results"]]
+    write_study(path, told)
+    line = card_of(world)["lines"][7]
+    assert line["verdict"] == "cannot tell" and "is of earlier results" in " ".join(line["notes"]), "it is made anew"
 
 
 def test_a_baseline_has_what_needs_no_model(world: Path) -> None:

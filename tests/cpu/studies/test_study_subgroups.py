@@ -122,8 +122,8 @@ def test_a_planted_gap_is_found_and_others_are_not(world: Path, capsys: pytest.C
     assert gaps[0]["standardised"] < -0.3 and gaps[0]["standardised_p_holm"] < 0.001
     assert gaps[0]["patients_in_both"] == 0 and gaps[0]["gap_interval"] == "newcombe"
     assert gaps[1]["patients_in_both"] > 0 and gaps[1]["gap_interval"] == "bootstrap", "views of one patient"
-    keys = [(each["model"], each["dataset"], each["key"].rstrip("0")) for each in data["results"]]
-    assert keys == [("kad", "one", "kadone"), ("plain", "one", "plainone")]
+    named = [(each["model"], each["dataset"], each["protocol"]) for each in data["results"]]
+    assert named == [("kad", "one", "default"), ("plain", "one", "default")]
     (kad, plain) = data["summary"]
     assert (kad["verdict"], kad["attribute"], kad["first"]) == ("fail", "sex", "F")
     assert kad["tested"] + kad["not_tested"] == len(gaps) and kad["tested"] == sum(row["tested"] for row in gaps)
