@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
+from .integrity import checksum_fault
 from .load import StoredRun
 from .schema import GRID, reading
 from .storage import read_columns
 
-__all__ = ["MapRows", "image_hashes", "index_file", "indexed_images", "load_maps"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MapRows", "image_hashes", "index_file", "indexed_images", "load_maps", "whole_table"]
 
 _COLUMNS = (
     "case_id",
@@ -114,16 +118,22 @@ def _flat(column: Any, kind: Any) -> NDArray[Any]:
 
 def image_hashes(file: Path) -> dict[str, bytes | None]:
     """Case id -> hash of its image in a result file; empty if the file is damaged or of an earlier version."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        if "image_hash" not in pq.read_schema(file).names:
-            return {}
-        table = pq.read_table(file, columns=["case_id", "image_hash"])
-    except (OSError, pa.ArrowException):
+    table = whole_table(file, ("case_id", "image_hash"))
+    if table is None:
         return {}
     return dict(zip(table["case_id"].to_pylist(), table["image_hash"].to_pylist(), strict=True))
+
+
+def whole_table(file: Path, columns: Sequence[str], *, needed: bool = False) -> pa.Table | None:
+    """Columns of a file with a checksum; None if it is missing, damaged, or lacks one of them. `needed`: as of
+    `checksum_fault`."""
+    import pyarrow as pa
+
+    try:
+        table = None if checksum_fault(file, needed=needed) else read_columns(file, list(columns))
+    except (OSError, pa.ArrowException):
+        return None
+    return table if table is not None and table.column_names == list(columns) else None
 
 
 def index_file(run: Path, dataset: str) -> Path:
@@ -134,12 +144,8 @@ def index_file(run: Path, dataset: str) -> Path:
 def indexed_images(run: Path, dataset: str) -> dict[bytes, str]:
     """Hash -> file below the folder of the dataset with that content when it was read, by the index; empty if that is
     missing or damaged."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    wanted = pa.schema([("content", pa.binary()), ("path", pa.string())])
-    try:
-        table = pq.read_table(index_file(run, dataset), schema=wanted).drop_null()
-    except (OSError, pa.ArrowException):
+    table = whole_table(index_file(run, dataset), ("content", "path"), needed=True)
+    if table is None:
         return {}
+    table = table.drop_null()
     return dict(zip(table["content"].to_pylist(), table["path"].to_pylist(), strict=True))

@@ -16,7 +16,7 @@ from ..host.machine import usable_cores
 from ..images.contents import Contents, FileState
 from ..images.decode import decode_ahead
 from .cell_key import relative_paths
-from .maps import image_hashes, index_file
+from .maps import image_hashes, index_file, whole_table
 from .schema import WITHOUT_MODEL
 from .storage import CellFiles, write_table
 
@@ -35,14 +35,13 @@ class ImageIndex:
 
     def load(self, contents: Contents) -> None:
         """Enters what the index knows; an index that is missing or damaged knows nothing."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            table = pq.read_table(self._file, schema=_schema()).to_pydict()
-        except (OSError, pa.ArrowException):
+        schema = _schema()
+        table = whole_table(self._file, schema.names, needed=True)
+        if table is None or table.schema.types != schema.types:
             return
-        columns = (table[name] for name in _schema().names)
+        if any(table[field.name].null_count for field in schema if not field.nullable):
+            return
+        columns = (table[name].to_pylist() for name in schema.names)
         for path, *state, content, height, width in zip(*columns, strict=True):
             size = None if height is None or width is None else (height, width)
             contents.known[self._root / path] = (*state, content, size)
