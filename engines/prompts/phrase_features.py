@@ -29,6 +29,10 @@ PHRASE_FEATURES: Final = "phrase-features.sqlite"
 Floats = NDArray[np.float32]
 _CHUNK: Final = 32
 _PATIENCE: Final = 5.0  # seconds in which a database that is to be emptied may be written by others
+_CHECKED: Final = hashlib.sha256().digest_size
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
+_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)  # the latter: a message that quotes a damaged schema
+_PAGE: Final = 4096  # bytes; the first page has the statement that made the table
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS features (phrase BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID"
 
 
@@ -36,8 +40,9 @@ class PhraseFeatures:
     """The features of phrases for one bundle, kept in the database `file`, or without one in a temporary file.
 
     A phrase is found by a hash of the text graph, the tokenizer and its own text, so bundles with the same text tower
-    share it, and no file holds a phrase. A database that cannot be used is replaced by a temporary one. Raises
-    BundleError for a bundle without text graph or tokenizer, ConfigError, EngineError and MissingExtraError.
+    share it, and no file holds a phrase. Features whose checksum does not match are encoded again. A damaged database
+    is begun again, and one that cannot be used is replaced by a temporary one. Raises BundleError for a bundle without
+    text graph or tokenizer, ConfigError, EngineError and MissingExtraError.
     """
 
     def __init__(self, bundle: Bundle, file: Path | None = None, *, threads: int | None = None) -> None:
@@ -46,6 +51,7 @@ class PhraseFeatures:
         self._encoder = TextEncoder.of(bundle, threads=threads)
         self._shape = tuple(size for size in bundle.graph("text").outputs[0].shape[1:] if isinstance(size, int))
         self._key = _text_tower(bundle)
+        self._file = file
         self._store = _opened(file)
 
     def __call__(self, phrases: Sequence[str]) -> Floats:
@@ -79,36 +85,90 @@ class PhraseFeatures:
         return [found[place] for place in range(len(phrases))]
 
     def _read(self, key: bytes) -> Floats | None:
-        row = None
-        with suppress(sqlite3.Error):
+        try:
             row = self._store.execute("SELECT content FROM features WHERE phrase = ?", (key,)).fetchone()
-        if row is None or len(row[0]) != 4 * int(np.prod(self._shape)):
+        except _ERRORS as error:
+            self._begin_again(error)
             return None
-        features = np.frombuffer(row[0], np.float32).reshape(self._shape)
-        return features if np.isfinite(features).all() else None
+        size = 4 * int(np.prod(self._shape))
+        content = row[0] if row is not None and isinstance(row[0], bytes) else b""
+        if len(content) != size + _CHECKED or content[size:] != _checksum(key, content[:size]):
+            return None
+        return np.frombuffer(content[:size], np.float32).reshape(self._shape)
 
     def _write(self, key: bytes, features: Floats) -> None:
-        with suppress(sqlite3.Error), self._store:  # a full disk or another process: the phrase is encoded again
-            self._store.execute("INSERT OR REPLACE INTO features VALUES (?, ?)", (key, features.tobytes()))
+        content = features.tobytes()
+        try:
+            with self._store:
+                row = key, content + _checksum(key, content)
+                self._store.execute("INSERT OR REPLACE INTO features VALUES (?, ?)", row)
+        except _ERRORS as error:  # a full disk or another process: the phrase is encoded again
+            self._begin_again(error)
+
+    def _begin_again(self, error: Exception) -> None:
+        """Replaces a database that this error calls damaged: by an empty one, or if it must stay by a temporary one."""
+        if _is_damage(error):
+            with suppress(sqlite3.Error):
+                self._store.close()
+            if self._file is not None and not _remove(self._file):
+                self._file = None
+            self._store = _opened(self._file)
 
 
-def stored_phrases(file: Path) -> int:
-    """How many phrases a database keeps; 0 for none, and for a file that is no such database."""
-    if not file.is_file():
+def stored_phrases(file: Path) -> int | None:
+    """How many phrases a database keeps; 0 also for a file that is no such database; None for a damaged one."""
+    if not _is_database(file):
         return 0
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as store:
-        return int(store.execute("SELECT count(*) FROM features").fetchone()[0])
-    return 0
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as store:
+            return int(store.execute("SELECT count(*) FROM features").fetchone()[0])
+    except _ERRORS as error:
+        return None if _is_damage(error) else 0
 
 
 def forget_phrases(file: Path) -> bool:
-    """Empties a database of phrases; whether that was possible. Other processes may have it open: it stays a file."""
-    with suppress(sqlite3.Error), closing(sqlite3.connect(file, timeout=_PATIENCE)) as store:
-        with store:
-            store.execute("DELETE FROM features")
-        store.execute("VACUUM")
+    """Empties a database of phrases, and deletes a damaged one; whether that was possible. Other processes may have it
+    open: it stays a file."""
+    try:
+        with closing(sqlite3.connect(file, timeout=_PATIENCE)) as store:
+            with store:
+                store.execute("DELETE FROM features")
+            store.execute("VACUUM")
         return True
-    return False
+    except _ERRORS as error:
+        return _is_damage(error) and _remove(file)
+
+
+def _checksum(key: bytes, content: bytes) -> bytes:
+    """SHA-256 of the features of a phrase and of what they are found by."""
+    return hashlib.sha256(key + content).digest()
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether a database does not have the form that it was written in; False: it cannot be accessed now."""
+    return not isinstance(error, sqlite3.Error) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
+def _is_database(file: Path) -> bool:
+    """Whether a file begins as a database of phrases does, but for a flipped bit; others are never deleted."""
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_PAGE)
+    except OSError:
+        return False
+    return head.startswith(b"SQLite format 3\0") or b"features (phrase BLOB PRIMARY KEY" in head
+
+
+def _remove(file: Path) -> bool:
+    """Deletes a damaged database with its journal; whether it is gone. A link is kept, with what it points to."""
+    if file.is_symlink() or not _is_database(file):
+        return False
+    try:
+        for path in (file.with_name(f"{file.name}-journal"), file):
+            path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def _text_tower(bundle: Bundle) -> bytes:
@@ -127,12 +187,19 @@ def _text_tower(bundle: Bundle) -> bytes:
 
 
 def _opened(file: Path | None) -> sqlite3.Connection:
-    for place in (file, None):
-        with suppress(sqlite3.Error, OSError):
+    for place in (file, file, None):  # a damaged one is removed, and made again
+        try:
             if place is not None:
                 place.parent.mkdir(parents=True, exist_ok=True)
             # An empty name is a temporary file, which SQLite deletes.
             store = sqlite3.connect(place or "", timeout=30)
+        except (*_ERRORS, OSError):
+            continue
+        try:
             store.execute(_TABLE)
             return store
+        except _ERRORS as error:
+            store.close()
+            if place is not None and _is_damage(error):
+                _remove(place)
     return sqlite3.connect(":memory:")

@@ -2,7 +2,8 @@
 masks, and the text features of phrases, which are one database.
 
 Results are never changed, and a store that a process has open is never deleted. A folder that does not have exactly
-the form of a store is never deleted either, so a wrong path does no harm.
+the form of a store is never deleted either, so a wrong path does no harm. Of a symbolic link to a store, the link alone
+is deleted, when the cache is cleared; what it points to stays.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from ...engines.errors import RunError
 from ...engines.prompts.phrase_features import PHRASE_FEATURES, forget_phrases, stored_phrases
-from ..host.paths import has_folder
+from ..host.paths import has_file, has_folder
 from ..images.dali import dali_reader
 from ..images.decode import reader_version
 from .layout import read_meaning
@@ -37,7 +38,8 @@ class StoreInfo:
     """One store: `images` of its `cases` are prepared; `bytes`: size on disk; `used`: when it was last opened (seconds
     since 1970). Of the database of phrases, both are the phrases, and it was last written then. `in_use`: also True for
     a store of another user, where this is unknown. `outdated`: made by another version of the reader or of DALI than
-    the installed one, so this installation does not read it."""
+    the installed one, or damaged, so this installation does not read it. `link`: a symbolic link to a store, or to
+    nothing."""
 
     path: Path
     dataset: str
@@ -48,6 +50,7 @@ class StoreInfo:
     used: float
     in_use: bool
     outdated: bool
+    link: bool = False
 
 
 def list_stores(root: Path) -> list[StoreInfo]:
@@ -59,10 +62,11 @@ def make_room(root: Path, limit: int, need: int = 0, keep: Collection[Path] = ()
     """Deletes stores until the others and `need` more bytes fit `limit`. Returns the deleted ones, and whether it fits.
 
     Outdated stores are deleted first, then the least recently opened ones. Stores in use and those in `keep` are not
-    deleted; those in `keep` count as part of `need`. Raises RunError when a store cannot be deleted.
+    deleted; those in `keep` count as part of `need`. A link takes no room here, so it neither counts nor is deleted.
+    Raises RunError when a store cannot be deleted.
     """
     _finish_deleting(root)
-    stores = [store for store in list_stores(root) if store.path not in keep]
+    stores = [store for store in list_stores(root) if store.path not in keep and not store.link]
     total = need + sum(store.bytes for store in stores)
     removed: list[StoreInfo] = []
     for store in sorted(stores, key=lambda store: (not store.outdated, store.used)):
@@ -97,8 +101,13 @@ def _folders(root: Path) -> Iterator[Path]:
         raise RunError(f"The cache {root} cannot be read: {error.strerror}.") from error
     for folder in found:
         with contextlib.suppress(OSError):
-            if _is_store(folder):
+            if _is_store(folder) or (_leads_nowhere(folder) and _NAME.fullmatch(folder.name)):
                 yield folder
+
+
+def _leads_nowhere(path: Path) -> bool:
+    """Whether it is a symbolic link whose target is gone."""
+    return path.is_symlink() and not (has_file(path) or has_folder(path))
 
 
 def _is_store(folder: Path) -> bool:
@@ -143,33 +152,43 @@ def _describe(folder: Path) -> StoreInfo:
         images=images,
         bytes=size,
         used=used,
-        in_use=in_use(folder),
+        in_use=not _leads_nowhere(folder) and in_use(folder),
         outdated=meaning.get("reader") not in (reader_version(), dali_reader(), mask_rules()),
+        link=folder.is_symlink(),
     )
 
 
 def _phrases(root: Path) -> Iterator[StoreInfo]:
     path = root / PHRASE_FEATURES
-    if count := stored_phrases(path):
-        found = path.stat()
-        size = found.st_blocks * 512
-        yield StoreInfo(path, "phrases", "text features", count, count, size, found.st_mtime, False, False)
+    count = stored_phrases(path)
+    if count or count is None or _leads_nowhere(path):
+        found = path.lstat() if _leads_nowhere(path) else path.stat()
+        size, held = found.st_blocks * 512, count or 0
+        damaged, link = count is None, path.is_symlink()
+        yield StoreInfo(path, "phrases", "text features", held, held, size, found.st_mtime, False, damaged, link)
 
 
 def _remove(store: StoreInfo) -> bool:
-    if store.path.name == PHRASE_FEATURES:
-        return forget_phrases(store.path)
     try:
+        if store.link:
+            if not store.in_use:
+                store.path.unlink(missing_ok=True)
+            return not store.in_use
+        if store.path.name == PHRASE_FEATURES:
+            return forget_phrases(store.path)
         return remove_store(store.path)
     except OSError as error:
         raise RunError(f"{store.path} cannot be deleted: {error.strerror}.") from error
 
 
 def _finish_deleting(root: Path) -> None:
-    """Deletes stores that a killed process deleted only in part."""
+    """Deletes stores that a killed process deleted only in part. Of a link, the link alone."""
     if not has_folder(root):
         return
     for grave in root.glob(f"{GRAVE}[0-9]*-*"):
         with contextlib.suppress(OSError):
-            if {item.name for item in grave.iterdir()} <= STORE_FILES:
+            if grave.is_symlink():
+                if _NAME.fullmatch(grave.name.removeprefix(GRAVE).partition("-")[2]):
+                    grave.unlink()
+            elif {item.name for item in grave.iterdir()} <= STORE_FILES:
                 shutil.rmtree(grave, ignore_errors=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ...engines.errors import RunError
 from ...engines.geometry import Geometry
+from ...engines.strict_json import CHECKSUM, checksum_of
 from ..datasets.base import Case
 from ..images.decode import reader_version
 
@@ -60,11 +61,18 @@ def store_folder(
 
 def read_meaning(folder: Path) -> dict[str, object] | None:
     """The content of a store's index; None when it is missing or damaged."""
-    try:
-        found = json.loads((folder / "index.json").read_text(encoding="utf-8"))["meaning"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    found = (_index(folder) or {}).get("meaning")
     return found if isinstance(found, dict) else None
+
+
+def _index(folder: Path) -> dict[str, object] | None:
+    """What index.json says; None when it is missing or damaged. One of older versions has no checksum."""
+    try:
+        found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        whole = isinstance(found, dict) and found.get(CHECKSUM, checksum_of(found)) == checksum_of(found)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if whole else None
 
 
 def boot_id() -> str:
@@ -77,12 +85,12 @@ def boot_id() -> str:
 
 def last_opened(folder: Path, meaning: Mapping[str, object], sizes: Mapping[str, int]) -> str | None:
     """The machine's start at which the store was opened; "": it was closed; None: it is damaged or is another store."""
+    index = _index(folder) or {}
     try:
-        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         if index["meaning"] != meaning or any((folder / name).stat().st_size != sizes[name] for name in sizes):
             return None
         return "" if index["open_since_boot"] is None else str(index["open_since_boot"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, KeyError):
         return None
 
 
@@ -100,7 +108,8 @@ def write_index(folder: Path, meaning: Mapping[str, object], boot: str | None) -
     temporary = folder / "index.json.new"
     try:
         with temporary.open("w", encoding="utf-8") as stream:
-            json.dump({"meaning": meaning, "open_since_boot": boot}, stream)
+            index = {"meaning": meaning, "open_since_boot": boot}
+            json.dump({**index, CHECKSUM: checksum_of(index)}, stream)
             stream.flush()
             os.fsync(stream.fileno())
     except OSError:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...engines.geometry import Geometry
 from ..host.paths import has_folder
 from ..images.contents import HASH_BYTES, FileState
-from .layout import FORMAT, begin_files, boot_id, disk_error, last_opened, write_index
+from .layout import FORMAT, begin_files, boot_id, disk_error, last_opened, read_meaning, write_index
 from .locks import FOREIGN, Hold
 
 __all__ = ["EMPTY", "READY", "RECORD", "UNREADABLE", "CaseRecord", "StoreFiles", "is_whole", "store_bytes"]
@@ -231,8 +231,10 @@ class StoreFiles:
             except OSError:
                 with contextlib.suppress(OSError):
                     index.unlink(missing_ok=True)
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                write_index(self.folder, json.loads(index.read_text(encoding="utf-8"))["meaning"], None)
+            meaning = read_meaning(self.folder)
+            if meaning is not None:
+                with contextlib.suppress(OSError):
+                    write_index(self.folder, meaning, None)
         os.close(self.pixel_file)
         os.close(self.record_file)
         self.hold.release()

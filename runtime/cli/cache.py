@@ -110,7 +110,8 @@ def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo], outpu
     if output.piped:
         return
     for store in removed:
-        click.echo(f"deleted: {store.path.name} ({format_bytes(store.bytes)})")
+        what = "a link; what it points to stays" if store.link else format_bytes(store.bytes)
+        click.echo(f"deleted: {store.path.name} ({what})")
     for store in stayed:
         click.echo(f"in use, kept: {store.path.name} ({format_bytes(store.bytes)})")
     if not removed:
@@ -137,7 +138,8 @@ def _print(folder: Path, stores: list[StoreInfo]) -> None:
         table.add_column(title, overflow="fold")
     for store in stores:
         opened = datetime.fromtimestamp(store.used).isoformat(" ", "minutes")
-        state = "in use" if store.in_use else "outdated" if store.outdated else ""
+        words = (("in use", store.in_use), ("outdated", store.outdated and not store.in_use), ("link", store.link))
+        state = ", ".join(word for word, holds in words if holds)
         cells = (store.dataset, store.geometry, f"{store.images} of {store.cases}", format_bytes(store.bytes))
         table.add_row(*map(Text, (*cells, opened, state, store.path.name)))
     console.print(table)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,7 @@ from xbench_fast.runtime.results.numbers.run_numbers import make_results
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+TIMES = int(os.environ.get("XBENCH_FUZZ", "1"))
 SIDE = Geometry("squash", 32, 32, "bilinear")
 COUPLED = f"{__name__}:Coupled"
 
@@ -320,18 +323,46 @@ def test_no_message_repeats_a_phrase() -> None:
 
 def test_a_text_tower_has_its_own_features_and_damaged_ones_are_made_again(world: Path, tmp_path: Path) -> None:
     bundle, file = Bundle.load(world / "models/blocks-32"), tmp_path / PHRASE_FEATURES
-    PhraseFeatures(bundle, file)(["a"])
+    PhraseFeatures(bundle, file)(["a", "b"])
     other = Bundle(bundle.path, replace(bundle.manifest, text={**bundle.manifest.text, "context": 7}), bundle.digest)
     store = sqlite3.connect(file)
-    for content, want in ((np.array([9, 9], np.float32), [[9, 9]]), (np.array([np.nan, 1], np.float32), None)):
-        store.execute("UPDATE features SET content = ?", (content.tobytes(),))
+    rows = dict(store.execute("SELECT phrase, content FROM features"))
+    one, two = rows
+    old, plain = rows[one], np.array([9, 9], np.float32).tobytes()
+    changed = bytes([old[0] ^ 1]) + old[1:]
+    # Other features, with the checksum of those before, of an older version without one, and of another phrase.
+    for content in (plain + old[-32:], changed, plain, rows[two], old[:-1], b"", 7, "text", None):
+        store.execute("UPDATE features SET content = ? WHERE phrase = ?", (content, one))
         store.commit()
-        found = PhraseFeatures(bundle, file)(["a"])
-        np.testing.assert_array_equal(found, phrase_features(["a"]) if want is None else want)
+        np.testing.assert_array_equal(PhraseFeatures(bundle, file)(["a", "b"]), phrase_features(["a", "b"]))
         np.testing.assert_array_equal(PhraseFeatures(other, file)(["a"]), phrase_features(["a"]))
-        store.execute("DELETE FROM features WHERE content != ?", (content.tobytes(),))
-        store.commit()
-        PhraseFeatures(bundle, file)(["a"])
+        assert dict(store.execute("SELECT phrase, content FROM features"))[one] == old, "encoded once, and kept"
+
+
+def test_a_flipped_bit_in_the_features_is_never_believed(world: Path, tmp_path: Path) -> None:
+    """XBENCH_FUZZ multiplies the number of flips."""
+    bundle, file = Bundle.load(world / "models/blocks-32"), tmp_path / PHRASE_FEATURES
+    phrases = [f"a phrase of {number} words" for number in range(12)]
+    want = phrase_features(phrases)
+    with closing(PhraseFeatures(bundle, file)) as features:
+        features(phrases)
+    whole, random = file.read_bytes(), np.random.default_rng(3)
+    # Everything that is not zero: headers, the schema, keys and features.
+    used, left = np.flatnonzero(np.frombuffer(whole, np.uint8)), list[int]()
+    for place in [*range(0, 100, 4), *random.choice(used, 30 * TIMES).tolist()]:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << int(random.integers(8))
+        file.write_bytes(flipped)
+        with closing(PhraseFeatures(bundle, file)) as features:
+            np.testing.assert_array_equal(features(phrases), want)
+        with closing(PhraseFeatures(bundle, file)) as again:
+            again._encoder = None  # type: ignore[assignment]
+            try:
+                np.testing.assert_array_equal(again(phrases), want)
+            except AttributeError:
+                left.append(place)
+    assert all(place > 100 for place in left), "a database with a damaged header is begun again"
+    assert len(left) < 15 * TIMES, "only a changed key can stay where it is not looked for"
 
 
 def test_a_phrase_is_part_of_what_cases_are_told_apart_by() -> None:

@@ -18,6 +18,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.prompts import phrase_features
 from xbench_fast.engines.prompts.phrase_features import PHRASE_FEATURES
 from xbench_fast.runtime.cache import eviction as caches
+from xbench_fast.runtime.cache.layout import read_meaning, write_index
 from xbench_fast.runtime.cache.locks import in_use, remove_store
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
@@ -97,10 +98,52 @@ def test_a_store_with_a_damaged_index_can_be_deleted(tmp_path: Path, index: str 
 
 def test_a_store_whose_index_is_of_another_one_is_left_alone(tmp_path: Path) -> None:
     folder = make_store(tmp_path / "cache")
-    index = json.loads((folder / "index.json").read_text())
-    index["meaning"]["key"] = "0" * 64
-    (folder / "index.json").write_text(json.dumps(index))
+    meaning = dict(read_meaning(folder) or {})
+    write_index(folder, {**meaning, "key": "0" * 64}, None)
     assert not listed(tmp_path / "cache")
+
+
+def test_a_flipped_bit_in_an_index_is_damage_and_an_index_without_a_checksum_is_of_an_older_version(
+    tmp_path: Path,
+) -> None:
+    folder = make_store(tmp_path / "cache")
+    file, about = folder / "index.json", dict(read_meaning(folder) or {})
+    content = file.read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        file.write_bytes(changed)
+        # In the name of the checksum a flip leaves the index as it was.
+        assert read_meaning(folder) in (None, about) and listed(tmp_path / "cache") == {folder}
+    key = str(about["key"])
+    file.write_bytes(content.replace(key.encode(), key.replace(key[5], "x").encode()))
+    assert read_meaning(folder) is None and listed(tmp_path / "cache") == {folder}
+    older = {name: value for name, value in json.loads(content).items() if name != "checksum"}
+    file.write_text(json.dumps(older))
+    assert make_store(tmp_path / "cache") == folder and read_meaning(folder) == about
+    assert caches.list_stores(tmp_path / "cache")[0].images == 1, "an older store is kept"
+
+
+@pytest.mark.parametrize("target", ["outside", "inside", "gone", "itself"])
+def test_of_a_link_to_a_store_the_link_alone_is_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    root, other = tmp_path / "cache", tmp_path / "large"
+    store = make_store(root if target == "inside" else other)
+    root.mkdir(exist_ok=True)
+    link = root / store.name.replace("demo", "linked")
+    link.symlink_to(link if target == "itself" else store)
+    grave = root / f".removed-7-{store.name}"
+    grave.symlink_to(store)
+    (root / ".removed-7-notes").symlink_to(tmp_path)
+    if target == "gone":
+        remove_store(store)
+    before = tree(other)
+    assert link in listed(root)
+    assert not any(info.link for info in caches.make_room(root, 0)[0]) and link.is_symlink()
+    status, out = ran(capsys, "cache", "--cache", root, "clear")
+    assert status == 0 and f"deleted: {link.name} (a link; what it points to stays)" in out
+    assert {path.name for path in root.iterdir()} == {".removed-7-notes"} and tree(other) == before
 
 
 def test_a_store_without_the_file_use_is_not_in_use(tmp_path: Path) -> None:
@@ -210,6 +253,35 @@ def test_text_features_of_phrases_are_listed_and_cleared(
         other.execute("BEGIN IMMEDIATE")
         monkeypatch.setattr(phrase_features, "_PATIENCE", 0.01)
         assert f"in use, kept: {PHRASE_FEATURES}" in ran(capsys, "cache", *options, "clear")[1]
+    for name in ("a link", "a broken link"):
+        target = tmp_path / "elsewhere.sqlite"
+        if name == "a link":
+            path.rename(target)
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+        content = target.read_bytes() if name == "a link" else b""
+        assert (
+            listed(tmp_path) == {path} and f"{PHRASE_FEATURES} (a link;" in ran(capsys, "cache", *options, "clear")[1]
+        )
+        assert not path.is_symlink() and (not content or target.read_bytes() == content)
+        target.unlink(missing_ok=True)
     path.write_bytes(b"no database")
     assert listed(tmp_path) == set() and "nothing was deleted" in ran(capsys, "cache", *options, "clear")[1]
     assert path.read_bytes() == b"no database"
+
+
+def test_a_damaged_database_of_phrases_is_listed_and_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, options = tmp_path / PHRASE_FEATURES, ("--cache", tmp_path)
+    with closing(sqlite3.connect(path)) as store, store:
+        store.execute(phrase_features._TABLE)
+        store.executemany("INSERT INTO features VALUES (?, ?)", [(bytes([n]), bytes(4096)) for n in range(40)])
+    whole = path.read_bytes()
+    for place in (3, 60, 100, whole.index(b"BLOB PRIMARY")):  # the name of the format, the encoding, a page, the table
+        changed = bytearray(whole)
+        changed[place] ^= 0x40
+        path.write_bytes(changed)
+        assert listed(tmp_path) == {path}, place
+        assert f"deleted: {PHRASE_FEATURES}" in ran(capsys, "cache", *options, "clear")[1]
+        assert listed(tmp_path) == set() and (not path.exists() or path.stat().st_size < 4 * 4096)
