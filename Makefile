@@ -5,6 +5,7 @@
 # Each makes its own .venv the first time (a few minutes and 6 to 8 GB, most of it torch).
 
 BIN := .venv/bin
+SCRIPTS := $(patsubst benchmarks/%.py,-m %,$(wildcard benchmarks/*.py))
 INSTALLED := .venv/.installed
 TESTING := .venv/.testing
 FIND_PYTHON := for p in python3 python3.13 python3.12 python3.11; do \
@@ -38,10 +39,11 @@ test: $(TESTING)
 check: $(TESTING)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@rm -rf .typecheck/xbench_fast && mkdir -p .typecheck/xbench_fast
+	@rm -rf .typecheck/xbench_fast .typecheck/*.py && mkdir -p .typecheck/xbench_fast
 	@for file in api/*.py api/py.typed; do ln -s ../../$$file .typecheck/xbench_fast/; done
 	@for room in engines export metrics_gpu runtime; do ln -s ../../$$room .typecheck/xbench_fast/$$room; done
-	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml -p xbench_fast
+	@for file in benchmarks/*.py; do ln -s ../$$file .typecheck/; done
+	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml -p xbench_fast $(SCRIPTS)
 
 audit: $(TESTING)
 	$(BIN)/python .ci/audit.py

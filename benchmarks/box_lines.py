@@ -20,6 +20,7 @@ import tempfile
 import time
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 
 def write_files(folder, lines):
@@ -27,7 +28,9 @@ def write_files(folder, lines):
     from boxes import CLASSES, SIDE, workload
 
     answers = workload(lines)
-    truth, given, scores = answers.truth, answers.given, answers.given.scores.round(4).tolist()
+    truth, given = answers.truth, answers.given
+    assert given.scores is not None
+    scores = given.scores.round(4).tolist()
     images = [
         {"id": f"c{n:06d}", "file_name": f"c{n:06d}.png", "width": SIDE, "height": SIDE, "patient_id": f"p{n // 2}"}
         for n in range(answers.cases)
@@ -92,7 +95,7 @@ def main():
     if options.write:
         write_files(options.keep, *options.lines)
         return
-    figures = {"load_average_before": round(os.getloadavg()[0], 2), "replicates": 1000, "lines": {}}
+    figures: dict[str, Any] = {"load_average_before": round(os.getloadavg()[0], 2), "replicates": 1000, "lines": {}}
     with tempfile.TemporaryDirectory() as scratch:
         for lines in options.lines:
             folder = (options.keep or Path(scratch)) / str(lines)

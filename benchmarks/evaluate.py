@@ -47,7 +47,7 @@ def usual_pipeline(entries: list[dict[str, Any]], folder: Path, classes: list[st
     torch.set_num_threads(threads)
     adapter = stand_in_adapter("kad", "224")
     mean, std = (np.array(v, np.float32) for v in (adapter.mean, adapter.std))
-    text = torch.randn(len(classes), adapter.text_dim)
+    text = torch.randn(len(classes), *adapter.text_shape)
     seconds = {"decode and resize": 0.0, "model": 0.0, "masks": 0.0, "maps and thresholds": 0.0}
     thresholds = np.arange(0, 1.01, 0.01)
     with torch.inference_mode():

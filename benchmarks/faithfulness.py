@@ -48,7 +48,7 @@ def made_images(count: int) -> list[PreparedImage]:
     sys.path.insert(0, str(DEMO))
     from phantoms import phantoms
 
-    found = []
+    found: list[PreparedImage] = []
     for at, item in enumerate(phantoms("test", 4 * count)):
         if item.masks and len(found) < count:
             names, masks = tuple(item.masks), np.stack(list(item.masks.values())) > 0
@@ -195,15 +195,15 @@ def main() -> None:
         passes, wall, cpu = made, *np.zeros((2, len(SIDES), arguments.rounds))
         for turn in range(arguments.rounds):
             for at, both in enumerate(work):
-                for side in (0, 1) if (turn + at) % 2 else (1, 0):
-                    spent = clocked(both[side])
-                    wall[side, turn] += spent.wall
-                    cpu[side, turn] += spent.cpu
+                for place in (0, 1) if (turn + at) % 2 else (1, 0):
+                    spent = clocked(both[place])
+                    wall[place, turn] += spent.wall
+                    cpu[place, turn] += spent.cpu
     pairs = sum(len(image.findings) for image in images)
-    rates = {side: RepeatSpread.of((passes / spent).tolist()) for side, spent in zip(SIDES, wall, strict=True)}
+    rates = {side: RepeatSpread.of((passes / each).tolist()) for side, each in zip(SIDES, wall, strict=True)}
     ratios = (wall[0] / wall[1]).tolist()
     ratio, ratio_of_cpu = median_ratio(*wall.tolist()), median_ratio(*cpu.tolist())
-    result = {
+    result: dict[str, Any] = {
         "what": "deletion and insertion of kad-demo on phantoms, two fills, prior and three random orders",
         "images": len(images),
         "pairs": pairs,

@@ -34,7 +34,7 @@ def use_checkout() -> None:
     spec.loader.exec_module(module)
 
 
-def main() -> object:
+def main() -> str | int | None:
     names = ("fast", "export", "test")
     if len(sys.argv) < 2 or sys.argv[1] not in names:
         return f"one of {', '.join(names)} is missing, then its arguments"
@@ -45,11 +45,15 @@ def main() -> object:
 
         return pytest.main(sys.argv[1:])
     if name == "export":
-        from xbench_fast.export.cli import main as command
-    else:
-        from xbench_fast.runtime.cli import main as command
-    sys.argv[0] = f"xbench-{name}"
-    return command()
+        from xbench_fast.export.cli import main as export
+
+        sys.argv[0] = "xbench-export"
+        return export()
+    from xbench_fast.runtime.cli import main as fast
+
+    sys.argv[0] = "xbench-fast"
+    fast()
+    return None
 
 
 if __name__ == "__main__":

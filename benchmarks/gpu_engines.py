@@ -7,7 +7,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpu_parts import Row, row
 
@@ -33,10 +33,14 @@ def torch_models(seconds: float) -> Iterator[Row]:
             runner = make(MODEL, "224", "fp16", "cuda:0")
             runner.prepare(rng.integers(0, 256, (batch, 1, 224, 224)).astype(np.uint8), text)
             calls = max(1, 2048 // batch)
-            taken = timed(lambda repeat, runner=runner, calls=calls: runner.run(calls), 7, seconds / 8)
+            taken = timed(_calling(runner, calls), 7, seconds / 8)
             rate = RepeatSpread.of([calls * batch / one for one in taken])
             yield row(f"torch {kind} fp16, {MODEL}-224, batch {batch}", "ok", runner.detail, value=rate.median,
                       least=rate.least, greatest=rate.greatest, unit="images/s")  # fmt: skip
+
+
+def _calling(runner: Any, calls: int) -> Callable[[int], object]:
+    return lambda repeat: runner.run(calls)
 
 
 def export(bundles: Path | None) -> Iterator[Row]:

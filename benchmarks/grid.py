@@ -195,7 +195,7 @@ def measure(setting: Setting, samples: dict[int, Path], kinds: tuple[str, ...], 
     cores, rounds, images = usable_cores(), list[dict[str, Spent]](), max(samples)
     for turn in range(turns):
         rounds.append(one_round(setting, samples, kinds))
-        row = {
+        row: dict[str, Any] = {
             "commit": digest,
             "date": date,
             "machine": machine,

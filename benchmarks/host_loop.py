@@ -18,6 +18,7 @@ warm-up; images and cache are made before it, untimed.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -29,6 +30,7 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +39,17 @@ BEFORE = "b0ab629"
 FINDINGS = tuple(f"finding {number}" for number in range(14))
 SIDE, CHUNK, THREADS, WARM = 1024, 512, 2, 1024
 RENAMED = {"rescued": "sub_pixel"}
+OF_BEFORE = {
+    "sweep": ("metrics_gpu", "sweep"),
+    "protocol": ("metrics_gpu.protocols", "protocol"),
+    "Boxes": ("runtime.datasets.regions", "Boxes"),
+    "Cell": ("runtime.evaluation.cell", "Cell"),
+    "compute_cell": ("runtime.evaluation.cell", "compute_cell"),
+    "prepare": ("runtime.evaluation.preparing", "prepare"),
+    "CellFiles": ("runtime.evaluation.storage", "CellFiles"),
+    "PreparedSet": ("runtime.prepared_set", "PreparedSet"),
+}
+"""Name -> module and name in the earlier version."""
 
 
 def make_images(folder, count):
@@ -58,13 +71,8 @@ def tree(folder):
     found = SimpleNamespace(Scores=Scores, Case=Case, Measure=Measure, before=folder.name == BEFORE)
     found.geometry = Geometry("squash", 224, 224, "bicubic")
     if found.before:
-        from xbench_fast.metrics_gpu import sweep
-        from xbench_fast.metrics_gpu.protocols import protocol
-        from xbench_fast.runtime.datasets.regions import Boxes
-        from xbench_fast.runtime.evaluation.cell import Cell, compute_cell
-        from xbench_fast.runtime.evaluation.preparing import prepare
-        from xbench_fast.runtime.evaluation.storage import CellFiles
-        from xbench_fast.runtime.prepared_set import PreparedSet
+        for name, (room, its_name) in OF_BEFORE.items():
+            setattr(found, name, getattr(importlib.import_module(f"xbench_fast.{room}"), its_name))
     else:
         from xbench_fast.metrics_gpu.grounding.protocols import protocol
         from xbench_fast.metrics_gpu.sweep.sweep import sweep
@@ -73,8 +81,9 @@ def tree(folder):
         from xbench_fast.runtime.evaluation.cell import CellWork as Cell
         from xbench_fast.runtime.evaluation.cell import compute_cell
         from xbench_fast.runtime.results.storage import CellFiles
-    vars(found).update(sweep=sweep, protocol=protocol, Boxes=Boxes, Cell=Cell, compute_cell=compute_cell)
-    vars(found).update(prepare=prepare, CellFiles=CellFiles, PreparedSet=PreparedSet)
+
+        vars(found).update(sweep=sweep, protocol=protocol, Boxes=Boxes, Cell=Cell, compute_cell=compute_cell)
+        vars(found).update(prepare=prepare, CellFiles=CellFiles, PreparedSet=PreparedSet)
     return found
 
 
@@ -118,7 +127,7 @@ def compute(code, cases, cache, out, batch):
     )
     with ExitStack() as stack:
         images = stack.enter_context(code.PreparedSet.open(cache, "bench", cases, [code.geometry]))
-        source, more = images.source(code.geometry), {}
+        source, more = images.source(code.geometry), dict[str, Any]()
         if not code.before:
             from xbench_fast.runtime.cache.masks import MaskStore
             from xbench_fast.runtime.images.contents import Contents
@@ -187,7 +196,7 @@ def side(options):
         with code.PreparedSet.open(Path(scratch) / "warm", "bench", warm, [code.geometry]) as images:
             code.prepare(images, range(len(warm)), THREADS, lambda done: None)
         compute(code, warm, Path(scratch) / "warm", Path(scratch) / "first", options.batch)
-        spent, peak, done = Counter(), [], threading.Event()
+        spent, peak, done = Counter[str](), list[int](), threading.Event()
         if what == "lock":
             time_released(spent)
 
@@ -221,7 +230,7 @@ def ask(what, tree_, folder, cases, batch):
     return json.loads(done.stdout) if done.stdout else {}
 
 
-def make_tree(folder, source):
+def make_tree(folder: Path, source: Path) -> Path:
     """A folder from which the rooms of `source` are imported as xbench_fast."""
     package = folder / "path" / "xbench_fast"
     package.mkdir(parents=True)
@@ -251,8 +260,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=16, help="images of a batch [16]")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    for name in ("--side", "--tree", "--folder"):
-        parser.add_argument(name, type=None if name == "--side" else Path, help=argparse.SUPPRESS)
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    for name in ("--tree", "--folder"):
+        parser.add_argument(name, type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
         side(options)

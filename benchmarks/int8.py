@@ -111,7 +111,7 @@ def speeds(full: Path, low: Path, threads: int) -> dict[str, Any]:
             entry.name: [n if isinstance(n, int) else None for n in entry.shape] for entry in sessions[0].get_inputs()
         }
         random = np.random.default_rng(0)
-        pixels = random.integers(0, 256, [2, *shapes["pixels"][1:]], np.uint8)
+        pixels = random.integers(0, 256, [2, *(n or 1 for n in shapes["pixels"][1:])]).astype(np.uint8)
         text = random.normal(size=[n or 10 for n in shapes["text"]]).astype(np.float32)
         inputs = {"pixels": pixels, "text": text}
         rounds = [[clock(session, inputs, now) for session in sessions] for _ in range(ROUNDS + 1)][1:]

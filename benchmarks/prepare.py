@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,6 +39,7 @@ from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
 from xbench_fast.runtime.datasets.base import Case
 
 GEOMETRY = Geometry("squash", 224, 224, "bicubic")
+NAMES = (50, 400)  # images of the two processes whose memory is compared
 Pixels = NDArray[np.uint8]
 
 
@@ -129,20 +131,21 @@ def compare_with(pool: ProcessPoolExecutor, paths: list[Path], threads: int, rou
         careful = [pooled(pool, name, paths, threads) for name in ways]
         with tempfile.TemporaryDirectory() as folder:
             usual = clocked(lambda: list(usual_loop(paths)))
-            ours = clocked(lambda place=Path(folder): fill(place, cases, threads))
-            again = clocked(lambda place=Path(folder): read(place, cases))
+            ours = clocked(partial(fill, Path(folder), cases, threads))
+            again = clocked(partial(read, Path(folder), cases))
         for pixels, kept in zip(usual.result, again.result, strict=True):
             # One side rounds a colour image's luminance before the resize, the other after it, hence the tolerance.
             if np.abs(pixels[..., 1].astype(int) - kept).max() > 3:
                 raise SystemExit("the prepared pixels are not those of the usual loop")
-        for name, once in zip(ways, careful, strict=True):
+        for name, pooled_once in zip(ways, careful, strict=True):
             if any(
                 np.abs(kept - pixels.astype(int)).max() > 1
-                for pixels, kept in zip(once.result, again.result, strict=True)
+                for pixels, kept in zip(pooled_once.result, again.result, strict=True)
             ):
                 raise SystemExit(f"the prepared pixels are not those of {name}")
         if number:  # the first round is a warm-up for files and imports
-            for name, once in zip(rounds_of, (usual, ours, again, *careful), strict=True):
+            rounds_done: tuple[Clocked[Any], ...] = (usual, ours, again, *careful)
+            for name, once in zip(rounds_of, rounds_done, strict=True):
                 rounds_of[name].append(replace(once, result=None))  # not the pixels of every round
 
     def seconds(name: str, clock: str) -> list[float]:
@@ -212,7 +215,7 @@ def main() -> None:
         if not paths:
             continue
         found = compare(paths, options.threads, options.rounds)
-        found["peak_mb"] = {str(n): round(peak(paths, n, options.threads)) for n in (50, 400)}
+        found["peak_mb"] = {str(n): round(peak(paths, n, options.threads)) for n in NAMES}
         results[name] = found
         print(f"{name}: {found['images']} images, {options.threads} threads, {options.rounds} rounds")
         for key, value in found.items():

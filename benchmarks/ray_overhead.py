@@ -37,7 +37,7 @@ from synthetic import make_bundle, make_dataset, save_graph
 ENGINE = "onnxruntime-cpu"
 
 
-class Evaluation(ClusterWorld):
+class Evaluation(ClusterWorld):  # type: ignore[misc]
     """A run directory for one turn of one side."""
 
     def open(self, bundle: Bundle, name: str, *, threads: int | None = None) -> Any:

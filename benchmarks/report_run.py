@@ -18,21 +18,22 @@ import time
 from pathlib import Path
 
 import numpy as np
-from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.decoding import DecodedCase
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
 from xbench_fast.runtime.evaluation.queries import Logits
 from xbench_fast.runtime.evaluation.scoring import Scored, rows_table
-from xbench_fast.runtime.reporting.report import Report, draw_report, find_blocks, report_tables, write_report
+from xbench_fast.runtime.reporting.provenance import provenance
+from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.run_numbers import make_results
+from xbench_fast.runtime.results.numbers.run_numbers import make_results, split_by_protocol
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.storage import KEY_FIELD
 
-PIXELS, SIDE, CELLS = 224 * 224, 224, 14
+SIDE, CELLS = 224, 14
 MODELS = ("clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devide")
 VINDR = {
     "Aortic enlargement": 220, "Atelectasis": 86, "Calcification": 194, "Cardiomegaly": 309, "Clavicle fracture": 2,
@@ -66,13 +67,12 @@ DATASETS = {
 
 
 def regions(pairs, rng):
-    """Rectangles as masks, their packed bits and their pixels."""
+    """Rectangles as masks, bool [pairs, 224, 224]."""
     height, width = (rng.integers(8, 120, pairs) for _ in range(2))
     top, left = rng.integers(0, SIDE - height), rng.integers(0, SIDE - width)
     row, column = np.arange(SIDE)[None, :, None], np.arange(SIDE)[None, None, :]
     inside = (row >= top[:, None, None]) & (row < (top + height)[:, None, None])
-    inside = inside & (column >= left[:, None, None]) & (column < (left + width)[:, None, None])
-    return inside, pack_masks(inside)
+    return inside & (column >= left[:, None, None]) & (column < (left + width)[:, None, None])
 
 
 def maps(inside, strength, rng):
@@ -90,7 +90,7 @@ def simulate(cases, positives, model, dataset):
     strength, skill = 0.15 * MODELS.index(model), 0.3 + 0.25 * MODELS.index(model)
     held = {name: set(fixed.choice(cases, count, replace=False).tolist()) for name, count in positives.items()}
     pairs = [(case, name) for case in range(cases) for name in positives if case in held[name]]
-    inside, packed = regions(len(pairs), fixed)
+    inside = regions(len(pairs), fixed)
     place = {pair: number for number, pair in enumerate(pairs)}
     low, counts = maps(inside, strength, own)
     logits = own.standard_normal((cases, len(positives))).astype(np.float32)
@@ -107,7 +107,7 @@ def simulate(cases, positives, model, dataset):
                 f"patient {int(case / 1.2)}",
             ),
             "ok",
-            masks={name: packed[place[case, name]] for name in columns if (case, name) in place},
+            masks={name: inside[place[case, name]] for name in columns if (case, name) in place},
         )
         for case, row in enumerate(labels.astype(int).tolist())
     ]
@@ -156,13 +156,14 @@ def timed_report(path):
     run = load_run(path)
     results = make_results(run)
     stage("read, numbers and 1,000 resamples")
-    blocks = find_blocks(results)
+    blocks = tuple((part, find_differences(part)) for part in split_by_protocol(results))
     stage("differences between models")
-    report = Report(run, results, blocks, tuple(report_tables(run, results, blocks)))
+    tables = tuple(report_tables(run, results, blocks))
+    report = Report(run, results, blocks, tables, provenance(results, run.data))
     stage("tables")
     write_report(report, page=False)
     stage("write Markdown, LaTeX, CSV and JSON")
-    said = []
+    said: list[str] = []
     draw_report(report, path / "report", said.append)
     stage("figures, gallery and page")
     return stages, said
@@ -170,7 +171,7 @@ def timed_report(path):
 
 def sizes(folder):
     """Bytes of the report's files by file extension."""
-    found = {}
+    found: dict[str, int] = {}
     for file in folder.rglob("*"):
         if file.is_file():
             found[file.suffix[1:]] = found.get(file.suffix[1:], 0) + file.stat().st_size
@@ -179,24 +180,30 @@ def sizes(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="all by default")
+    parser.add_argument("--datasets", nargs="+", choices=list(DATASETS), default=list(DATASETS), help="all by default")
     parser.add_argument("--keep", type=Path, help="leave the run here (reused if it exists)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     load = round(os.getloadavg()[0], 2)
+    datasets = {name: DATASETS[name] for name in options.datasets}
     with tempfile.TemporaryDirectory() as scratch:
         small = Path(scratch) / "small"
         write_run(small, MODELS[:2], {"covid_rural": DATASETS["covid_rural"]})
         timed_report(small)
         path = options.keep or Path(scratch) / "run"
         if not (path / "run.json").is_file():
-            write_run(path, MODELS, DATASETS)
+            write_run(path, options.models, datasets)
         shutil.rmtree(path / "report", ignore_errors=True)
         stages, said = timed_report(path)
         bytes_of = sizes(path / "report")
-    cases = sum(cases for _, cases, _ in DATASETS.values())
-    pairs = sum(sum(positives.values()) for _, _, positives in DATASETS.values())
+    cases = sum(cases for _, cases, _ in datasets.values())
+    pairs = sum(sum(positives.values()) for _, _, positives in datasets.values())
     wall, cpu = (round(sum(stage[i] for stage in stages.values()), 2) for i in range(2))
-    print(f"{len(MODELS)} models x {len(DATASETS)} datasets, {cases} cases and {pairs} pairs a model, seconds (CPU)")
+    print(
+        f"{len(options.models)} models x {len(datasets)} datasets, {cases} cases and {pairs} pairs a model, "
+        "seconds (CPU)"
+    )
     for name, (seconds, own) in stages.items():
         print(f"  {name:<38}{seconds:8.2f} ({own:.2f})")
     print(f"  {'together':<38}{wall:8.2f} ({cpu:.2f})")
@@ -204,9 +211,9 @@ def main():
     for line in said:
         print(f"  {line}")
     if options.json:
-        document = {
-            "models": len(MODELS),
-            "datasets": len(DATASETS),
+        document: dict[str, object] = {
+            "models": len(options.models),
+            "datasets": len(datasets),
             "cases_per_model": cases,
             "pairs_per_model": pairs,
         }

@@ -108,7 +108,7 @@ def save_bundle(folder: Path) -> Path:
     from xbench_fast.engines.prompts.prompt_set import PromptSet
 
     h, t = onnx.helper, onnx.TensorProto
-    shapes = {"pixels": ["batch", 1, SIZE, SIZE], "text": ["findings", 1]}
+    shapes: dict[str, list[int | str]] = {"pixels": ["batch", 1, SIZE, SIZE], "text": ["findings", 1]}
     shapes |= {"logits": ["batch", "findings"], "saliency": ["batch", "findings", 1, 1]}
     nodes = [
         h.make_node("Shape", ["text"], ["queries"], end=1),

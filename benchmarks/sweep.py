@@ -77,7 +77,7 @@ def main():
     for way in WAYS.values():
         way(maps[0], masks[0])
 
-    times = {name: [] for name in (*WAYS, SWEEP)}
+    times: dict[str, list[float]] = {name: [] for name in (*WAYS, SWEEP)}
     for i in range(rounds):
         p = i % pairs
         ours_us, counts = measure(lambda: sweep(grids, packed, size=(size, size)))

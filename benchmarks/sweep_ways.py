@@ -90,7 +90,8 @@ def _compiled() -> Callable[[Any, Any], Any]:
                 table[int(mask[y, x]), k] += 1
         return table
 
-    return count
+    found: Callable[[Any, Any], Any] = count
+    return found
 
 
 def _from_above(table):

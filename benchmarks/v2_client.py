@@ -68,7 +68,7 @@ def prepare(url: str, *, model: str, name: str, file: Path | None, output: str, 
 
 def _smallest(outputs: list[dict[str, Any]]) -> str:
     numbers = [item for item in outputs if item["datatype"] in TYPES]
-    return min(numbers, key=lambda item: len(item["shape"]))["name"]
+    return str(min(numbers, key=lambda item: len(item["shape"]))["name"])
 
 
 def _body(

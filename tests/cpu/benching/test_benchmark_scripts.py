@@ -1,0 +1,323 @@
+"""Every script of benchmarks/ in a tiny form: it runs to its end, and writes the fields of its committed result."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("torch")
+import numpy as np
+import synthetic
+from PIL import Image
+from scaling_world import InProcess
+from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.prompts.add_prompts import add_prompts
+from xbench_fast.engines.prompts.prompt_encoding import prompt_encoder
+from xbench_fast.engines.prompts.prompt_files import read_prompt_file
+from xbench_fast.export import pipeline, stand_in_adapter
+from xbench_fast.runtime.cli.app import _run
+
+RESULTS = {
+    "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "evaluate": "evaluate",
+    "export_models": "export", "faithfulness": "faithfulness", "grid": "grid", "host_loop": "host-loop",
+    "int8": "int8", "prepare": "prepare", "ray_overhead": "ray", "reading": "reading", "report_run": "report",
+    "serve_load": "serve", "serve_pytriton": "serve-pytriton", "sweep": "sweep", "trust": "trust",
+}  # fmt: skip
+"""Script -> its committed result, benchmarks/results/NAME-cpu.json."""
+
+ELSEWHERE = {
+    "gpu_check": "test_gpu_check.py, where there is no GPU",
+    "gpu_engines": "test_gpu_check.py",
+    "gpu_parts": "test_gpu_check.py",
+    "grid": "test_grid_run.py",
+    "sweep_ways": "test_sweep_ways.py",
+    "v2_client": "the scripts of serve here, which import it",
+    "from_checkout": "a subprocess here, because it replaces the imported package",
+}
+"""Scripts without a tiny form in this file, and what runs them."""
+
+BY_HAND = ("note", "warning")
+"""Of a result: a remark of the one who measured it, and that the machine was busy."""
+
+Script = Callable[..., Any]
+
+
+@pytest.fixture
+def script(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Runs the main function of a script with arguments and --json, and returns what it wrote."""
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+
+    def run(name: str, *arguments: object) -> Any:
+        out = tmp_path / f"{name}.json"
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments), "--json", str(out)])
+        importlib.import_module(name).main()
+        return json.loads(out.read_text(encoding="utf-8"))
+
+    return run
+
+
+@pytest.fixture
+def module(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Imports a script."""
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    return importlib.import_module
+
+
+def lacking(made: Any, wanted: Any, depth: int = 2) -> list[str]:
+    """Fields of `wanted` that `made` has not, some levels deep. `made` may have more: a result that was measured by an
+    earlier version of its script lacks later facts."""
+    if not isinstance(wanted, dict) or depth == 0:
+        return []
+    here = [name for name in wanted if name not in made and name not in BY_HAND]
+    return here + [f"{name}.{each}" for name in set(wanted) & set(made)
+                   for each in lacking(made[name], wanted[name], depth - 1)]  # fmt: skip
+
+
+def committed(root: Path, name: str) -> Any:
+    return json.loads((root / "benchmarks" / "results" / f"{RESULTS[name]}-cpu.json").read_text(encoding="utf-8"))
+
+
+def writes_again(root: Path, name: str, made: Any, depth: int = 2) -> None:
+    """Everything that the committed result of a script holds, the script still writes."""
+    assert not lacking(made, committed(root, name), depth)
+
+
+def test_every_script_has_a_tiny_form(root: Path) -> None:
+    tested = Path(__file__).read_text(encoding="utf-8")
+    scripts = {path.stem for path in (root / "benchmarks").glob("*.py")}
+    missing = {name for name in scripts - set(ELSEWHERE) if f'("{name}"' not in tested}
+    assert not missing and set(ELSEWHERE) < scripts
+    results = {path.stem.removesuffix("-cpu") for path in (root / "benchmarks" / "results").glob("*.json")}
+    assert results == {*RESULTS.values(), "prepare-careful", "serve-batching"}
+
+
+def test_the_bootstrap_of_a_run(script: Script, root: Path) -> None:
+    writes_again(root, "bootstrap_run", script("bootstrap_run", "--cases", 120, "--replicates", 4))
+
+
+def test_boxes_in_memory(script: Script, root: Path) -> None:
+    writes_again(root, "boxes", script("boxes", "--answers", 60, "--replicates", 4), 3)
+
+
+def test_boxes_from_the_command_line(script: Script, root: Path) -> None:
+    made = script("box_lines", "--lines", 20)
+    wanted = committed(root, "box_lines")
+    assert not lacking(made["lines"]["20"], wanted["lines"]["100000"])
+    assert lacking(made, wanted, 1) == ["of_one_dataset"], "which takes two sizes"
+
+
+def test_the_sweep(script: Script, root: Path, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module("sweep"), "single_threaded", lambda: None)  # of this whole process
+    writes_again(root, "sweep", script("sweep"), 3)
+
+
+def test_preparing_and_reading(
+    script: Script, module: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        Image.new("L", (300, 260), 90 * number).save(tmp_path / f"{number}.png")
+    monkeypatch.setattr(module("prepare"), "NAMES", (2,))
+    made = script("prepare", "--png", tmp_path, "--rounds", 1, "--threads", 1)
+    careful = json.loads((root / "benchmarks" / "results" / "prepare-careful-cpu.json").read_text(encoding="utf-8"))
+    assert all("opencv" in name for name in lacking(made["png"], careful["png"], 1)), "which may not be installed"
+    assert not lacking(made["png"], committed(root, "prepare")["png"], 1)
+
+
+def test_the_report(script: Script, root: Path, empty_drawings: None) -> None:
+    made = script("report_run", "--models", "kad", "clip", "--datasets", "covid_rural")
+    wanted = committed(root, "report_run")
+    assert (made["models"], made["datasets"], made["cases_per_model"], made["pairs_per_model"]) == (2, 1, 45, 32)
+    assert not lacking(made, wanted) and not made["not_made"]
+
+
+def test_the_report_is_that_of_the_command(
+    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_drawings: None
+) -> None:
+    from xbench_fast.runtime.reporting.report import make_report
+
+    one = module("report_run")
+    one.write_run(tmp_path / "run", ("kad", "clip"), {"covid_rural": one.DATASETS["covid_rural"]})
+    made: list[Any] = []
+    monkeypatch.setattr(one, "write_report", lambda report, page: made.append(report))
+    monkeypatch.setattr(one, "draw_report", lambda *arguments: None)
+    one.timed_report(tmp_path / "run")
+    wanted = make_report(tmp_path / "run")
+    assert [table.title for table in made[0].tables] == [table.title for table in wanted.tables]
+    assert made[0].tables[0] == wanted.tables[0] and made[0].facts == wanted.facts
+
+
+def test_the_study_of_trust(script: Script, root: Path) -> None:
+    writes_again(root, "trust", script("trust", "--cases", 40, "--pairs", 60))
+
+
+def test_an_evaluation_beside_the_usual_pipeline(
+    script: Script, module: Any, root: Path, kad_demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands run in this process; KAD is the small one, with its prompts of ChestX-Det10."""
+    images = root / "demo" / "chestxdet10"
+    listed = [entry for entry in json.loads((images / "test.json").read_text(encoding="utf-8")) if set(entry["syms"])][
+        :2
+    ]
+    (tmp_path / "list.json").write_text(json.dumps(listed), encoding="utf-8")
+
+    def run(command: list[str], **how: Any) -> None:
+        assert command[1:3] == ["-m", "xbench_fast.runtime.cli"] and how["check"]
+        assert _run(command[3:]) == 0
+
+    one = module("evaluate")
+    monkeypatch.setattr(one, "subprocess", SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL))
+    monkeypatch.setattr("xbench_fast.export.adapter.stand_in_adapter", lambda *names: stand_in_adapter("kad", "demo"))
+    given = ["--images", images / "test_data", "--annotations", tmp_path / "list.json", "--repeat", 1, "--threads", 1]
+    shutil.copytree(kad_demo.folder, tmp_path / "bundles" / "kad-demo")
+    made = script("evaluate", *given, "--bundle", tmp_path / "bundles" / "kad-demo")
+    assert made["images"] == 2 and made["pairs"] == sum(len(set(entry["syms"])) for entry in listed)
+    writes_again(root, "evaluate", made)
+
+
+def test_exports(script: Script, module: Any, root: Path, kad_demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process measures an export; here it is the one that this session has made."""
+    real = inspect.signature(pipeline.export_bundle)
+
+    def made_before(*arguments: Any, **how: Any) -> Any:
+        real.bind(*arguments, **how)
+        return kad_demo.result
+
+    monkeypatch.setattr(pipeline, "export_bundle", made_before)
+    one = module("export_models")
+    measured = one.export_one("kad", None, Path("unused"))
+    monkeypatch.setattr(one, "run", lambda models, prompts, keep: dict.fromkeys(models, measured))
+    made = script("export_models", "--models", "kad")
+    wanted = committed(root, "export_models")
+    assert not lacking(made, wanted, 1) and set(made["models"]) == {"kad"}
+    wanted["models"]["kad"]["queries_per_set"] = {}
+    assert not lacking(measured, wanted["models"]["kad"], 3)
+
+
+def test_deletion_and_insertion(
+    script: Script, root: Path, kad_demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the weights of the small KAD on both sides."""
+    shutil.copytree(kad_demo.folder, tmp_path / "kad-demo")
+    bundle = Bundle.load(tmp_path / "kad-demo")
+    add_prompts(bundle, prompt_encoder(bundle)(read_prompt_file(root / "demo" / "prompts.yaml")), replace=True)
+    monkeypatch.setattr("xbench_fast.export.load_adapter", lambda *names: kad_demo.adapter)
+    given = ["--images", 1, "--rounds", 1, "--threads", 1]
+    made = script("faithfulness", "--bundle", tmp_path / "kad-demo", *given)
+    writes_again(root, "faithfulness", made)
+    assert made["passes"] >= 3 * made["images"] == 3
+
+
+def test_the_server_under_load(script: Script, root: Path, tmp_path: Path) -> None:
+    graph = synthetic.save_graph(tmp_path / "graph.onnx")
+    synthetic.make_bundle(tmp_path / "bundles" / "blocks-32", graph=graph)
+    given = ["--bundles", tmp_path / "bundles", "--seconds", 0.3, "--warm-up", 0.1, "--factors", "0.5"]
+    made = script("serve_load", *given)
+    wanted = committed(root, "serve_load")
+    assert not lacking(made, wanted) and made["capacity"]["answered"] > 0 and not made["capacity"]["lost"]
+    assert not lacking(made["phases"][0], wanted["phases"][0])
+
+
+def test_the_server_beside_pytriton(script: Script, module: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTriton needs an environment of its own, with an earlier NumPy: serve takes its place."""
+    one = module("serve_pytriton")
+    both = one.both
+
+    @contextmanager
+    def two(folder: Path, python: Path) -> Iterator[list[Any]]:
+        ports = one.free_ports(1)
+        line = [*map(str, ("-m", "xbench_fast.runtime.cli", "serve", "--bundles", one.save_bundle(folder), "--port"))]
+        line = [str(python), *line, str(ports[0]), "--engine", "onnxruntime-cpu", "--no-access-log", "--threads", "1"]
+        with one.started("xbench-fast serve", line, f"http://127.0.0.1:{ports[0]}", {}, folder / "log") as server:
+            yield [server, one.Server("PyTriton", server.url, server.process)]
+
+    assert list(inspect.signature(both).parameters) == list(inspect.signature(two).parameters)
+    monkeypatch.setattr(one, "both", two)
+    given = ["--rounds", 1, "--seconds", 0.2, "--connections", 2]
+    made = script("serve_pytriton", "--pytriton", sys.executable, *given)
+    wanted = committed(root, "serve_pytriton")
+    assert not lacking(made, wanted) and not lacking(made["runs"]["PyTriton"][0], wanted["runs"]["PyTriton"][0])
+
+
+def test_ray_beside_the_loop(script: Script, module: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker in this process takes the place of the cluster, whose start takes ten seconds of CPU time;
+    tests/cpu/scaling starts one."""
+    ray = SimpleNamespace(init=lambda **how: None, shutdown=lambda: None)
+    monkeypatch.setattr(module("ray_overhead"), "RayWorkers", lambda *_, **__: nullcontext(InProcess(1)))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    made = script("ray_overhead", "--cases", 4, "--chunk", 2, "--rounds", 1)
+    writes_again(root, "ray_overhead", made)
+    assert made["rows_equal"]
+
+
+def test_int8_beside_float32(script: Script, module: Any, root: Path, kad_demo: Any, tmp_path: Path) -> None:
+    """Without exports in INT8, which take minutes: both precisions are one bundle."""
+    one = module("int8")
+    for name in ("full/kad-demo", "low/kad-demo-int8"):
+        shutil.copytree(kad_demo.folder, tmp_path / name)
+    (tmp_path / "int8.json").write_text(json.dumps({"models": {"kad-demo-int8": {}}}), encoding="utf-8")
+    made = script("int8", "--repeat", 0, "--threads", 1, "--speed", tmp_path / "full", tmp_path / "low", "--models")
+    wanted = committed(root, "int8")["models"]["kad-224-int8"]
+    assert set(made["models"]["kad-demo-int8"]) <= set(wanted) and "cpu_ratio" in made["models"]["kad-demo-int8"]
+    assert one.structure(kad_demo.folder / "image.onnx").keys() == wanted["structure"].keys()
+
+
+def test_the_loop_around_an_engine(module: Any, root: Path, tmp_path: Path) -> None:
+    """This version alone: the earlier one is in the history, which a copy of the repository may lack."""
+    one = module("host_loop")
+    now = one.make_tree(tmp_path / "now", root)
+    one.make_images(tmp_path / "images", 6)
+    one.ask("prepare", now, tmp_path, 6, 4)
+    found = one.ask("lock", now, tmp_path, 6, 4)
+    assert one.same_rows(tmp_path / "rows-now.parquet", tmp_path / "rows-now.parquet")
+    options = argparse.Namespace(cases=6, batch=16, json=tmp_path / "made.json")
+    one.report(options, [[found, found]], ["case_id"], {16: [found], 256: [found]}, {5000: found, 20000: found})
+    writes_again(root, "host_loop", json.loads((tmp_path / "made.json").read_text(encoding="utf-8")), 3)
+
+
+def test_reading_beside_an_earlier_version(
+    script: Script, module: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last commit stands for the earlier version, which needs packages that the project no longer has."""
+    one = module("reading")
+    monkeypatch.setattr(one, "BEFORE", "HEAD")
+    if subprocess.run(["git", "-C", str(root), "cat-file", "-e", "HEAD"], capture_output=True).returncode:
+        pytest.skip("this copy has no history")
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    (tmp_path / "a.dcm").write_bytes(one.coded(pixels, 8, "uncompressed"))
+    writes_again(root, "reading", script("reading", "--png", tmp_path, "--dicom", tmp_path, "--rounds", 1), 3)
+
+
+def test_bundles_small_enough_to_carry(module: Any, kad_demo: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    one = module("tile_bundles")
+    monkeypatch.setattr(one, "use_checkout", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["tile_bundles", str(tmp_path / "out.tar.xz"), str(kad_demo.folder)])
+    one.main()
+    with tarfile.open(tmp_path / "out.tar.xz") as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    (found,) = (tmp_path / "there").iterdir()
+    assert Bundle.load(found).graph("image") == Bundle.load(kad_demo.folder).graph("image")
+    packed, before = (len(zlib.compress((one / "image.onnx").read_bytes())) for one in (found, kad_demo.folder))
+    assert packed < before
+
+
+def test_the_checkout_without_an_installation(root: Path) -> None:
+    line = [sys.executable, str(root / "benchmarks" / "from_checkout.py"), "fast", "--version"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("xbench-fast")

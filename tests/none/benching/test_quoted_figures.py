@@ -1,0 +1,190 @@
+"""Figures that README and docs quote are those of the committed results, and no other figure claims to be measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def results(root: Path) -> dict[str, Any]:
+    """Name -> committed result."""
+    files = (root / "benchmarks" / "results").glob("*-cpu.json")
+    return {path.stem.removesuffix("-cpu"): json.loads(path.read_text(encoding="utf-8")) for path in files}
+
+
+def rows_of_readme(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What begins each row of the table of speeds, and its last cell."""
+    (grid,) = results["grid"]["rows"]
+    whole = (f"{grid[kind]['seconds_if_all_cores_were_busy']:,} s" for kind in ("from_files", "prepared"))
+    yield "the paper's whole grid", "{} from files, {} from prepared images".format(*whole)
+    sweep, ways = results["sweep"], results["sweep"]["us_per_pair"]
+    floor = f"{100 * sweep['fraction_of_floor']:.0f} % of the stated floor of {sweep['floor_us']:.0f} µs"
+    yield "sweep, 14 × 14", f"{ways['logical loop']['sweep_times_faster']:.0f} ×, {floor}"
+    yield "sweep, the same", f"{ways['Numba loop']['sweep_times_faster']} ×"
+    found = results["evaluate"]
+    yield "`eval`, KAD-224, 10 findings,", f"{found['ratio_first_run']:.1f} ×"
+    yield "the same with prepared images", f"{found['ratio_prepared']:.1f} ×"
+    yield "`eval`, KAD-224 in INT8", f"{results['int8']['end_to_end']['ratio']:.2f} ×"
+    found, locked = results["host-loop"], results["host-loop"]["under_the_lock_us"]
+    speed = f"{found['wall_us']['times_faster']:.2f} ×; {found['cpu_us']['times_faster']:.2f} × less CPU time"
+    lock = f"{locked['16']['median']:.0f} µs an image under the interpreter lock"
+    yield "`eval` around an engine", f"{speed}; {lock}, {locked['256']['median']:.0f} µs in batches of 256"
+    plain, careful = results["prepare"], results["prepare-careful"]
+    less = "prepare_times_less_cpu_than"
+    yield "preparing 1024² PNG", f"{plain['png']['prepare_times_faster']:.1f} ×"
+    png = careful["png"]
+    yield "the same, CPU time", f"{png[f'{less}_opencv_pool']} ×; {png[f'{less}_pillow_pool']} ×"
+    yield "preparing RSNA DICOM", f"{plain['dicom']['prepare_times_faster']:.1f} ×"
+    yield "the same, CPU time", f"{careful['dicom'][f'{less}_pillow_pool']} ×"
+    yield "1,000 patient-level bootstrap replicates", f"{results['bootstrap']['together_s']:.1f} s"
+    yield "`report`, 7 models", f"{results['report']['together_s']:.1f} s"
+    cost = results["box-lines"]["lines"]["100000"]["together"]
+    spent = f"{cost['wall_s']} s, {cost['cpu_s']} s of CPU time, {cost['peak_mb'] / 1000:.2f} GB"
+    yield "`eval` and `report` of 100,000 lines", spent
+    found = results["serve-pytriton"]
+    less = f"{found['ratio_of_server_cpu_per_request']} × less CPU time a request"
+    yield "`serve`, a model that does nothing", f"{found['ratio_of_requests_per_s']} × the requests a second, {less}"
+    ray = results["ray"]
+    plain, its = (ray[f"{side}_seconds_per_1000_cases"] for side in ("plain", "ray"))
+    start = ray["import_ray_seconds"] + ray["start_cluster_seconds"] + ray["seconds_to_the_first_chunk"]
+    ratio = f"{its / plain:.2f} × its time: {its:.2f} s against {plain:.2f} s, after a start of {start:.0f} s"
+    yield "`eval --cluster local`", ratio
+    yield "`serve`, demo model", f"{results['serve-batching']['batching']['ratio']:.2f} ×"
+
+
+def test_every_row_of_the_readme(root: Path, results: dict[str, Any]) -> None:
+    text = (root / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("| what | against | ratio |") :].split("\n\n")[0].splitlines()[2:]
+    wanted = list(rows_of_readme(results))
+    assert [(line.split(" | ")[0][2:][: len(start)], line.split(" | ")[-1].removesuffix(" |"))
+            for line, (start, _) in zip(table, wanted, strict=True)] == wanted  # fmt: skip
+
+
+def test_the_settings_of_the_rows(root: Path, results: dict[str, Any]) -> None:
+    """What was asked, as the files say it."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    (grid,) = results["grid"]["rows"]
+    models, cases = len(results["grid"]["models"]), results["grid"]["cases"]
+    report, boxes, bootstrap = results["report"], results["box-lines"], results["bootstrap"]
+    pytriton, batching = results["serve-pytriton"], results["serve-batching"]
+    threads, int8 = results["evaluate"]["threads"], results["int8"]["end_to_end"]
+    loop, careful = results["host-loop"], f"(load {results['prepare-careful']['load_average_before']}) | careful code"
+    assert text.count(careful) == 2
+    for words in (
+        f"{int8['images']} prepared radiographs",
+        f"{loop['cases']:,} prepared cases, {loop['findings']} findings",
+        f"| version {loop['before']}, in turns |",
+        f"{models} models × {cases:,} cases",
+        f"extrapolated from {grid['images']})",
+        f"{results['evaluate']['images']} radiographs, first run",
+        f"{threads} threads each |",
+        f"`report`, {report['models']} models × {report['datasets']} datasets, {report['cases_per_model']:,} cases",
+        f"{bootstrap['replicates']:,} patient-level bootstrap replicates, {bootstrap['cases']:,} cases, "
+        f"{bootstrap['classes']} classes",
+        f"{boxes['replicates']:,} replicates, every published scorer, page included (load "
+        f"{boxes['load_average_before']};",
+        f"{pytriton['connections']} connections, beside other work (load {pytriton['load_average_before']};",
+        f"{batching['connections']} connections, beside other work (load {batching['load_average_before']};",
+        f"{len(batching['batching']['runs']) // 2} rounds in turns |",
+    ):
+        assert words in text, words
+
+
+def test_where_the_time_of_an_evaluation_goes(root: Path, results: dict[str, Any]) -> None:
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    usual, alone = (results["evaluate"][name] for name in ("usual_seconds", "ours_stage_alone_seconds"))
+    ours, total = sum(alone.values()), usual["total"]
+    assert f"{alone['model']:.1f} s of {ours:.1f} s are ONNX Runtime" in text
+    assert f"({usual['model']:.1f} s of {total:.1f} s in the usual pipeline are eager PyTorch)" in text
+    names = ("maps and thresholds", "decode and resize")
+    (one, low), (two, less) = ((usual[name], alone[name]) for name in names)
+    assert f"thresholds fell from {one:.1f} s to {low:.2f} s, decoding from {two:.1f} s to {less:.1f} s" in text
+
+
+def quoted_in_scale(results: dict[str, Any]) -> Iterator[str]:
+    prepare, evaluate, ray = results["prepare"], results["evaluate"], results["ray"]
+    yield f"PNG 1024² | {prepare['png']['prepare_cpu_ms']:.1f} ms of a core (`prepare-cpu.json`) | m |"
+    yield f"DICOM of RSNA (JPEG, 1024²) | {prepare['dicom']['prepare_cpu_ms']:.1f} ms of a core (`prepare-cpu.json`)"
+    yield f"| read a prepared image | {prepare['png']['read_ms']:.2f} ms (`prepare-cpu.json`) | m |"
+    rate = evaluate["images"] / evaluate["ours_stage_alone_seconds"]["model"] / evaluate["threads"]
+    yield f"ONNX Runtime, float32 | {rate:.0f} images/s (`evaluate-cpu.json`) | m |"
+    pair = results["sweep"]["us_per_pair"]["fused sweep"]["median_us"] / 1000
+    yield f"| sweep, a pair, one core | {pair:.2f} ms (`sweep-cpu.json`) | m |"
+    chunk, first = ray["overhead_milliseconds_per_chunk"], ray["seconds_to_the_first_chunk"]
+    start = f"{ray['import_ray_seconds']:.1f} + {ray['start_cluster_seconds']:.1f} s; {first:.1f} s"
+    yield f"| {start} (`ray-cpu.json`) | m |"
+    yield f"beside the plain loop | {chunk:.0f} ms (`ray-cpu.json`) | m |"
+    more = f"{ray['overhead_seconds_per_1000_cases']:.2f} s more, which is {chunk:.0f} ms a chunk of {ray['chunk']}"
+    plain, its = (ray[f"{side}_seconds_per_1000_cases"] for side in ("plain", "ray"))
+    yield f"1,000 cases take {plain:.2f} s in the plain loop and {its:.2f} s through one worker, {more}"
+    served = results["serve-pytriton"]
+    cpu = median(run["server_cpu_ms_per_request"] for run in served["runs"]["xbench-fast serve"])
+    yield f"the {cpu:.2f} ms of CPU time that the plain server takes (`serve-pytriton-cpu.json`"
+    yield f"does nothing, {served['connections']} connections)"
+
+
+def quoted_in_detection(results: dict[str, Any]) -> Iterator[str]:
+    boxes, lines = results["boxes"], results["box-lines"]
+    both, whole = lines["lines"]["100000"]["together"], boxes["together"]
+    yield f"Scoring {boxes['answers']:,} answers with {boxes['replicates']:,} replicates"
+    yield f"takes {whole['cpu_s']} CPU seconds, {whole['wall_s']:.0f} s of wall time on two cores"
+    yield "(`benchmarks/results/boxes-cpu.json`)"
+    memory = f"{both['peak_mb'] / 1000:.2f} GB (`benchmarks/results/box-lines-cpu.json`)"
+    yield f"take {both['cpu_s']} CPU seconds and {memory}"
+    one = lines["of_one_dataset"]
+    yield f"each line more takes about {one['bytes_per_line'] / 1000:.1f} kB of `eval`"
+    few = lines["lines"][str(one["lines"])]["eval"]["peak_mb"]
+    case = 1000 * (one["eval"]["peak_mb"] - few) / (one["images"] - one["lines"] // 2)
+    yield f"the dataset's, {case:.1f} kB a case"
+
+
+def quoted_in_benchmarks(results: dict[str, Any]) -> Iterator[str]:
+    found = results["faithfulness"]
+    range_ = f"({min(found['ratios']):.2f} to {max(found['ratios']):.2f})"
+    yield f"two threads, {found['pairs']} pairs, {found['ratio']:.2f} × the images a second of the loop {range_}"
+
+
+def quoted_in_parity(results: dict[str, Any]) -> Iterator[str]:
+    yield f"in batches of 16, is {results['int8']['end_to_end']['ratio']:.2f} × as fast"
+    for name, entry in results["int8"]["models"].items():
+        load = f" (load {entry['load_average'][0]:.0f})" if "cpu_ratio" not in entry else ""
+        cpu = f"1/{entry['cpu_ratio']:.2f}" if "cpu_ratio" in entry else "-"
+        speed = f"{entry['ratio']:.2f} ×{load} | {cpu}"
+        products = entry["structure"]["in_bytes"]
+        convolutions = products.get("Conv", 0)
+        start = f"`{name.removesuffix('-int8')}` | {convolutions} + {sum(products.values()) - convolutions} |"
+        yield f"{start} ... | {speed} | {entry['hits_flipped']} of {entry['pairs']} |"
+
+
+PAGES = {
+    "docs/scale.md": quoted_in_scale,
+    "docs/detection.md": quoted_in_detection,
+    "docs/parity.md": quoted_in_parity,
+    "benchmarks/README.md": quoted_in_benchmarks,
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_quotes_its_results(root: Path, results: dict[str, Any], page: str) -> None:
+    text = " ".join((root / page).read_text(encoding="utf-8").split())
+    for words in PAGES[page](results):
+        pattern = ".*?".join(re.escape(part.strip()) for part in words.split("..."))
+        assert re.search(pattern, text), words
+
+
+def test_no_other_figure_claims_a_file(root: Path, results: dict[str, Any]) -> None:
+    """A page that names a result is compared above; a figure of scale.md that claims to be measured names its file."""
+    for path in (root / "README.md", *(root / "docs").glob("*.md")):
+        text, page = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
+        assert page in PAGES or page == "README.md" or not re.search(r"[a-z]-cpu\.json", text), page
+        for name in re.findall(r"([a-z-]+)-cpu\.json", text):
+            assert name in results
+    rows = re.findall(r"^\|.*\| m \|$", (root / "docs" / "scale.md").read_text(encoding="utf-8"), re.M)
+    assert len(rows) > 5 and all("-cpu.json`" in row for row in rows)
