@@ -12,7 +12,7 @@ import numpy as np
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
 from ..tables import metrics
-from ..tables.metrics import NONE, percent, value_of
+from ..tables.metrics import NONE, percent, plain_number, value_of
 from ..tables.table import Cell
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def percent_cell(value: float | None, interval: Limits | None = None, note: str 
 
 def number_cell(value: float | None, interval: Limits | None = None, decimals: int = 2) -> Cell:
     """A plain number with its interval."""
-    return _cell(value, interval, lambda number: f"{number:.{decimals}f}")
+    return _cell(value, interval, partial(plain_number, decimals=decimals))
 
 
 def share_cell(value: float | None, interval: Limits | None = None) -> Cell:

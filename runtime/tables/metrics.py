@@ -24,6 +24,7 @@ __all__ = [
     "heading",
     "p_value",
     "percent",
+    "plain_number",
     "value_of",
 ]
 
@@ -109,6 +110,11 @@ def percent(value: float | None, decimals: int = DIGITS) -> str:
     exact = Decimal(repr(float(value))) * 100
     rounded = exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_EVEN)
     return str(abs(rounded) if rounded == 0 else rounded)  # never "-0.00"
+
+
+def plain_number(value: float | None, decimals: int) -> str:
+    """A number that is no percentage, with these decimals, never "-0.00"; "-" for None."""
+    return NONE if value is None else f"{round(value, decimals) + 0.0:.{decimals}f}"
 
 
 def value_of(key: str, value: float | None, decimals: int | None = None) -> str:

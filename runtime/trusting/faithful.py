@@ -55,12 +55,12 @@ Float = NDArray[np.float64]
 
 _ABOVE: Final = Criterion(MARGINS["probability"])
 _LOW: Final = f"p of the image is below {LEAST_SCORE:g}"
-_VOID: Final = f"the filled image keeps more than {MOST_FILL:.0%} of p"
+_VOID: Final = f"the filled image keeps more than {100 * MOST_FILL:.0f} % of p"
 _ALONE: Final = "no other patient has the finding"
-_MODES: Final = {"deletion": "random order less the map's", "insertion": "the map's order less random"}
+_MODES: Final = {"deletion": "random order - order of the map", "insertion": "order of the map - random order"}
 _TO_PRIOR: Final = {
-    "deletion": "order of the prior map less the map's",
-    "insertion": "the map's order less that of the prior map",
+    "deletion": "order of the prior map - order of the map",
+    "insertion": "order of the map - order of the prior map",
 }
 FILLED_COLUMNS: Final[Mapping[str, str]] = {
     "fill": "string",

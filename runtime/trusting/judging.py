@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...metrics_gpu.trust.verdicts import LEAST_PATIENTS, verdicts
 from ..tables.console import print_line, print_table
-from ..tables.metrics import NONE, p_value
+from ..tables.metrics import NONE, p_value, percent, plain_number
 from ..tables.table import Cell, Column, Table
 from .effects import effect_of
+from .probe import FLIPS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,14 +40,14 @@ def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
 
 def verdict_table(entries: Sequence[Mapping[str, Any]], title: str, stamps: tuple[str, ...]) -> Table:
     """The verdicts of cells, and the notes of their probes below."""
-    heads = ("model", "dataset", "line", "what", "value", "p (Holm)", "m", "pairs", "patients", "verdict")
+    heads = ("model", "dataset", "line", "number", "value", "p (Holm)", "m", "pairs", "patients", "verdict")
     rows = []
     for entry in entries:
         for record in entry["questions"]:
             rows.append(
                 (
                     entry["model"],
-                    entry["dataset"],
+                    _title(entry),
                     str(record["line"]),
                     record["text"],
                     _value(record),
@@ -57,15 +58,15 @@ def verdict_table(entries: Sequence[Mapping[str, Any]], title: str, stamps: tupl
                     record["verdict"] or NONE,
                 )
             )
-    notes = [f"{entry['model']} on {entry['dataset']}: {note}" for entry in entries for note in entry["notes"]]
+    notes = [f"{entry['model']} on {_title(entry)}: {note}" for entry in entries for note in entry["notes"]]
     notes += [
-        f"{entry['model']} on {entry['dataset']}, {record['question']}: the interval and the test answer differently"
+        f"{entry['model']} on {_title(entry)}, {record['question']}: the interval and the test answer differently"
         for entry in entries
         for record in entry["questions"]
         if record["disagrees"]
     ]
     notes += [
-        f"{entry['model']} on {entry['dataset']}, {record['question']}: {count} pairs left out, {why}"
+        f"{entry['model']} on {_title(entry)}, {record['question']}: {count} pairs left out, {why}"
         for entry in entries
         for record in entry["questions"]
         for why, count in record["left_out"].items()
@@ -82,28 +83,31 @@ def verdict_table(entries: Sequence[Mapping[str, Any]], title: str, stamps: tupl
 
 def change_table(entries: Sequence[Mapping[str, Any]], stamps: tuple[str, ...]) -> Table:
     """The numbers of each change of `stability`."""
-    heads = ("model", "dataset", "change", "pairs", "flips", "gained", "lost", "moved", "Spearman", "SSIM", "|\u0394p|")
+    lead, point, alike = ("model", "dataset", "change", "pairs"), ("flips", "gained", "lost"), ("Spearman", "SSIM")
+    columns = [*map(Column, lead), *(Column(title, "pointing") for title in point), Column("moved", "map")]
+    columns += [*(Column(title, "map") for title in alike), Column("change of p", "score")]
     rows = [
         (
             row["model"],
-            row["dataset"],
+            row["title"],
             row["question"],
             str(row["pairs"]),
-            _share(row),
+            _percent(row),
             str(row["gained"]),
             str(row["lost"]),
             *(
-                NONE if row[name] is None else f"{row[name]:.{digits}f}"
+                plain_number(row[name], digits)
                 for name, digits in (("distance_median", 0), ("spearman", 2), ("ssim", 2), ("score_change", 3))
             ),
         )
-        for row in change_rows(entries)
+        for entry in entries
+        for row in ({**found, "title": _title(entry)} for found in change_rows([entry]))
     ]
     notes = (
-        "flips: share of pairs whose pointing hit changes, with a 95 % interval by patient; moved: how far the "
-        "maximum moves, median, in pixels of 224; more numbers are in trust.csv",
+        "flips: share of pairs whose pointing hit changes, in %, with a 95 % interval by patient; moved: how far the "
+        "maximum moves, median, in pixels of 224; change of p: mean size; more numbers are in trust.csv",
     )
-    return Table("Stability: each change", tuple(map(Column, heads)), tuple(rows), stamps, notes, "changes", lead=3)
+    return Table("Stability: each change", tuple(columns), tuple(rows), stamps, notes, "changes", lead=3)
 
 
 def change_rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -165,13 +169,21 @@ def _flat(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _share(row: Mapping[str, Any]) -> Cell:
-    around = "" if row["low"] is None else f"[{row['low']:.1%}, {row['high']:.1%}]"
-    return Cell(f"{row['value']:.1%}", around, inline=True)
+def _title(entry: Mapping[str, Any]) -> str:
+    """The name of the dataset in tables; a trust directory of an earlier version has its key alone."""
+    return str(entry.get("title", entry["dataset"]))
+
+
+def _percent(row: Mapping[str, Any]) -> Cell:
+    """A share in percent, without the sign."""
+    around = "" if row["low"] is None else f"[{percent(row['low'], 1)}, {percent(row['high'], 1)}]"
+    return Cell(percent(row["value"], 1), around, inline=True)
 
 
 def _value(record: Mapping[str, Any]) -> Cell:
-    if record["value"] is None:
-        return Cell(NONE)
-    around = "" if record["low"] is None else f"[{record['low']:+.2f}, {record['high']:+.2f}]"
-    return Cell(f"{record['value']:+.2f}", around, inline=True)
+    """The number of a verdict: flips in percent with the unit, as on the card, others as they are."""
+    if record["question"] == FLIPS and record["value"] is not None:
+        share = _percent(record)
+        return Cell(share.text, f"{share.interval} %".strip(), inline=True)
+    around = "" if record["low"] is None else f"[{plain_number(record['low'], 3)}, {plain_number(record['high'], 3)}]"
+    return Cell(plain_number(record["value"], 3), around, inline=True)

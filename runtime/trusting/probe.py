@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .images import PreparedImage, Row
 
 __all__ = [
+    "FLIPS",
     "IDENTITY",
     "MODES",
     "PROBES",
@@ -58,6 +59,9 @@ PROBES = Registry(
         "randomisation": f"{__package__}.randomisation:RandomisationProbe",
     },
 )
+FLIPS: Final = "flips"
+"""The question of `stability`; its value is a share."""
+
 MODES: Final = ("cascade", "independent", "text")
 """What `randomisation` changes: weights from the output on, blocks of weights one by one, or the prompts."""
 Rule = Literal["permute", "redraw"]

@@ -202,8 +202,9 @@ def _alone_facts(held: Any) -> tuple[dict[str, Any], list[str]]:
     }
     how_far = f", by {distance:.0f} px of 224 (median)" if moved.any() else ""
     return fact, [
-        f"prompts: asked alone, the maximum of the map moves in {moved.mean():.0%} of {len(known)} pairs{how_far}; "
-        f"rank correlation {fact['spearman']:.2f}. Queries see one another: maps are a property of the prompt set"
+        f"prompts: asked alone, the maximum of the map moves in {100 * moved.mean():.0f} % of {len(known)} pairs"
+        f"{how_far}; rank correlation {fact['spearman']:.2f}. Queries see one another: maps are a property of the "
+        "prompt set"
     ]
 
 

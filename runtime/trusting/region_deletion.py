@@ -105,7 +105,7 @@ class RegionProbe:
             questions.append(
                 gap_question(
                     f"region_{fill}",
-                    f"region, fill {fill}: drop by the region less drop elsewhere",
+                    f"region, fill {fill}: drop of the region - drop elsewhere",
                     6,
                     held,
                     gain,
@@ -120,12 +120,12 @@ class RegionProbe:
             } | {"mirror_difference": mean_of(mirror)}
             if np.isfinite(mirror).any():
                 notes.append(
-                    f"region, fill {fill}: the drop by the region less that by its mirror image is "
+                    f"region, fill {fill}: drop of the region - drop of its mirror image is "
                     f"{mean_of(mirror):+.2f} on average of {np.isfinite(mirror).sum()} pairs"
                 )
             if fill == FILLS[0] and not placed.all():
                 sizes = [
-                    f"{(~placed & here).sum()} of {here.sum()} of {low:.0%} to {high:.0%} of the image"
+                    f"{(~placed & here).sum()} of {here.sum()} of {100 * low:.0f} % to {100 * high:.0f} % of the image"
                     for low, high in _SIZES
                     for here in [(held["share"] > low) & (held["share"] <= high)]
                     if here.any()

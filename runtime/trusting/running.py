@@ -267,6 +267,7 @@ class ProbeRunner:
         return {
             "model": pair.bundle.name,
             "dataset": pair.loaded.name,
+            "title": pair.loaded.dataset.title,
             "probe": cell.probe.name,
             "key": files.key,
             "file": files.final.relative_to(self._folder.path).as_posix(),

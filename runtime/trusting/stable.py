@@ -16,7 +16,7 @@ from ...metrics_gpu.trust.similarity import degenerate_maps, spearman, ssim
 from ...metrics_gpu.trust.stability import STILL, change_correlation, distances, rank_changes
 from ...metrics_gpu.trust.verdicts import Effect, effects_of, share_interval
 from .effects import pair_groups
-from .probe import Judgement, Question
+from .probe import FLIPS, Judgement, Question
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,8 +112,8 @@ class StabilityProbe:
         found = _measured(by_change, pairs)
         judged = [by_change[str(change)] for change in POOLED]
         question = Question(
-            "flips",
-            f"share of pointing flips over {', '.join(map(str, POOLED))}",
+            FLIPS,
+            f"share of flips over {', '.join(map(str, POOLED))}",
             7,
             pairs["finding"].tolist(),
             pairs["patient_id"].tolist(),

@@ -113,7 +113,7 @@ def tables_of(outcome: TrustOutcome) -> list[Table]:
     above = stamps((e["model"], e["weights"], e["engine"], bool(e.get("supervised"))) for e in entries)
     above += tuple(
         dict.fromkeys(
-            f"{entry['dataset']}: drawn from the first {entry['limit']} cases"
+            f"{entry['title']}: drawn from the first {entry['limit']} cases"
             for entry in entries
             if entry["limit"] is not None
         )

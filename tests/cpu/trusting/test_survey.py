@@ -123,7 +123,7 @@ def test_the_pairs_a_verdict_leaves_out_are_in_the_csv() -> None:
     for row, record in zip(found, entry()["questions"], strict=True):
         assert int(row["left_out"]) == sum(record["left_out"].values())
         assert row["why"] == "; ".join(f"{why}: {count}" for why, count in record["left_out"].items() if count)
-    assert found[2]["why"] == "the filled image keeps more than 50% of p: 12" and found[0]["why"] == ""
+    assert found[2]["why"] == "the filled image keeps more than 50 % of p: 12" and found[0]["why"] == ""
 
 
 def test_the_changes_of_stability_are_a_table_and_rows_of_the_csv(capsys: pytest.CaptureFixture[str]) -> None:

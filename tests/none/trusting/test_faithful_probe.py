@@ -171,7 +171,7 @@ def test_the_gap_to_the_prior_order_is_a_fact_and_pairs_without_one_are_counted(
         gap = found.facts[f"{mode}_mean"]["gap_to_prior"]
         assert gap["value"] == pytest.approx(sign * np.mean(np.arange(2, 24, 2) * 0.01)) and gap["pairs"] == 11
         assert gap["left_out"]["no other patient has the finding"] == 1 and gap["low"] is not None
-    (told, *_) = [note for note in found.notes if "order of the prior map less the map's" in note]
+    (told, *_) = [note for note in found.notes if "order of the prior map - order of the map" in note]
     assert told.startswith("deletion, fill mean, order of") and told.endswith(
         "; 1 left out, no other patient has the finding"
     )
@@ -230,7 +230,7 @@ def test_pairs_left_out_are_counted_by_reason() -> None:
     images = many(4, ("Mass", "Nodule"), [TRUE, OTHER])
     records, found = judgement(probe, everything(probe, bright, images))
     for record in records.values():
-        assert record["left_out"] == {"p of the image is below 0.1": 4, "the filled image keeps more than 50% of p": 4}
+        assert record["left_out"] == {"p of the image is below 0.1": 4, "the filled image keeps more than 50 % of p": 4}
         assert (record["value"], record["pairs"], record["verdict"]) == (None, 0, "cannot tell (0 patients)")
     facts = found.facts["deletion_mean"]
     assert facts["own"] is facts["random"] is facts["gap_in_logits"] is facts["gap_to_prior"]["value"] is None
@@ -296,7 +296,7 @@ def test_a_score_that_rests_on_the_region_passes() -> None:
         "region_blur16": "pass",
     }
     assert all(record["line"] == 6 and record["value"] > 0.1 for record in records.values())
-    assert any("less that by its mirror image is +" in note and "of 12 pairs" in note for note in found.notes)
+    assert any("drop of its mirror image is +" in note and "of 12 pairs" in note for note in found.notes)
     elsewhere = Formula({"Mass": TRUE}, GOOD.shows)
     records, _ = judgement(probe, everything(probe, elsewhere, many(12, marked=[OTHER])))
     assert {record["word"] for record in records.values()} == {"fail"}
@@ -317,7 +317,7 @@ def test_regions_without_room_or_out_of_sight_are_counted() -> None:
         assert record["left_out"]["no free place of the region's size and shape"] == 1
         assert record["left_out"]["the model sees no pixel of the region"] == 1
     assert any(
-        note.startswith("region: regions without a free place: ") and "1 of 1 of 15% to 100%" in note
+        note.startswith("region: regions without a free place: ") and "1 of 1 of 15 % to 100 %" in note
         for note in found.notes
     )
 

@@ -162,7 +162,7 @@ def test_stable_maps_pass_and_startled_ones_fail() -> None:
     assert found.facts["gamma 1.25"]["lost"] == 40 and found.facts["gamma 0.8"]["lost"] == 0
     entry = {"model": "m", "dataset": "d", "probe": "stability", "facts": found.facts}
     (row,) = [row for row in change_table([entry], ()).rows if row[2] == "gamma 1.25"]
-    assert [cell_of(item).text for item in row[:8]] == ["m", "d", "gamma 1.25", "40", "100.0%", "0", "40", "176"]
+    assert [cell_of(item).text for item in row[:8]] == ["m", "d", "gamma 1.25", "40", "100.0", "0", "40", "176"]
 
 
 def test_all_levels_add_changes_and_the_verdict_stays() -> None:
