@@ -198,11 +198,14 @@ def _joined(*parts: str) -> str:
 
 
 def _fewer(data: Mapping[str, Any], cell: StudyCell) -> str:
-    """Which findings were asked where those of the run are more."""
-    asked, all_of_them = (list(each["ingredients"]["findings"]) for each in (data, cell.rows.entry))
-    if len(asked) == len(all_of_them):
-        return ""
-    return f"asked of {len(asked)} of {len(all_of_them)} findings: {', '.join(asked)}"
+    """Which findings were asked, and from which cases images were drawn, where those of the run are more."""
+    told, (own, ours) = [], (each["ingredients"] for each in (data, cell.rows.entry))
+    asked, all_of_them = list(own["findings"]), list(ours["findings"])
+    if len(asked) != len(all_of_them):
+        told.append(f"asked of {len(asked)} of {len(all_of_them)} findings: {', '.join(asked)}")
+    if own.get("limit") != ours.get("limit"):
+        told.append(f"drawn from the first {own['limit']} cases")
+    return _joined(*told)
 
 
 def _engine(data: Mapping[str, Any], cell: StudyCell) -> list[str]:

@@ -60,7 +60,7 @@ class ProbeEntry:
         if own["prompt_set"] != ours.get("prompt_set"):
             return f"another prompt set ({_short(own['prompt_set'])}, and the run has {_short(ours.get('prompt_set'))})"
         told = (ours.get("dataset") or ["", None])[-1]
-        if own["dataset"][-1] != told:
+        if own["dataset"][-1] != told and not self._of_first_cases(told):
             if own.get("limit") != ours.get("limit"):
                 return f"other cases ({_limit(own.get('limit'))}, and the run has {_limit(ours.get('limit'))})"
             return f"another content of the dataset ({_short(own['dataset'][-1])}, and the run has {_short(told)})"
@@ -70,6 +70,11 @@ class ProbeEntry:
             return f"findings that the run did not ask ({', '.join(other)})"
         one, two = (str(text).rpartition(" ")[2] for text in (own["engine"], ours["engine"]))
         return f"another precision ({one}, and the run has {two})" if one != two else ""
+
+    def _of_first_cases(self, content: object) -> bool:
+        """Whether it is drawn from the first cases of a dataset with this content, which the run has evaluated whole:
+        a run with a limit has another. Each of its images is compared too."""
+        return self.data["ingredients"].get("limit") is not None and self.data.get("content") == content
 
     def _other_images(self, hashes: Mapping[str, bytes | None]) -> str:
         file = self.folder / self.data["file"]

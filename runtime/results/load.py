@@ -27,22 +27,9 @@ __all__ = ["CellRows", "StoredRun", "load_run"]
 
 # `maps.load_maps` reads the maps and regions, which are most of a file's bytes.
 _COLUMNS = (
-    "case_id",
-    "patient_id",
-    "finding",
-    "status",
-    "label",
-    "logit",
-    "logit_negative",
-    "region_area",
-    "argmax",
-    "hit",
-    "degenerate",
-    "sub_pixel",
-    "region_fault",
-    "area",
-    "overlap",
-)
+    "case_id", "patient_id", "finding", "status", "label", "logit", "logit_negative", "region_area", "argmax", "hit",
+    "degenerate", "sub_pixel", "region_fault", "area", "overlap",
+)  # fmt: skip
 _IMAGE = "image_hash"  # versions 2 and 3 lack it
 _JOINED = ("named", "contents", "positive", "labels", "logits", "negatives", "counted", "sub_pixel")
 

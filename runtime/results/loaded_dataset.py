@@ -96,11 +96,15 @@ class LoadedDataset:
         return dataset_digest(self.dataset, self.all_cases, self.config)
 
     @cached_property
+    def whole_digest(self) -> str:
+        """A hash of the content of the dataset without a limit: that of an evaluation of all its cases."""
+        cases = self.dataset.cases()
+        return self.digest if len(cases) == len(self.all_cases) else dataset_digest(self.dataset, cases, self.config)
+
+    @cached_property
     def regions_digest(self) -> str:
         """A hash of all regions of the dataset: of its content without a limit, and of the code that reads it."""
-        cases = self.dataset.cases()
-        whole = self.digest if len(cases) == len(self.all_cases) else dataset_digest(self.dataset, cases, self.config)
-        return digest_of([whole, reader_code(self.dataset)])
+        return digest_of([self.whole_digest, reader_code(self.dataset)])
 
 
 def check_reader(config: DatasetConfig) -> None:

@@ -281,6 +281,7 @@ class ProbeRunner:
             "prompt_set": pair.prompts.name,
             "findings": list(pair.findings),
             "limit": self._request.limit,
+            "content": pair.loaded.whole_digest,
             "images": len(cell.cases),
             "pairs": sum(pairs_of(case, pair.findings) for case in cell.cases),
             "dataset_cases": len(pair.loaded.asked),
@@ -292,8 +293,7 @@ class ProbeRunner:
         """Records the verdicts on one model and dataset, which are one family."""
         records = judged([question for _, judgement in judgements for question in judgement.questions])
         for entry, judgement in judgements:
-            count = len(judgement.questions)
-            mine, records = records[:count], records[count:]
-            entry |= {"questions": mine, "notes": list(judgement.notes), "facts": dict(judgement.facts)}
+            verdicts, records = records[: (count := len(judgement.questions))], records[count:]
+            entry |= {"questions": verdicts, "notes": list(judgement.notes), "facts": dict(judgement.facts)}
             self._folder.record({**entry, "state": "done"})
             self.outcome.entries.append(entry)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from card_world import DATASET, MODEL, change, changed, make_card_world
+from card_world import DATASET, MODEL, OPTIONS, change, changed, command, make_card_world
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.runtime.card.card import CardLine
 from xbench_fast.runtime.card.probe_lines import probe_line
@@ -54,7 +54,7 @@ def stability(material: Material, *trust: Path) -> CardLine:
         ({"ingredients": {"prompt_set": "cd" * 32}}, "another prompt set (cdcdcdcdcdcd, and the run has "),
         ({"ingredients": {"dataset": [DATASET, "ef" * 32]}}, "another content of the dataset (efefefefefef, and "),
         (
-            {"ingredients": {"dataset": [DATASET, "ef" * 32], "limit": 9}},
+            {"ingredients": {"dataset": [DATASET, "ef" * 32], "limit": 9}, "content": "ef" * 32},
             "other cases (--limit 9, and the run has no --limit)",
         ),
         ({"ingredients": {"findings": {"Mass": "Nodule"}}}, "findings that the run did not ask (Mass)"),
@@ -148,3 +148,35 @@ def test_a_directory_of_another_model_or_dataset_is_refused(world: Path, materia
     other = changed(world / "trust", world / "other", dataset="rsna")
     with pytest.raises(ConfigError, match=r"other: it holds blocks-32 on rsna, and the report shows blocks-32 on coco"):
         stability(material, other)
+
+
+def test_a_probe_of_the_first_cases_of_the_runs_own_dataset_stands(
+    made: Path, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its images are the run's; the line says from how many cases they were drawn."""
+    monkeypatch.chdir(made)
+    command("trust", MODEL, *OPTIONS, "--out", tmp_path / "first", "--probe", "stability", "--limit", "30")
+    line = stability(material, tmp_path / "first")
+    assert line.word != "not run" and "drawn from the first 30 cases" in line.finding
+    assert "drawn from" not in stability(material, made / "trust").finding
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(made / "models", "models")
+    shutil.copytree(made / "data", "data")
+    annotations = json.loads(Path("data/annotations.json").read_text())
+    annotations["annotations"][-1]["bbox"][2] += 1  # of a case beyond the limit
+    Path("data/annotations.json").write_text(json.dumps(annotations))
+    command("trust", MODEL, *OPTIONS, "--out", "other", "--probe", "stability", "--limit", "30")
+    line = stability(material, tmp_path / "other")
+    assert line.word == "not run" and line.why.startswith("results of other cases (--limit 30, and the run has no")
+
+
+def test_beside_a_run_with_a_limit_only_the_same_limit_stands(made: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(made)
+    command("eval", "--model", MODEL, *OPTIONS, "--out", tmp_path / "run", "--limit", "30")
+    limited = load_material(tmp_path / "run", sampling=Resampling(10))
+    for limit, word in ((30, True), (20, False), (None, False)):
+        out = tmp_path / f"trust-{limit}"
+        more = ("--limit", limit) if limit else ()
+        command("trust", MODEL, *OPTIONS, "--out", out, "--probe", "stability", *more)
+        line = stability(limited, out)
+        assert (line.word != "not run") is word and "drawn from" not in line.finding
