@@ -58,7 +58,8 @@ def evaluate(
     such as "epoch-3"; results are reused only if it is given and unchanged.
 
     Raises ConfigError for unknown names and invalid options, and RunError, after all others are done, for a model and
-    dataset that could not be evaluated, or of which most images or maps are unreadable.
+    dataset that could not be evaluated, of which half of the images or maps are missing
+    (unless the dataset has the option `part`), or of which most are unreadable.
     """
     check_options("evaluate", EvaluateOptions, options)
     named, live = _models(models, options)

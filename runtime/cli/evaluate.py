@@ -139,8 +139,9 @@ def evaluate(
     one JSON line for each case and finding; moved:FILE scores each answer of it on the image of another patient, which
     shows what the boxes get without looking at the image.
 
-    Images and maps that are missing or unreadable are counted and do not stop the run; where most are unreadable, or
-    most maps of your own are constant or not finite, the command ends with an error.
+    Images and maps that are missing or unreadable are counted and do not stop the run; where half are missing, most
+    are unreadable, or most maps of your own are constant or not finite, the command ends with an error. The option part
+    of a dataset (--data-option NAME.part=true) says that a part of its images is meant.
 
     A protocol says how maps are normalised, cut and counted. It belongs to the result: another protocol is another
     computation, in the same run directory if you like, and the report follows the last one.

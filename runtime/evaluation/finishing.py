@@ -80,7 +80,13 @@ class Finisher:
         names = ("key", "protocol", "file")
         same = before is not None and before.get("key") == cell.key
         self._warn(cell, before["warnings"] if before is not None and same and "warnings" in before else {})
-        if not same or before is None or before.get("unreadable") or cell.facts["weights"] == "maps":
+        if (
+            not same
+            or before is None
+            or before.get("unreadable")
+            or before.get("missing")
+            or cell.facts["weights"] == "maps"
+        ):
             self._unread(cell)
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
             threads = {"threads": before["threads"]} if before is not None and same and "threads" in before else {}
@@ -158,7 +164,7 @@ class Finisher:
     def _unread(self, cell: PlannedCell) -> str:
         """What could not be read of a finished cell, in words; a cell that is mostly unreadable is in the outcome."""
         found = unread_cases(self.files(cell).final, len(cell.findings), str(cell.facts["weights"]))
-        if found.most:
+        if found.mostly_lost(part=cell.loaded.config.part):
             name = cell.loaded.name
             self.outcome.mostly_lost.append((cell.model, name, found.sentence(name)))
         return found.words(cell.loaded.name)

@@ -12,6 +12,7 @@
     reader = "readers/mine.py:MyReader"   # a known name, "module:Class" or "file.py:Class"; default: the dataset's name
     prompts = "chestxdet10"               # which prompt set of a bundle to use; default: the dataset's name
     attributes = "patients.csv"           # view, sex, age ... for `study subgroups`; default: its own files
+    part = true                           # images of a part of it are enough; default: from half missing on, eval fails
 
     [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
     class = "my_model.py:MyModel"
@@ -60,7 +61,7 @@ __all__ = [
 DEFAULT_FILE = "xbench.toml"
 MAX_THREADS = 1024
 """More threads than this are a mistake of typing."""
-DATASET_KEYS = ("root", "reader", "prompts", "attributes")
+DATASET_KEYS = ("root", "reader", "prompts", "attributes", "part")
 """Keys of a dataset's table that are not options of its reader."""
 _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of folders"}
 _Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -72,7 +73,8 @@ class DatasetConfig:
     """One dataset: its folder, its reader and the reader's options.
 
     `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name. `attributes`: a table of
-    the cases' attributes, which no result depends on; None for those of the dataset's files.
+    the cases' attributes, which no result depends on; None for those of the dataset's files. `part`: only a part of
+    the images is meant to be there (docs/datasets.md §0.1); no result depends on it.
     """
 
     name: str
@@ -81,9 +83,16 @@ class DatasetConfig:
     prompts: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     attributes: Path | None = None
+    part: bool = False
 
     def with_option(self, key: str, value: Any) -> DatasetConfig:
-        """A copy with one more key of the table `[datasets.NAME]`."""
+        """A copy with one more key of the table `[datasets.NAME]`. Raises ConfigError."""
+        if key == "part":
+            if not isinstance(value, bool):
+                raise ConfigError(
+                    f"The option 'part' of the dataset '{self.name}' must be true or false, not {value!r}."
+                )
+            return replace(self, part=value)
         if key in ("reader", "prompts"):
             return replace(self, **{key: value})
         if key == "root":
@@ -197,6 +206,7 @@ class _Dataset(msgspec.Struct):
     reader: Text = ""
     prompts: Text | None = None
     attributes: Path | None = None
+    part: bool = False
 
 
 def parse_config(data: Mapping[str, Any], path: Path) -> Config:
@@ -225,7 +235,7 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     if colon and file.endswith(".py"):
         reader = f"{path.parent / file}:{attribute}"
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
-    return DatasetConfig(name, table.root, reader, table.prompts, options, table.attributes)
+    return DatasetConfig(name, table.root, reader, table.prompts, options, table.attributes, table.part)
 
 
 def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:

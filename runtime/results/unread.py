@@ -23,23 +23,27 @@ __all__ = ["Unread", "unread_cases"]
 class Unread:
     """Numbers of missing and unreadable cases, and the reason of the first of each; empty if there is none.
 
-    wanted: cases whose files exist and had to be read. `maps`: what was to be read are saliency maps, not images; of
-    those degenerate counts the readable cases with a map that is constant or not finite, and first_degenerate is one.
+    wanted: cases whose files exist and had to be read; needed: those, and the missing ones. `maps`: what was to be
+    read are saliency maps, not images; of those degenerate counts the readable cases with a map that is constant or not
+    finite, and first_degenerate is one.
     """
 
     missing: int
     unreadable: int
     wanted: int
+    needed: int
     why_missing: str
     why_unreadable: str
     maps: bool
     degenerate: int = 0
     first_degenerate: str = ""
 
-    @property
-    def most(self) -> bool:
-        """Whether more than half of what had to be read is unreadable or degenerate."""
-        return 2 * (self.unreadable + self.degenerate) > self.wanted
+    def mostly_lost(self, *, part: bool) -> bool:
+        """Whether a half of what had to be read is missing, or more than half of it gives no number; `part`: what is
+        missing does not count, because only a part is meant."""
+        lost = self.unreadable + self.degenerate
+        gone = 2 * self.missing >= self.needed or 2 * (self.missing + lost) > self.needed
+        return 2 * lost > self.wanted or (not part and self.missing > 0 and gone)
 
     def words(self, dataset: str) -> str:
         """The end of the last line of a cell of `dataset`; empty if everything was read."""
@@ -56,7 +60,9 @@ class Unread:
         return text if self.maps else f"{text} (xbench-fast datasets check {dataset} --decode names them)"
 
     def sentence(self, dataset: str) -> str:
-        """The error for a cell of which `most` is unreadable or degenerate."""
+        """The error for a cell that is `mostly_lost`."""
+        if 2 * (self.unreadable + self.degenerate) <= self.wanted:
+            return self._missing_sentence(dataset)
         if self.degenerate:
             lost = f"{self.unreadable} cases have unreadable saliency maps and {self.degenerate} constant or not finite"
             why = self.why_unreadable.rstrip(".") or f"the first is of {self.first_degenerate}"
@@ -65,6 +71,19 @@ class Unread:
         more = "" if self.maps else f"; xbench-fast datasets check {dataset} --decode names them"
         reason = self.why_unreadable.rstrip(".")
         return f"{self.unreadable} of {self.wanted} {what}, so its numbers stand for the others: {reason}{more}."
+
+    def _missing_sentence(self, dataset: str) -> str:
+        subject = "saliency maps of the cases with a region" if self.maps else "images"
+        share = f"{self.missing} of {self.needed} {subject} ({self.missing / self.needed:.0%}) are missing"
+        if lost := self.unreadable + self.degenerate:
+            share += f" and {lost} are unreadable" + (", constant or not finite" if self.degenerate else "")
+        rest = self.needed - self.missing - lost
+        why = self.why_missing.rstrip(".")
+        return (
+            f"{share}, so its numbers stand for the other {rest}: {why}; correct the paths, or say that only a part is "
+            f"meant, with part = true in [datasets.{dataset}] of the configuration file or --data-option "
+            f"{dataset}.part=true."
+        )
 
 
 def unread_cases(path: Path, findings: int, weights: str) -> Unread:
@@ -92,6 +111,7 @@ def unread_cases(path: Path, findings: int, weights: str) -> Unread:
         missing=int((status == "missing").sum()),
         unreadable=int((status == "unreadable").sum()),
         wanted=int(wanted.sum()),
+        needed=int((wanted | (status == "missing")).sum()),
         why_missing=reasons["missing"],
         why_unreadable=reasons["unreadable"],
         maps=weights == "maps",

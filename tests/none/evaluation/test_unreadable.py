@@ -93,12 +93,22 @@ def test_a_missing_map_is_named_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     for case in ("case0003", "case0004", "case0006", "case0008", "case0009", "case0015"):
         shutil.rmtree(folder / case)
     model = ("--model", f"maps:{folder}", "--dataset", "coco", "--data", f"coco={root}")
-    assert status("eval", *model, "--out", tmp_path / "run") == 0
-    line = capsys.readouterr().out.replace("\n", " ")
+    assert status("eval", *model, "--out", tmp_path / "run") == 1
+    told = capsys.readouterr()
+    line = told.out.replace("\n", " ")
     assert "6 saliency maps missing, 0 unreadable; the first missing one: case0003: there is no map of 'Mass'" in line
+    assert (
+        "6 of 10 saliency maps of the cases with a region (60%) are missing, so its numbers stand for the other 4: "
+        in (told.err)
+    )
+    assert status("eval", *model, "--data-option", "coco.part=true", "--out", tmp_path / "run") == 0
+    maps(root, tmp_path / "m", BAD["RGB.png"], good=20, suffix=".png")
+    for case in ("case0003", "case0004", "case0006", "case0008"):
+        shutil.rmtree(folder / case)
+    assert status("eval", *model, "--out", tmp_path / "run") == 0
 
 
-@pytest.mark.parametrize(("bad", "missing", "fails"), [(10, 0, False), (11, 0, True), (8, 5, True), (0, 19, False)])
+@pytest.mark.parametrize(("bad", "missing", "fails"), [(10, 0, False), (11, 0, True), (8, 5, True), (0, 9, False)])
 def test_images_count_where_they_exist(tmp_path: Path, bad: int, missing: int, fails: bool) -> None:
     root = make_dataset(tmp_path / "data", missing=tuple(range(20 - missing, 20)))
     for index in range(bad):
@@ -114,3 +124,63 @@ def test_images_count_where_they_exist(tmp_path: Path, bad: int, missing: int, f
     assert bool(told) == fails and all(
         text.startswith(f"{bad} of {20 - missing} images are unreadable") for text in told
     )
+
+
+OPTION = "part = true in [datasets.coco] of the configuration file or --data-option coco.part=true."
+
+
+@pytest.mark.parametrize(
+    ("bad", "missing", "sentence"),
+    [
+        (0, 10, "10 of 20 images (50%) are missing, so its numbers stand for the other 10: case0010: "),
+        (0, 19, "19 of 20 images (95%) are missing, so its numbers stand for the other 1: case0001: "),
+        (
+            6,
+            5,
+            "5 of 20 images (25%) are missing and 6 are unreadable, so its numbers stand for the other 9: case0015: ",
+        ),
+    ],
+)
+def test_missing_images_end_with_an_error_unless_a_part_is_meant(
+    tmp_path: Path, bad: int, missing: int, sentence: str
+) -> None:
+    """The cells are kept: with `part` the same rows are reused, and without it the error stands again."""
+    root = make_dataset(tmp_path / "data", missing=tuple(range(20 - missing, 20)))
+    for index in range(bad):
+        (root / f"images/case{index:04d}.png").write_bytes(b"\x89PNG\r\n\x1a\nnot really")
+    bundle, config = make_bundle(tmp_path / "blocks-32").path, DatasetConfig("coco", root, "coco")
+    whole = World(tmp_path).run([bundle], [config])
+    assert (whole.computed, whole.failed) == (1, [])
+    ((_, _, told),) = whole.mostly_lost
+    assert told.startswith(sentence) and told.endswith(OPTION)
+    part = World(tmp_path).run([bundle], [config.with_option("part", True)])
+    assert (part.computed, part.reused, part.mostly_lost) == (0, 1, [])
+    assert World(tmp_path).run([bundle], [config]).mostly_lost == whole.mostly_lost
+
+
+def test_a_part_can_still_be_mostly_unreadable(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "data", missing=tuple(range(10, 20)))
+    for index in range(6):
+        (root / f"images/case{index:04d}.png").write_bytes(b"\x89PNG\r\n\x1a\nnot really")
+    config = DatasetConfig("coco", root, "coco", part=True)
+    outcome = World(tmp_path).run([make_bundle(tmp_path / "blocks-32").path], [config])
+    ((_, _, told),) = outcome.mostly_lost
+    assert told.startswith("6 of 10 images are unreadable")
+
+
+def test_the_command_ends_with_1_from_half_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The annotation states no sizes here, so a baseline lacks the images too."""
+    root = make_dataset(tmp_path / "data", missing=tuple(range(12)))
+    document = json.loads((root / "annotations.json").read_text())
+    for item in document["images"]:
+        del item["height"], item["width"]
+    (root / "annotations.json").write_text(json.dumps(document))
+    made = ("eval", "--model", "baseline:center", "--dataset", "mine", "--out", tmp_path / "run", "--config")
+    config = tmp_path / "xbench.toml"
+    for line, code in (("", 1), ("part = true", 0), ("part = false", 1), ('part = "yes"', 1)):
+        config.write_text(f'[datasets.mine]\nreader = "coco"\nroot = "{root}"\n{line}\n')
+        assert status(*made, config) == code, line
+    told = capsys.readouterr().err
+    assert told.count("6 of 10 images (60%) are missing, so its numbers stand for the other 4") == 2
+    assert "datasets.mine" in told.splitlines()[-1] and "part" in told.splitlines()[-1]
+    assert status(*made, config, "--data-option", "mine.part=yes") == 1
