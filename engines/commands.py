@@ -7,20 +7,39 @@ import importlib
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO, TypeVar
 
 import click
 
 from .errors import ConfigError
 from .registry import did_you_mean
 
-__all__ = ["CLOSED_PIPE", "Choice", "LazyGroup", "data_option", "read_data_option"]
+__all__ = ["CLOSED_PIPE", "WRONG_USAGE", "Choice", "LazyGroup", "data_option", "read_data_option", "silence"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 CLOSED_PIPE = 141
 """The exit status where the reader of a pipe went away, as a shell has it for SIGPIPE."""
+WRONG_USAGE = click.UsageError.exit_code
+"""The exit status of a ConfigError, that of click for an unknown command, option or value."""
+
+
+def silence(*streams: TextIO) -> None:
+    """Has what is still to be written to the streams go nowhere, or Python complains once more at exit."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    """Ends with CLOSED_PIPE where the reader of a pipe went away; click itself would end with status 1."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        silence(sys.stdout, sys.stderr)  # `2>&1 | head` closes both
+        raise click.exceptions.Exit(CLOSED_PIPE) from error
 
 
 class Choice(click.Choice[str]):
@@ -59,13 +78,15 @@ class LazyGroup(click.Group):
         found: click.Command = getattr(importlib.import_module(module, self._package), attribute)
         return found
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """As in click, and with the status of a closed pipe: --help and --version print here."""
+        with _closed_pipe():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """As in click, which exits with status 1 where the reader of a pipe went away."""
-        try:
+        """As in click, and with the status of a closed pipe."""
+        with _closed_pipe():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at exit
-            raise click.exceptions.Exit(CLOSED_PIPE) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The names and their summaries, without importing anything."""

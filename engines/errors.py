@@ -15,7 +15,8 @@ XBenchError
 └── MissingExtraError   an optional package that is not installed
 
 The message is one sentence: what is wrong, where (file, row, key) and what to do. Command lines print it without a
-traceback and exit with status 1. Errors of other libraries are translated where they enter, with the cause kept.
+traceback and exit with status 1, or 2 for a ConfigError. Errors of other libraries are translated where they enter,
+with the cause kept.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from .backends.gpu import gpu_seen
 from .base import Engine, EngineOptions
 from .bundle import Bundle
-from .errors import EngineError
-from .registry import Registry
+from .errors import ConfigError, EngineError
+from .registry import Registry, did_you_mean
 
-__all__ = ["ENGINES", "PREFERENCE", "BackendStatus", "backend_status", "choose", "open_engine"]
+__all__ = ["ENGINES", "PREFERENCE", "BackendStatus", "backend_status", "check_engine", "choose", "open_engine"]
 
 _PACKAGE = f"{__package__}.backends"
 ENGINES = Registry(
@@ -54,6 +54,13 @@ def backend_status() -> list[BackendStatus]:
         reason = _asked(_REASONS, name)
         found.append(BackendStatus(name, reason is None, reason or ""))
     return found
+
+
+def check_engine(name: str) -> None:
+    """Raises ConfigError for a name that is no engine, "module:Class" or auto; nothing is imported."""
+    known = ["auto", *ENGINES.names()]
+    if name not in known and ":" not in name:
+        raise ConfigError(f"Unknown engine '{name}': {did_you_mean(name, known)}.")
 
 
 def choose(name: str = "auto") -> tuple[str, str]:

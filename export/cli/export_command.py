@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ...engines.commands import Choice, LazyGroup
-from ...engines.errors import XBenchError
+from ...engines.commands import WRONG_USAGE, Choice, LazyGroup
+from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
 from ..models.published import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
@@ -287,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except XBenchError as error:
         click.echo(f"xbench-export: {error}", err=True)
-        return 1
+        return WRONG_USAGE if isinstance(error, ConfigError) else 1
     except OSError as error:
         where = error.filename if error.filename is not None else "the output"
         click.echo(

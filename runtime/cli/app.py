@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
-from ...engines.commands import CLOSED_PIPE, LazyGroup
-from ...engines.errors import XBenchError
+from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, silence
+from ...engines.errors import ConfigError, XBenchError
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -51,12 +50,13 @@ def app() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with a status of docs/command-line.md §1."""
-    sys.exit(_run(arguments))
-
-
-def _silence(stream: TextIO) -> None:
-    """Has what is still to be written go nowhere, or Python complains once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    try:
+        status = _run(arguments)
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) went away before the last line, or before the message of an error.
+        silence(sys.stdout, sys.stderr)
+        status = CLOSED_PIPE
+    sys.exit(status)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -68,18 +68,16 @@ def _run(arguments: Sequence[str] | None) -> int:
         return error.exit_code
     except XBenchError as error:
         click.echo(f"Error: {error}", err=True)
-        return 1
+        return WRONG_USAGE if isinstance(error, ConfigError) else 1
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe (head, less) went away; without this Python would complain once more at exit.
-        _silence(sys.stdout)
-        return CLOSED_PIPE
+        raise
     except OSError as error:
         # Files of one's own that may not be read, a full disk behind the output: a user's matter, wherever it shows.
         if error.filename is None:
-            _silence(sys.stdout)
+            silence(sys.stdout)
         what = f"{error.filename} cannot be used" if error.filename is not None else "The output cannot be written"
         click.echo(
             f"Error: {what}: {error.strerror or error}; check its permissions and the room on its disk.", err=True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...engines.commands import WRONG_USAGE
 from ...engines.errors import ConfigError
 from ..evaluation.cell_options import Options
 from ..host.config import EvalConfig
@@ -176,7 +177,7 @@ def evaluate(
     if not outcome.failed and not outcome.finished:
         click.echo("Error: nothing was evaluated, because every pair was skipped; the lines above say why.", err=True)
         return 1
-    return 1 if outcome.problems else 0
+    return WRONG_USAGE if outcome.only_misused else int(bool(outcome.problems))
 
 
 def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack, output: Output) -> RunOutcome:
@@ -186,6 +187,8 @@ def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack, output: Output)
     from .scaling import on_cluster, work_plan
 
     workers = None
+    if scale.cluster is not None and not evaluation.bundles:
+        scale.check_reachable(scale.cluster)
     if evaluation.bundles and scale.cluster is not None:
         options = evaluation.options
         if options.engine != "auto":

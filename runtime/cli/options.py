@@ -13,6 +13,7 @@ import click
 from ...engines.commands import Choice, data_option, read_data_option
 from ...engines.errors import ConfigError
 from ..host.config import MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
+from ..host.paths import has_folder
 from ..host.sizes import parse_bytes
 from .completing import DATASET_FOLDERS, PROTOCOLS
 
@@ -245,6 +246,9 @@ def resolve_config(
     config = load_config(config_file)
     if cache_limit is not None:
         config = replace(config, cache_limit=parse_bytes(cache_limit, "--cache-limit"))
+    for folder in bundle_folders:
+        if not has_folder(folder):
+            raise ConfigError(f"--bundles {folder} is no folder; give the folder that holds bundles, or a bundle.")
     if bundle_folders:
         config = replace(config, bundles=tuple(bundle_folders))
     for item in data or ():

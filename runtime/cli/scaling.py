@@ -66,6 +66,12 @@ class Scale:
 
         return RayWorkers(address, workers=self.workers, gpus_per_worker=self.gpus_per_worker, threads=threads)
 
+    def check_reachable(self, address: str) -> None:
+        """Raises ConfigError where no cluster is at the address, for an evaluation that needs no worker."""
+        from ..scaling.ray_pool import check_reachable
+
+        check_reachable(address)
+
     def to_json(self) -> dict[str, Any]:
         """For run.json; no address, which would name a machine."""
         return {"shard": None if self.shard is None else str(self.shard), "cluster": self.cluster is not None}

@@ -160,6 +160,7 @@ def serve(
     expose it, put a reverse proxy in front. SIGTERM or Ctrl-C stops it after the requests it accepted are answered.
     """
     from ...engines.base import EngineOptions
+    from ...engines.select import check_engine
     from ..evaluation.pairing import select_bundles
     from ..host.machine import usable_cores
     from ..serving.access_log import AccessLog
@@ -184,6 +185,7 @@ def serve(
         trusted_proxies=read_networks(proxies),
     )
     settings = ServerSettings(service, http, parser=http_parser, certificate=certificate)
+    check_engine(engine or config.eval.engine)
     bundles = select_bundles(config, models)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(host, port))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...engines.commands import Choice
+from ...engines.commands import WRONG_USAGE, Choice
 from ..host.config import EvalConfig
 from .completing import BUNDLES, DATASETS, ENGINES, PROBES
 from .options import (
@@ -189,4 +189,6 @@ def trust(
     if outcome.entries and not output.piped:
         print_verdicts(console, tables_of(outcome))
     output.write({"trust": str(out), "cells": list(outcome.entries)})
+    if outcome.misused and outcome.misused == len(outcome.failed) and not outcome.entries:
+        return WRONG_USAGE  # nothing was done
     return 1 if outcome.failed else 0

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ...engines.base import EngineOptions
 from ...engines.errors import ConfigError
 from ...engines.prompts.phrase_features import PHRASE_FEATURES
-from ...engines.select import ENGINES, choose, open_engine
+from ...engines.select import ENGINES, check_engine, choose, open_engine
 from ...metrics_gpu.sweep.sweep import sweep
 from ..host.config import Config, DatasetConfig
 from ..host.machine import usable_cores
@@ -98,6 +98,7 @@ class Evaluation:
         """Finds the requested models and datasets. Raises ConfigError for one that does not exist or has no reader."""
         settings = config.eval
         configured_protocol(settings.protocol)
+        check_engine(settings.engine)
         options = Options(
             engine=settings.engine,
             batch=settings.batch,

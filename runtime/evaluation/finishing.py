@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...engines.errors import RunError, XBenchError
+from ...engines.errors import ConfigError, RunError, XBenchError
 from ..datasets.checking.box_statistics import BY_FILES
 from ..datasets.checking.patient_counts import count_patients
 from ..host.machine import code_version
@@ -204,14 +204,16 @@ class Finisher:
         except RunError:
             raise
         except XBenchError as error:
-            self.fail(model, dataset, str(error))
+            self.fail(model, dataset, error)
         # A reader or engine of a third party can raise any exception.
         except Exception as error:
             note = self._run.keep_traceback(cell_stem(model, dataset))
             self.fail(model, dataset, f"unexpected {type(error).__name__}: {error} (details in {note})")
 
-    def fail(self, model: str, dataset: str, reason: str) -> None:
+    def fail(self, model: str, dataset: str, why: str | XBenchError) -> None:
         """Records and reports that a cell failed; a result of an earlier run is kept."""
+        reason = str(why)
+        self.outcome.misused += isinstance(why, ConfigError)
         self.outcome.failed.append((model, dataset, reason))
         self._progress.say(f"{model} on {dataset}: failed: {reason}")
         self._give_up(model, dataset, "failed", reason)

@@ -93,7 +93,7 @@ class Runner:
                 raise
             except XBenchError as error:
                 for dataset in datasets:
-                    self._cells.fail(path.name, dataset.name, str(error))
+                    self._cells.fail(path.name, dataset.name, error)
         references: list[str | MapFolder | BoxModel] = [*baselines, *files]
         for model in references:
             for dataset in datasets:
@@ -113,7 +113,7 @@ class Runner:
             try:
                 pair = self._pair(bundle, config)
             except XBenchError as error:
-                self._cells.fail(bundle.name, config.name, str(error))
+                self._cells.fail(bundle.name, config.name, error)
                 continue
             if isinstance(pair, str):
                 self._cells.skip(bundle.name, config.name, pair)
@@ -128,7 +128,7 @@ class Runner:
                 )
             except XBenchError as error:
                 for loaded, _, _ in ready:
-                    self._cells.fail(bundle.name, loaded.name, str(error))
+                    self._cells.fail(bundle.name, loaded.name, error)
                 return
             for loaded, prompts, findings in ready:
                 run = partial(self._cell, bundle, engine, loaded, prompts, findings)

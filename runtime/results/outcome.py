@@ -18,7 +18,7 @@ class RunOutcome:
     """How many cells were computed or reused; those that were skipped or failed, as (model, dataset, sentence).
 
     mostly_lost: finished cells of which most could not be read, or has no answer. finished_cells: (model, dataset) ->
-    how it got its result: computed, reused, or merged.
+    how it got its result: computed, reused, or merged. misused: how many of the failed ones failed by a ConfigError.
     """
 
     computed: int = 0
@@ -27,6 +27,7 @@ class RunOutcome:
     failed: list[tuple[str, str, str]] = field(default_factory=list)
     mostly_lost: list[tuple[str, str, str]] = field(default_factory=list)
     finished_cells: dict[tuple[str, str], str] = field(default_factory=dict)
+    misused: int = 0
 
     @property
     def finished(self) -> int:
@@ -37,6 +38,11 @@ class RunOutcome:
     def problems(self) -> list[tuple[str, str, str]]:
         """Cells that failed, and finished ones of which most is lost: such a run does not succeed."""
         return [*self.failed, *self.mostly_lost]
+
+    @property
+    def only_misused(self) -> bool:
+        """Whether nothing was done, because every cell failed by an option or a value that does not exist."""
+        return bool(self.failed) and len(self.failed) == self.misused and not self.finished
 
     def to_json(self, cells: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Every cell with its state, and with its reason or its counts, rate and warnings; `cells`: of run.json."""

@@ -22,7 +22,7 @@ from .jobs import ChunkJob, Described, Part, WorkPlan
 from .placement import Node, place
 from .worker import ChunkWorker, describe
 
-__all__ = ["RayWorkers"]
+__all__ = ["RayWorkers", "check_reachable"]
 
 _ATTEMPTS = 3  # per chunk: one that kills its worker each time must not be repeated for ever
 _IN_FLIGHT = 2  # the next chunk waits at the worker, not at the driver
@@ -202,7 +202,7 @@ def _connect(ray: Any, address: str) -> None:
     if address == "local":
         quiet |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
     else:
-        _check_reachable(address)
+        check_reachable(address)
     try:
         ray.init(address=address, **quiet)
     # Ray raises the exceptions of its parts: ConnectionError, RuntimeError for another version, ValueError, ...
@@ -210,10 +210,10 @@ def _connect(ray: Any, address: str) -> None:
         raise ConfigError(f"No Ray cluster can be used at --cluster {address}: {_first_line(error)}.") from error
 
 
-def _check_reachable(address: str) -> None:
-    """Raises ConfigError within seconds if the address cannot be reached; Ray itself would try for minutes."""
+def check_reachable(address: str) -> None:
+    """Raises ConfigError within seconds if HOST:PORT cannot be reached, for which Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if address == "auto":
+    if address in ("auto", "local"):
         return
     if not colon or not port.isdigit():
         raise ConfigError(f"--cluster {address} is not HOST:PORT, auto or local.")

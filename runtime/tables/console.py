@@ -9,6 +9,7 @@ from functools import partial
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
+from ...engines.commands import CLOSED_PIPE, silence
 from .table import Item, Table, cell_of
 
 if TYPE_CHECKING:
@@ -31,8 +32,14 @@ def make_console(*, stderr: bool = False) -> Console:
     """
     from rich.console import Console
 
+    class _Console(Console):
+        def on_broken_pipe(self) -> None:
+            """The reader of a pipe went away: rich itself would end with status 1."""
+            silence(sys.stdout, sys.stderr)
+            raise SystemExit(CLOSED_PIPE)
+
     plain = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ
-    return Console(width=_WIDTH_OF_A_FILE if plain else None, stderr=stderr)
+    return _Console(width=_WIDTH_OF_A_FILE if plain else None, stderr=stderr)
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

@@ -68,10 +68,11 @@ class TrustRequest:
 
 @dataclass
 class TrustOutcome:
-    """entries: of the finished cells, as in trust.json. failed: model, dataset or probe, and the reason."""
+    """entries: of finished cells, as in trust.json. failed: model, dataset or probe, why; misused: by ConfigErrors."""
 
     entries: list[Mapping[str, Any]] = field(default_factory=list)
     failed: list[tuple[str, str, str]] = field(default_factory=list)
+    misused: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +133,7 @@ class ProbeRunner:
             raise
         except XBenchError as error:
             reason = str(error)
+            self.outcome.misused += isinstance(error, ConfigError)
         # A reader or engine of a third party can raise any exception.
         except Exception as error:
             note = self._folder.keep_traceback(cell_stem(model, dataset))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import ConfigError
-from ...engines.select import ENGINES, choose
+from ...engines.select import ENGINES, check_engine, choose
 from ..evaluation.pairing import KINDS, select_bundles, select_datasets
 from ..images.decoders import choose_decoder
 from ..results.loaded_dataset import check_reader
@@ -52,6 +52,7 @@ class Trust:
         if kind in KINDS:
             instead = _INSTEAD.get(kind, "the tests are of maps, and boxes have none")
             raise ConfigError(f"'{request.model}' is no bundle, and only bundles can be asked again: {instead}.")
+        check_engine(config.eval.engine)
         bundles = select_bundles(config, [request.model])
         datasets = select_datasets(config, request.datasets)
         if not datasets:

@@ -169,7 +169,7 @@ def test_mistakes_are_one_sentence(
     data: DatasetConfig, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
 ) -> None:
     status, _, err = ran(capsys, "prepare", "--data", f"coco={data.root}", *flags)
-    assert status == 1 and words in err and "Traceback" not in err
+    assert status == 2 and words in err and "Traceback" not in err
 
 
 def test_sizes() -> None:

@@ -212,7 +212,7 @@ def test_a_damaged_bundle_fails_alone(folder: Path, tmp_path: Path, whole: Path)
 
 def test_the_engine_that_was_asked_for_must_exist(folder: Path) -> None:
     done = command(*arguments(folder, "engine", "--engine", "onnxruntime-cpux"))
-    assert done.returncode == 1 and "did you mean 'onnxruntime-cpu'" in done.stderr
+    assert done.returncode == 2 and "did you mean 'onnxruntime-cpu'" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     assert not (folder / "engine").exists()
 

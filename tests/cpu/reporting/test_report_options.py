@@ -502,5 +502,5 @@ def test_the_command_passes_options_on(swept: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as left:
         main(["report", str(swept), "--quiet", "--no-page", "--tau-from", "0.3"])
     shown = capsys.readouterr()
-    assert left.value.code == 1 and shown.err == "Error: --tau-from is 0 or 0.01, not 0.3.\n" and shown.out == ""
+    assert left.value.code == 2 and shown.err == "Error: --tau-from is 0 or 0.01, not 0.3.\n" and shown.out == ""
     assert CliRunner().invoke(command, ["--help"]).exit_code == 0

@@ -158,7 +158,7 @@ def test_what_is_no_bundle_is_told_where_to_go(model: str, words: str, capsys: p
     with pytest.raises(SystemExit) as ended:
         main(["trust", model, "--data", "coco=data"])
     said = capsys.readouterr().err
-    assert ended.value.code == 1 and f"'{model}' is no bundle, and only bundles can be asked again" in said
+    assert ended.value.code == 2 and f"'{model}' is no bundle, and only bundles can be asked again" in said
     assert words in " ".join(said.split())
 
 

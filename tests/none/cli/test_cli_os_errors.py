@@ -32,7 +32,7 @@ def test_a_file_that_may_not_be_read_is_one_sentence(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
 def test_an_output_that_takes_nothing_is_one_sentence(tmp_path: Path) -> None:
-    line = f"{sys.executable} -m xbench_fast.runtime.cli models --json - --bundles models > /dev/full"
+    line = f"{sys.executable} -m xbench_fast.runtime.cli models --json - --bundles . > /dev/full"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [

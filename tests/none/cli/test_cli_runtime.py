@@ -121,7 +121,7 @@ def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], line: list[str], words: str) -> None:
     ran = Ran(capsys, *line)
-    assert ran.status == 1
+    assert ran.status == (1 if "run directory" in words or "folder nowhere" in words else 2)
     assert ran.err.startswith("Error: ") and words in ran.err and len(ran.err.strip().splitlines()) == 1
     assert not Path("run").exists()
 
@@ -138,7 +138,7 @@ def test_a_study_takes_the_run_of_the_configuration(capsys: pytest.CaptureFixtur
 def test_unknown_keys_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("xbench.toml").write_text("bundels = []")
     ran = Ran(capsys, "models")
-    assert ran.status == 1 and "did you mean 'bundles'" in ran.err
+    assert ran.status == 2 and "did you mean 'bundles'" in ran.err
 
 
 def test_unknown_commands_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,7 @@ def test_code_elsewhere_needs_the_flag(inside: Path, capsys: pytest.CaptureFixtu
     for name in (str(inside.parent / "outside" / "mine.py"), "../outside/mine.py", "link.py"):
         write(name)
         status, out, err = ran(capsys, "datasets", "check", "mine")
-        assert (status, err) == (1, f"Error: {REFUSED.format(name)}\n") and "ran" not in out
+        assert (status, err) == (2, f"Error: {REFUSED.format(name)}\n") and "ran" not in out
         with pytest.raises(ConfigError, match="outside its folder"):
             evaluate("baseline:ones", out=inside / "run", progress=False)
         assert ran(capsys, "models")[0] == 0, "a command that reads no dataset runs none of it"

@@ -161,7 +161,7 @@ def test_prepare_for_a_protocol(
     status, out, _ = ran("--protocol", "mavl")
     assert status == 0 and "squash-32-32-bilinear-equalised: 6 images: 6 decoded" in out
     status, _, err = ran("--protocol", "maul")
-    assert status == 1 and "Unknown protocol 'maul'" in err and "mavl" in err
+    assert status == 2 and "Unknown protocol 'maul'" in err and "mavl" in err
     (tmp_path / "xbench.toml").write_text("[eval]\nprotocol = 'medklip'\n")
     status, out, _ = ran()
     assert status == 0 and "6 images: 0 decoded, 6 ready before" in out

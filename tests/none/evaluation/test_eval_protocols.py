@@ -214,7 +214,7 @@ def test_the_command_and_the_file_name_a_protocol(
             main([*line, *more])
         return int(caught.value.code or 0)
 
-    assert run("--protocol", "medclip") == 1
+    assert run("--protocol", "medclip") == 2
     assert "Unknown protocol 'medclip': did you mean 'medklip'? known are default, paper" in capsys.readouterr().err
     (tmp_path / "xbench.toml").write_text("[eval]\nprotocol = 'mavl'\n")
     assert load_config().eval.protocol == "mavl" and run() == 0

@@ -177,10 +177,10 @@ def test_the_command_ends_with_1_from_half_on(tmp_path: Path, capsys: pytest.Cap
     (root / "annotations.json").write_text(json.dumps(document))
     made = ("eval", "--model", "baseline:center", "--dataset", "mine", "--out", tmp_path / "run", "--config")
     config = tmp_path / "xbench.toml"
-    for line, code in (("", 1), ("part = true", 0), ("part = false", 1), ('part = "yes"', 1)):
+    for line, code in (("", 1), ("part = true", 0), ("part = false", 1), ('part = "yes"', 2)):
         config.write_text(f'[datasets.mine]\nreader = "coco"\nroot = "{root}"\n{line}\n')
         assert status(*made, config) == code, line
     told = capsys.readouterr().err
     assert told.count("6 of 10 images (60%) are missing, so its numbers stand for the other 4") == 2
     assert "datasets.mine" in told.splitlines()[-1] and "part" in told.splitlines()[-1]
-    assert status(*made, config, "--data-option", "mine.part=yes") == 1
+    assert status(*made, config, "--data-option", "mine.part=yes") == 2
