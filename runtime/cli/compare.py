@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...engines.commands import echo
 from ...engines.errors import ConfigError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .completing import RUN_DATASETS, RUN_MODELS
@@ -96,6 +97,8 @@ def compare(
     models = _models(run_b, model_a, model_b)
     a = load_run(run_a)
     b = load_run(run_b) if run_b else a
+    for line in dict.fromkeys(filter(None, (a.running, b.running))):
+        echo(line, err=True)
     found = compare_runs(a, b, models, datasets, Resampling(replicates, seed))
     verdicts = judge(found, wanted)
     _write(found, verdicts, output, markdown_file)
@@ -148,5 +151,5 @@ def _write(found: Comparison, verdicts: list[Verdict], output: Output, markdown_
     if markdown_file:
         facts = [*comparison_facts(found), *map(str, verdicts)]
         text = to_markdown("Comparison", facts, comparison_tables(found, show=200))
-        write_bytes(markdown_file, text.encode())
+        write_bytes(markdown_file, text.encode(), "--markdown")
         output.say(f"written: {markdown_file}")

@@ -209,7 +209,7 @@ class Output:
         from ..results.storage import write_json
 
         if self.path is not None and not self.piped:
-            write_json(self.path, data)
+            write_json(self.path, data, "--json")
 
     def write(self, data: object) -> None:
         """Writes `data` as JSON where the option says. Raises RunError."""
@@ -218,7 +218,7 @@ class Output:
         if self.piped:
             click.echo(json_text(data), nl=False)
         elif self.path is not None:
-            write_json(self.path, data)
+            write_json(self.path, data, "--json")
             self.say(f"written: {self.path}")
 
 

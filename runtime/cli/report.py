@@ -179,6 +179,8 @@ def report(
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
     say = partial(click.echo, err=True)
+    if made.run.running:
+        say(made.run.running)
     if card or trust_folders:
         from ..card.making import with_cards
 
@@ -209,6 +211,8 @@ def _unfinished(run: StoredRun) -> str:
     ]
     if not run.finished:
         told = "; ".join(found) or "none was begun"
+        if run.running:
+            raise RunError(f"{run.path} has no finished cell to report yet: {told}. {run.running}")
         raise RunError(f"{run.path} has no finished cell to report: {told}; solve what failed and {again}.")
     done = len(run.finished)
     return f"{done} of {done + len(found)} cells finished; not finished: {'; '.join(found)}" if found else ""

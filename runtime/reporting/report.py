@@ -87,7 +87,8 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
         tables = [table.chosen(presentation.columns) for table in tables]
     if presentation.intervals != "below":
         tables = [table.with_intervals(presentation.intervals) for table in tables]
-    facts = {**provenance(results, run.data), **({} if presentation == EVERYTHING else presentation.told)}
+    running = {"evaluation": run.running} if run.running else {}
+    facts = {**running, **provenance(results, run.data), **({} if presentation == EVERYTHING else presentation.told)}
     return Report(run, results, blocks, tables, facts, presentation, boxes, phrases)
 
 

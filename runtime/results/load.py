@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
 from ..images.contents import ABSENT
+from .folder_lock import has_writer
 from .integrity import at_levels, fault_in_part, fault_in_table
 from .run_json import read_run
 from .schema import AGAIN, WITHOUT_MODEL, count_faults, read_parts, reading
@@ -31,6 +32,7 @@ _COLUMNS = (
     "degenerate", "sub_pixel", "region_fault", "area", "overlap",
 )  # fmt: skip
 _IMAGE = "image_hash"  # versions 2 and 3 lack it
+_RUNNING = "An evaluation is writing to {} now: what it has not finished is missing; repeat this command when it ends."
 _JOINED = ("named", "contents", "positive", "labels", "logits", "negatives", "counted", "sub_pixel")
 
 
@@ -105,7 +107,8 @@ class CellRows:
 
 
 class StoredRun:
-    """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result.
+    """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result, `running` is a
+    sentence where an evaluation is writing there now, else empty.
 
     models, datasets: all of the run, in the order of the last configuration, then as they were run. finished: (model,
     dataset) of every finished cell, in the order they were run.
@@ -114,12 +117,15 @@ class StoredRun:
     def __init__(self, path: Path, data: Mapping[str, Any]) -> None:
         self.path = path
         self.data = data
+        self.running = _RUNNING.format(path) if has_writer(path) else ""
         self.unfinished: dict[tuple[str, str], str] = {}
         self._done: list[Mapping[str, Any]] = []
         for entry in data["cells"].values():
             state, reason, again = entry.get("state"), "", "run the same eval command again"
             if state in ("failed", "skipped"):
                 reason = f"{state}: {entry.get('reason', 'no reason was noted')}"
+            elif state == "running" and self.running:
+                reason = "being evaluated now"
             elif state != "done":
                 reason = f"not finished; {again}"
             elif fault := result_fault(path / entry["file"], entry["key"]):

@@ -14,6 +14,7 @@ from typing import IO, Any, ClassVar, Self
 
 from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
+from .folder_lock import LOCK_FILE, lock_folder
 from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
 from .shards import is_shard_folder
 from .storage import CellFiles, is_draft, remove_drafts, result_fault
@@ -54,20 +55,13 @@ class LockedFolder(ABC):
         self._check_place()
         try:
             self.cells.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")
+            self._lock = lock_folder(self.path)
         except OSError as error:
             raise RunError(
-                f"The {self.kind} directory {self.path} cannot be made: {error.strerror}; choose another --out."
+                f"The {self.kind} directory {self.path} cannot be written: {error.strerror}; choose another --out."
             ) from error
-        import fcntl
-
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise RunError(
-                f"Another {self.writer} is writing to {self.path}; wait for it, or choose another --out."
-            ) from error
+        if self._lock is None:
+            raise RunError(f"Another {self.writer} is writing to {self.path}; wait for it, or choose another --out.")
         try:
             for folder in (self.path, self.cells, *self.cells.glob("*.parts")):
                 remove_drafts(folder)
@@ -116,7 +110,7 @@ class RunDirectory(LockedFolder):
 
     file = RUN_FILE
     kind, writer = "run", "evaluation"
-    ours = (".lock", "cells", "images", "prepared")
+    ours = (LOCK_FILE, "cells", "images", "prepared")
     made_later = ("report", "studies", "errors")  # names that have a meaning only next to results
 
     def _read(self) -> dict[str, Any]:

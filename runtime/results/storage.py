@@ -61,10 +61,11 @@ _COMPRESSION: Final[Mapping[str, Any]] = {
 }
 
 
-def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
+def write_atomic(path: Path, write: Callable[[Path], object], option: str = "--out") -> None:
     """Calls `write` with a temporary path beside `path`, then renames it to `path`.
 
-    Raises RunError when writing fails; the temporary file is removed and `path` is not changed.
+    option: what names another place, for the error of one that may not be written. Raises RunError when writing fails;
+    the temporary file is removed and `path` is not changed.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -77,7 +78,7 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         with suppress(OSError):  # if the folder is a file, this fails too
             draft.unlink(missing_ok=True)
-        raise RunError(f"{path} cannot be written: {_disk_reason(error)}.") from error
+        raise RunError(f"{path} cannot be written: {_disk_reason(error, option)}.") from error
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
@@ -99,14 +100,14 @@ def remove_drafts(folder: Path) -> None:
                 found.unlink()
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Writes a file atomically. Raises RunError when writing fails."""
-    write_atomic(path, lambda draft: draft.write_bytes(data))
+def write_bytes(path: Path, data: bytes, option: str = "--out") -> None:
+    """Writes a file atomically; option: as of `write_atomic`. Raises RunError when writing fails."""
+    write_atomic(path, lambda draft: draft.write_bytes(data), option)
 
 
-def write_json(path: Path, data: object) -> None:
-    """Writes `data` as indented JSON, atomically. Raises RunError."""
-    write_bytes(path, json_text(data).encode())
+def write_json(path: Path, data: object, option: str = "--out") -> None:
+    """Writes `data` as indented JSON, atomically; option: as of `write_atomic`. Raises RunError."""
+    write_bytes(path, json_text(data).encode(), option)
 
 
 def json_text(data: object) -> str:
@@ -258,11 +259,13 @@ class CellFiles:
         raise DataError(f"{path} was damaged ({fault}) and is deleted; run the same command again.")
 
 
-def _disk_reason(error: OSError) -> str:
+def _disk_reason(error: OSError, option: str) -> str:
     kept = "what is finished is kept; run the same command again then"
     text: Any = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error):
         return f"the disk is full ({text}); free some space: {kept}"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+        return f"{text}; choose another place with {option}"
     return f"{text}; {kept}"
 
 

@@ -27,9 +27,9 @@ __all__ = ["Material", "blocks_of", "load_material", "load_materials", "material
 class Material:
     """The finished cells of a run, in the order of its models and datasets.
 
-    unfinished: why others have no result, which baselines are cut to the pairs of the models, where models have other
-    images, and the outcome of later attempts at finished cells. protocol: that of the cells, and elsewhere: the cells
-    of other protocols, if the run has several (`blocks_of`).
+    unfinished: why others have no result, whether an evaluation is writing them now, which baselines are cut to the
+    pairs of the models, where models have other images, and the outcome of later attempts at finished cells. protocol:
+    that of the cells, and elsewhere: the cells of other protocols, if the run has several (`blocks_of`).
     """
 
     run: StoredRun
@@ -195,8 +195,8 @@ def material_of(
         raise RunError(
             f"{run.path} has no finished result to study{reasons}; run xbench-fast eval --out {run.path} first."
         )
+    unfinished = (*([run.running] if run.running else []), *unfinished)
     order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
-    rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
     rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
     rows, conflicts = on_agreed_images(rows)
     found = rest_on_models(

@@ -15,6 +15,7 @@ import numpy as np
 from ...engines.errors import RunError
 from ...engines.strict_json import CHECKSUM, checksum_of
 from ..host.machine import code_version, describe_machine
+from ..results.folder_lock import LOCK_FILE
 from ..results.run_directory import LockedFolder, cell_id, cell_stem, now
 from ..results.storage import KEY_FIELD, CellFiles, write_json
 from .probe import IDENTITY
@@ -55,7 +56,7 @@ class TrustDirectory(LockedFolder):
 
     file = TRUST_FILE
     kind, writer = "trust", "trust command"
-    ours = (".lock", "cells")
+    ours = (LOCK_FILE, "cells")
     made_later = ("trust.csv", "trust.txt", "errors")
 
     def _read(self) -> dict[str, Any]:

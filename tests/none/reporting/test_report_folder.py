@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stored_counts import add_cell, random_rows
@@ -88,3 +91,75 @@ def test_cells_that_are_not_finished_are_named_above_table_1(run: Path, capsys: 
     with pytest.raises(SystemExit):
         main(["report", str(run), "--no-page", "--replicates", "0", "--datasets", "one"])
     assert "not finished" not in capsys.readouterr().out
+
+
+def test_a_folder_that_may_not_be_written_names_the_option(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A read-only file system, which also root cannot write to."""
+    made = Path.mkdir
+
+    def refused(path: Path, *arguments: Any, **options: Any) -> None:
+        if run in (path, *path.parents):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        made(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    lines = {
+        ("report", run, "--quiet", "--no-page"): f"{run}/report/",
+        ("study", "thresholds", run, "--quiet", "--replicates", 10): f"{run}/studies/thresholds/",
+        (
+            "eval",
+            "--model",
+            "baseline:ones",
+            "--data",
+            f"coco={run}",
+            "--out",
+            run,
+        ): f"The run directory {run} cannot be",
+    }
+    for line, place in lines.items():
+        with pytest.raises(SystemExit) as ended:
+            main([str(each) for each in line])
+        told = capsys.readouterr().err
+        assert ended.value.code == 1 and place in told and "Read-only file system; choose another " in told, told
+        assert "--out" in told and len(told.splitlines()) == 1
+    with pytest.raises(SystemExit):
+        main(["report", str(run), "--quiet", "--no-page", "--out", str(run.parent / "elsewhere")])
+    assert (run.parent / "elsewhere" / "tables.md").exists()
+    with pytest.raises(SystemExit):
+        main(["report", str(run), "--quiet", "--no-page", "--out", f"{run.parent}/e", "--json", f"{run}/x/r.json"])
+    assert "choose another place with --json" in capsys.readouterr().err
+
+
+def test_a_report_says_that_an_evaluation_runs(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["report", str(run), "--no-page", "--replicates", "0"]
+    study = ["study", "thresholds", str(run), "--replicates", "10"]
+    sentence = f"An evaluation is writing to {run} now: what it has not finished is missing"
+    with RunDirectory(run) as writing:
+        writing.begin({})
+        writing.set_cell("kad", "two", "running")
+        for command in (line, study, ["compare", str(run), str(run), "--replicates", "0"]):
+            with pytest.raises(SystemExit) as ended:
+                main(command)
+            told = capsys.readouterr()
+            assert not ended.value.code and (told.out + told.err).count(sentence) == 1, command
+        assert "- evaluation: An evaluation is writing to" in (run / "report" / "tables.md").read_text()
+    for command in (line, study):
+        with pytest.raises(SystemExit):
+            main(command)
+        told = capsys.readouterr()
+        assert "is writing" not in told.out + told.err
+    assert "is writing" not in (run / "report" / "tables.md").read_text()
+
+
+def test_without_a_finished_cell_the_report_says_that_an_evaluation_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunDirectory(tmp_path / "new") as writing:
+        writing.begin({})
+        writing.set_cell("kad", "two", "running")
+        with pytest.raises(SystemExit) as ended:
+            main(["report", str(tmp_path / "new")])
+    told = capsys.readouterr().err
+    assert ended.value.code == 1 and "no finished cell to report yet: kad on two (being evaluated now). An ev" in told
