@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -14,21 +15,29 @@ from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["Registry", "code_line", "did_you_mean", "is_file"]
+__all__ = ["Registry", "code_line", "did_you_mean", "is_file", "plain_name"]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown `name`: the most similar of the `known` names, if any, then all of them.
+def did_you_mean(name: str, known: Iterable[str], written: Mapping[str, str] | None = None) -> str:
+    """The end of a message about an unknown `name`: the known name that is meant, if any, then each of them once.
 
-    Upper and lower case do not count for the most similar one. Where none is similar, a single name that contains the
-    unknown one is meant ("cpu" for "onnxruntime-cpu").
+    written: other names, as `plain_name` has them, and the known one that each of them means. Without one of them the
+    most similar of the `known` names is meant; upper and lower case do not count. Where none is similar, a single name
+    that contains the unknown one is meant ("cpu" for "onnxruntime-cpu").
     """
-    names = list(known)
+    names = list(dict.fromkeys(known))
+    if (meant := (written or {}).get(plain_name(name))) in names:
+        return f"did you mean '{meant}'? known are {', '.join(names)}"
     folded = {each.casefold(): each for each in reversed(names)}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
     if not close and len(within := [each for each in folded if name and name.casefold() in each]) == 1:
         close = within
     return (f"did you mean '{folded[close[0]]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
+
+
+def plain_name(name: str) -> str:
+    """A name without what people vary in it: its letters and digits, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def is_file(target: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..datasets.source.column_guess import WRITTEN
 from .bad_line import BadLine
 from .dialects.registry import DIALECTS
 from .frames import FRAMES, ORDERS, Corners, Size, View, read_size, read_view
@@ -31,6 +32,33 @@ PROVENANCE: Final = (
 _SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key")
 _HEADER: Final = (HEADER, *_SETTINGS, *PROVENANCE)
 LINE_KEYS: Final = ("case", "finding", "phrase", "boxes", "text", "scores", *_SETTINGS, *PROVENANCE)
+_WRITTEN: Final[Mapping[str, str]] = {
+    word: key
+    for key, words in {
+        "case": (*WRITTEN["image"], "image", "images", "id", "caseid", "uid", "study", "studyid", "filepath"),
+        "finding": (*WRITTEN["class"], "class", "categoryid", "findings", "pathology", "disease", "observation"),
+        "phrase": ("sentence", "caption", "query", "expression", "question"),
+        "boxes": (
+            "box",
+            "bbox",
+            "bboxes",
+            "bbox2d",
+            "boundingbox",
+            "boundingboxes",
+            "rect",
+            "rectangle",
+            "coordinates",
+        ),
+        "text": ("answer", "response", "output", "prediction", "completion", "generatedtext", "raw"),
+        "scores": ("score", "confidence", "confidences", "conf", "probability", "prob"),
+        "frame": ("format", "coordinateframe", "coordinatesystem"),
+        "order": ("boxformat", "bboxformat", "boxorder"),
+        "size": ("imagesize", "imagewidth", "imageheight", "width", "height"),
+        "view": ("inputsize", "resizedsize"),
+    }.items()
+    for word in words
+}
+"""What people and other formats call a key, as `plain_name` has it -> the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +95,7 @@ def _settings(line: Mapping[str, Any], known: tuple[str, ...], above: Settings) 
     own = line.keys()
     if not own <= set(known):
         key = next(key for key in own if key not in known)
-        raise BadLine(key[:80], f"'{key[:80]}' is not a key of the format", key, known)
+        raise BadLine(key[:80], f"'{key[:80]}' is not a key of the format", key, known, _WRITTEN)
     if own.isdisjoint(_SETTINGS) and own.isdisjoint(PROVENANCE):
         return Settings(above.dialect, above.frame, above.order, above.size, above.view, above.key)
     for key in PROVENANCE:

@@ -12,6 +12,7 @@ from .base import UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts
 from .files import fail, number
 from .region_boxes import Boxes
 from .source.cells import is_blank, read_label
+from .source.column_guess import renames
 from .source.image_index import ImageTree
 from .source.image_names import ImageIds
 from .source.listing import folders_in
@@ -243,5 +244,6 @@ def _places(header: Sequence[str], names: Sequence[str], file: Path, line: int) 
     """Where columns stand in a header, which may begin with the column of an index. Raises DataError."""
     lacking = [name for name in names if name not in header]
     if lacking:
-        raise fail(file, line, f"the header lacks {', '.join(lacking)}; it has {header_text(header)}")
+        text, hint = f"the header lacks {', '.join(lacking)}; it has {header_text(header)}", renames(names, header)
+        raise fail(file, line, f"{text}; {hint}" if hint else text)
     return tuple(map(header.index, names))

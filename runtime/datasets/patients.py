@@ -12,6 +12,7 @@ from ...engines.errors import DataError
 from .case import Case
 from .files import fail
 from .source.cells import BLANKS
+from .source.column_guess import renames
 from .source.image_names import TableNames, stem_of
 from .source.tables import header_text, read_rows
 
@@ -92,12 +93,13 @@ def read_patients(file: Path) -> dict[str, str]:
     patient = next((header.index(name) for name in PATIENT_COLUMNS if name in header), None)
     index = next((header.index(name) for name in NIH_COLUMNS if name in header), None)
     if image is None or (patient is None and index is None):
-        raise fail(
-            file,
-            line,
+        text = (
             f"the header needs one of {', '.join(IMAGE_COLUMNS)}, and one of {', '.join(PATIENT_COLUMNS)} or, for "
-            f"images of NIH ChestX-ray14, {' or '.join(NIH_COLUMNS)}; it has {header_text(header)}",
+            f"images of NIH ChestX-ray14, {' or '.join(NIH_COLUMNS)}; it has {header_text(header)}"
         )
+        wanted = [*(IMAGE_COLUMNS if image is None else ()), *(PATIENT_COLUMNS if patient is None else ())]
+        hint = renames(wanted, header)
+        raise fail(file, line, f"{text}; {hint}" if hint else text)
     found: dict[str, str] = {}
     for line, cells in rows:
         if len(cells) != len(header):

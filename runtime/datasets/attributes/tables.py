@@ -9,6 +9,7 @@ from typing import Final
 
 from ..files import fail
 from ..patients import IMAGE_COLUMNS, NIH_COLUMNS, PATIENT_COLUMNS
+from ..source.column_guess import renames
 from ..source.image_names import portable_name, without_extension
 from ..source.tables import header_text, is_index, read_rows
 from .values import NAMES, Attributes, Value, read_value
@@ -77,13 +78,12 @@ def _columns(file: Path, line: int, header: Sequence[str]) -> tuple[int, dict[st
     """The place of the key, and attribute -> its column's place and what reads it of a row. Raises DataError."""
     key = next((header.index(name) for name in (*_CASE, _NIH, _CHEXPERT) if name in header), None)
     if key is None:
-        names = ", ".join(dict.fromkeys(_CASE))
-        raise fail(
-            file,
-            line,
+        names, hint = ", ".join(dict.fromkeys(_CASE)), renames(_CASE, header)
+        text = (
             f"the header needs a column that names the case, one of {names}, or {_NIH} as in NIH's entry file; it has "
-            f"{header_text(header)}",
+            f"{header_text(header)}"
         )
+        raise fail(file, line, f"{text}; {hint}" if hint else text)
     whole = header[key] == _CHEXPERT or (header[key] == _NIH and "Finding Labels" in header)
     found: dict[str, _Column] = {}
     for place, column in enumerate(header):

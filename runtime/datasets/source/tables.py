@@ -11,6 +11,7 @@ from typing import Final
 
 from ....engines.errors import DataError
 from ..files import fail
+from .column_guess import renames
 from .documents import read_text
 
 __all__ = ["header_text", "is_index", "read_csv", "read_rows"]
@@ -60,7 +61,7 @@ def read_csv(
     missing = [column for column in columns if column not in header]
     if missing:
         text = f"the header lacks {', '.join(missing)}; it has {header_text(header)}"
-        hint = mend if isinstance(mend, str) else mend(header)
+        hint = (mend if isinstance(mend, str) else mend(header)) or renames(columns, header)
         raise fail(file, start, f"{text}; {hint}" if hint else text)
     if len(set(filter(None, header))) != len([*filter(None, header)]):  # a dict would keep the last column alone
         raise fail(file, start, f"the header repeats a column: {header_text(header)}")

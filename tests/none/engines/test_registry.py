@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.engines.registry import Registry
+from xbench_fast.engines.registry import Registry, did_you_mean
 
 TABLE = Registry("model", {"dumps": "json:dumps", "path": "pathlib:Path"})
 
@@ -51,3 +51,17 @@ def test_installed_packages_add_names(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(tmp_path / "again")
     with pytest.raises(ConfigError, match="'path' is defined twice, as pathlib:Path and as pathlib:PosixPath"):
         table.names()
+
+
+def test_a_name_that_is_known_twice_is_listed_once() -> None:
+    assert did_you_mean("cco", ["coco", "csv", "coco"]) == "did you mean 'coco'? known are coco, csv"
+
+
+def test_what_people_write_goes_over_what_is_similar() -> None:
+    written = {"image": "case", "bbox2d": "boxes"}
+    assert did_you_mean("image", ["dialect", "case"], written).startswith(
+        "did you mean 'case'? known are dialect, case"
+    )
+    assert did_you_mean("Bbox_2D", ["boxes"], written).startswith("did you mean 'boxes'?")
+    assert did_you_mean("image", ["boxes", "imagery"], written).startswith("did you mean 'imagery'?"), "case is unknown"
+    assert did_you_mean("caes", ["case"], written).startswith("did you mean 'case'?")
