@@ -8,21 +8,22 @@ BIN := .venv/bin
 SCRIPTS := $(patsubst benchmarks/%.py,-m %,$(wildcard benchmarks/*.py))
 INSTALLED := .venv/.installed
 TESTING := .venv/.testing
-FIND_PYTHON := for p in python3 python3.13 python3.12 python3.11; do \
-	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done
+SUPPORTED := -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null
+FIND_PYTHON := for p in python3 python3.13 python3.12 python3.11; do $$p $(SUPPORTED) && echo $$p && break; done
 PYTHON ?= $(shell $(FIND_PYTHON))
 
 .PHONY: demo test check audit clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export]'
+	@$(PYTHON) $(SUPPORTED) || { echo "Python 3.11, 3.12 or 3.13 is needed; $(PYTHON) is none (set PYTHON=...)."; exit 1; }
+	$(PYTHON) -m venv --upgrade-deps .venv
+	@echo "Installing into .venv: a few minutes and 6 to 8 GB, most of it torch."
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[cpu,export]'
 	@touch $@
 
 $(TESTING): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,scale,dev]'
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[cpu,export,scale,dev]'
 	@touch $@
 
 demo: $(INSTALLED)
