@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, ExportError, disk_reason
+from ...engines.file_names import joined
 from ...engines.prompts.prompt_set import PromptSet
 from ...engines.registry import did_you_mean
 from ...engines.replacing import put, sibling
@@ -77,7 +78,7 @@ class _Repository:
         if bundle.manifest.precision == "int8":
             self._check_int8(bundle)
         for name in self._set_names(bundle):
-            self._check_plan(f"{bundle.name}--{name}", bundle)
+            self._check_plan(joined(bundle.name, name), bundle)
 
     def _check_int8(self, bundle: Bundle) -> None:
         """The engines of a repository are those of `engines.quantised`; a server's processor is not known here."""
@@ -100,7 +101,7 @@ class _Repository:
         """Writes every model of a bundle."""
         for name in self._set_names(bundle):
             prompts = bundle.prompt_set(name)
-            model = _served(f"{bundle.name}--{name}", bundle, prompts)
+            model = _served(joined(bundle.name, name), bundle, prompts)
             self._set(bundle, prompts, model)
             if self._choices.jpeg:
                 self._jpeg(bundle, model)
@@ -181,6 +182,8 @@ class _Repository:
     def _model(self, name: str) -> Iterator[Path]:
         """A temporary folder for a model, with a folder "1"; it is moved to its final path at the end."""
         target = self._out / name
+        if name in self.names:
+            raise ConfigError(f"Two models of the repository are called '{name}'; rename a bundle.")
         if target.exists() and not (self._choices.force and (target / "config.pbtxt").is_file()):
             raise ConfigError(f"{target} already exists; choose another --out, or replace the models with --force.")
         try:

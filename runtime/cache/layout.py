@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...engines.errors import RunError
+from ...engines.file_names import plain_stem
 from ...engines.geometry import Geometry
 from ...engines.strict_json import CHECKSUM, checksum_of
 from ..datasets.base import Case
@@ -35,7 +36,6 @@ __all__ = [
     "disk_error",
     "last_opened",
     "read_meaning",
-    "safe_name",
     "store_folder",
     "write_index",
 ]
@@ -56,7 +56,7 @@ def store_folder(
         digest.update(part.encode(errors="surrogatepass") + b"\n")
     key = digest.hexdigest()
     about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": geometry.key, "reader": reader}
-    return Path(cache_root) / f"{safe_name(dataset_name)}-{geometry.key}-{key[:16]}", about
+    return Path(cache_root) / f"{plain_stem(dataset_name)}-{geometry.key}-{key[:16]}", about
 
 
 def read_meaning(folder: Path) -> dict[str, object] | None:
@@ -87,7 +87,10 @@ def last_opened(folder: Path, meaning: Mapping[str, object], sizes: Mapping[str,
     """The machine's start at which the store was opened; "": it was closed; None: it is damaged or is another store."""
     index = _index(folder) or {}
     try:
-        if index["meaning"] != meaning or any((folder / name).stat().st_size != sizes[name] for name in sizes):
+        # The key covers all that the content depends on, so another dataset with this folder has the same images.
+        known = index["meaning"]
+        same = isinstance(known, dict) and {**known, "dataset": meaning.get("dataset")} == meaning
+        if not same or any((folder / name).stat().st_size != sizes[name] for name in sizes):
             return None
         return "" if index["open_since_boot"] is None else str(index["open_since_boot"])
     except (OSError, KeyError):
@@ -116,11 +119,6 @@ def write_index(folder: Path, meaning: Mapping[str, object], boot: str | None) -
         temporary.unlink(missing_ok=True)
         raise
     temporary.replace(folder / "index.json")
-
-
-def safe_name(name: str) -> str:
-    """The name of a dataset as the first part of a folder's name."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name).lstrip(".") or "dataset"
 
 
 def disk_error(folder: Path, error: OSError) -> RunError:

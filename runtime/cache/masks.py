@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError
+from ...engines.file_names import plain_stem
 from ..datasets.base import Case
 from ..datasets.region_boxes import FAULTS
 from ..datasets.region_grid import DrawnRegions, ManyRegions, region_masks
 from ..host.source_code import PROJECT, code_digest
-from .layout import safe_name
 from .store_files import READY, RECORD, StoreFiles, is_whole
 
 __all__ = ["MASK_ROW", "MaskStore", "mask_bytes", "mask_folder", "mask_rules"]
@@ -44,7 +44,7 @@ def mask_folder(cache_root: Path, dataset_name: str, digest: str) -> tuple[Path,
     rules = mask_rules()
     key = hashlib.sha256(f"{rules}\n{digest}".encode()).hexdigest()
     about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": "masks", "reader": rules}
-    return Path(cache_root) / f"{safe_name(dataset_name)}-masks-{key[:16]}", about
+    return Path(cache_root) / f"{plain_stem(dataset_name)}-masks-{key[:16]}", about
 
 
 def mask_bytes(cases: Sequence[Case]) -> int:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from ...engines.errors import MissingExtraError
+from ...engines.file_names import joined, unique_stems
 from ..reporting.appendix import Appendix
-from ..results.run_directory import cell_stem
 from ..tables.metrics import NONE, p_value
 from ..tables.table import Column, Item, Table
 from .card import CardLine, CardNumber, TrustCard
@@ -26,8 +26,8 @@ def card_appendix(
     package cannot draw."""
     files: dict[str, bytes] = {}
     links = []
-    for card in cards:
-        stem = f"{FOLDER}/{cell_stem(card.model, card.dataset)}"
+    for card, name in zip(cards, unique_stems([joined(card.model, card.dataset) for card in cards]), strict=True):
+        stem = f"{FOLDER}/{name}"
         files[f"{stem}.json"] = (json.dumps(card.to_json, indent=1, allow_nan=False) + "\n").encode("utf-8", "replace")
         if page:
             files |= _drawn(card, stem, say)

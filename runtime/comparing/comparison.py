@@ -69,7 +69,7 @@ def compare_runs(
     for match in matches.pairs:
         cells.append(cell_changes(align(a, b, match, choices), resampling))
         both = ((a, match.model_a), (b, match.model_b))
-        first, second = (run.data["cells"][f"{model}--{match.dataset}"] for run, model in both)
+        first, second = (run.entry(model, match.dataset) for run, model in both)
         told.append((match, first, second))
     if not any(cell.images for cell in cells):
         files, patients = (sum(len(getattr(cell, f"other_{what}")) for cell in cells) for what in ("files", "patients"))

@@ -18,7 +18,7 @@ from ..results.cell_key import changed_ingredients, digest_of
 from ..results.loaded_dataset import LoadedDataset
 from ..results.outcome import RunOutcome, kept_line
 from ..results.read_images import ImageIndex, drop_parts_of_other_images, other_image, rests_on_images
-from ..results.run_directory import RunDirectory, cell_stem
+from ..results.run_directory import RunDirectory
 from ..results.storage import CellFiles
 from ..results.unread import unread_cases
 from .progress import Progress, cell_summary
@@ -207,7 +207,7 @@ class Finisher:
             self.fail(model, dataset, error)
         # A reader or engine of a third party can raise any exception.
         except Exception as error:
-            note = self._run.keep_traceback(cell_stem(model, dataset))
+            note = self._run.keep_traceback(model, dataset)
             self.fail(model, dataset, f"unexpected {type(error).__name__}: {error} (details in {note})")
 
     def fail(self, model: str, dataset: str, why: str | XBenchError) -> None:

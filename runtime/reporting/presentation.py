@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...engines.errors import ConfigError
+from ...engines.file_names import joined
 from ...engines.registry import did_you_mean
 from ..tables.latex import TEXT_WIDTH
 from ..tables.metrics import METRICS
@@ -104,7 +105,7 @@ class Presentation:
         return {
             **data,
             "config": {**config, "bundles": named, "datasets": told},
-            "cells": {f"{shown['model']}--{shown['dataset']}": shown for shown in renamed},
+            "cells": {joined(shown["model"], shown["dataset"]): shown for shown in renamed},
         }
 
     @property

@@ -119,7 +119,7 @@ class StoredRun:
         self.data = data
         self.running = _RUNNING.format(path) if has_writer(path) else ""
         self.unfinished: dict[tuple[str, str], str] = {}
-        self._done: list[Mapping[str, Any]] = []
+        self._done: dict[tuple[str, str], Mapping[str, Any]] = {}
         for entry in data["cells"].values():
             state, reason, again = entry.get("state"), "", "run the same eval command again"
             if state in ("failed", "skipped"):
@@ -133,8 +133,8 @@ class StoredRun:
             if reason:
                 self.unfinished[entry["model"], entry["dataset"]] = reason
             else:
-                self._done.append(entry)
-        self.finished = [(entry["model"], entry["dataset"]) for entry in self._done]
+                self._done[entry["model"], entry["dataset"]] = entry
+        self.finished = [*self._done]
         names = [dict.fromkeys(entry[kind] for entry in data["cells"].values()) for kind in ("model", "dataset")]
         first = (data["config"].get(key, ()) for key in ("bundles", "datasets"))
         self.models, self.datasets = (
@@ -150,26 +150,26 @@ class StoredRun:
 
     def cell(self, model: str, dataset: str) -> CellRows:
         """One finished cell. Raises RunError when there is none, or its result file cannot be read or is damaged."""
-        entry = self._entry(model, dataset)
+        entry = self.entry(model, dataset)
         return _read_cell(self.path / entry["file"], entry)
 
     def table(self, model: str, dataset: str) -> pa.Table:
         """The rows of a finished cell as they are stored, without maps and regions. Raises RunError as `cell`."""
         import pyarrow as pa
 
-        entry = self._entry(model, dataset)
+        entry = self.entry(model, dataset)
         return pa.concat_tables(_parts(self.path / entry["file"], entry, ("model", "dataset", *_COLUMNS, "reason")))
 
-    def _entry(self, model: str, dataset: str) -> Mapping[str, Any]:
-        for entry in self._done:
-            if (entry["model"], entry["dataset"]) == (model, dataset):
-                return entry
+    def entry(self, model: str, dataset: str) -> Mapping[str, Any]:
+        """The entry of a finished cell in run.json. Raises RunError when there is none."""
+        if (model, dataset) in self._done:
+            return self._done[model, dataset]
         reason = self.unfinished.get((model, dataset), "not evaluated")
         raise RunError(f"{self.path} has no result of {model} on {dataset}: {reason}.")
 
     def cells(self) -> Iterator[CellRows]:
         """Finished cells, one in memory at a time. Raises RunError for a result file that is damaged."""
-        for entry in self._done:
+        for entry in self._done.values():
             yield _read_cell(self.path / entry["file"], entry)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
+from ...engines.file_names import unique_stem
 from .integrity import checksum_fault
 from .load import StoredRun
 from .schema import GRID, reading
@@ -77,10 +77,7 @@ def load_maps(run: StoredRun, model: str, dataset: str, cases: Collection[str] |
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    entry = run.data["cells"].get(f"{model}--{dataset}")
-    if entry is None or (model, dataset) in run.unfinished:
-        reason = run.unfinished.get((model, dataset), "not evaluated")
-        raise RunError(f"{run.path} has no result of {model} on {dataset}: {reason}.")
+    entry = run.entry(model, dataset)
     path = run.path / entry["file"]
     with reading(path):
         missing = set(_COLUMNS) - set(pq.read_schema(path).names)
@@ -138,7 +135,7 @@ def whole_table(file: Path, columns: Sequence[str], *, needed: bool = False) -> 
 
 def index_file(run: Path, dataset: str) -> Path:
     """The index of the images of a dataset in a run directory."""
-    return run / "images" / f"{re.sub(r'[^A-Za-z0-9_.+-]', '_', dataset)}.parquet"
+    return run / "images" / f"{unique_stem(dataset)}.parquet"
 
 
 def indexed_images(run: Path, dataset: str) -> dict[bytes, str]:

@@ -30,13 +30,13 @@ class ImageIndex:
     """The index of the images of one dataset, below `root`, in the run directory `run`."""
 
     def __init__(self, run: Path, dataset: str, root: Path) -> None:
-        self._file = index_file(run, dataset)
+        self._run, self._dataset = run, dataset
         self._root = root
 
     def load(self, contents: Contents) -> None:
         """Enters what the index knows; an index that is missing or damaged knows nothing."""
         schema = _schema()
-        table = whole_table(self._file, schema.names, needed=True)
+        table = whole_table(index_file(self._run, self._dataset), schema.names, needed=True)
         if table is None or table.schema.types != schema.types:
             return
         if any(table[field.name].null_count for field in schema if not field.nullable):
@@ -63,7 +63,7 @@ class ImageIndex:
         ]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _schema().names]
         table = pa.Table.from_pydict(dict(zip(_schema().names, columns, strict=True)), _schema())
-        write_table(self._file, [table], _schema())
+        write_table(index_file(self._run, self._dataset), [table], _schema())
 
 
 def rests_on_images(entry: Mapping[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,23 +12,14 @@ from types import TracebackType
 from typing import IO, Any, ClassVar, Self
 
 from ...engines.errors import RunError
+from ...engines.file_names import joined, plain_stem, unique_stem
 from ..host.machine import code_version, describe_machine
 from .folder_lock import LOCK_FILE, lock_folder
 from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
 from .shards import is_shard_folder
 from .storage import CellFiles, is_draft, remove_drafts, result_fault
 
-__all__ = ["LockedFolder", "RunDirectory", "cell_id", "cell_stem", "now"]
-
-
-def cell_id(model: str, dataset: str) -> str:
-    """The name of a cell in run.json."""
-    return f"{model}--{dataset}"
-
-
-def cell_stem(model: str, dataset: str) -> str:
-    """`cell_id`, safe as a part of a file name."""
-    return re.sub(r"[^A-Za-z0-9_.+-]", "_", cell_id(model, dataset))
+__all__ = ["LockedFolder", "RunDirectory", "now"]
 
 
 class LockedFolder(ABC):
@@ -79,9 +69,9 @@ class LockedFolder(ABC):
             self._lock.close()
             self._lock = None
 
-    def keep_traceback(self, stem: str) -> Path:
+    def keep_traceback(self, model: str, dataset: str) -> Path:
         """Writes the traceback of the current exception to errors/, where that is possible; returns the file's path."""
-        note = self.path / "errors" / f"{stem}.txt"
+        note = self.path / "errors" / f"{unique_stem(joined(model, dataset))}.txt"
         with suppress(OSError):
             note.parent.mkdir(exist_ok=True)
             note.write_text(traceback.format_exc(), encoding="utf-8")
@@ -135,13 +125,13 @@ class RunDirectory(LockedFolder):
 
     def cell(self, model: str, dataset: str) -> dict[str, Any] | None:
         """The entry of a cell in run.json; None when it was never started."""
-        found = self._data["cells"].get(cell_id(model, dataset))
+        found = self._data["cells"].get(joined(model, dataset))
         return dict(found) if isinstance(found, dict) else None
 
     def set_cell(self, model: str, dataset: str, state: str, **details: Any) -> None:
         """Replaces a cell's entry and writes run.json. Raises RunError."""
         entry = {"model": model, "dataset": dataset, "state": state, **details, "updated": now()}
-        self._data["cells"][cell_id(model, dataset)] = entry
+        self._data["cells"][joined(model, dataset)] = entry
         self.save()
 
     def give_up(self, model: str, dataset: str, state: str, reason: str) -> bool:
@@ -155,13 +145,13 @@ class RunDirectory(LockedFolder):
             self.set_cell(model, dataset, state, reason=reason)
             return False
         entry["last_attempt"] = {"state": state, "reason": reason, "at": now()}
-        self._data["cells"][cell_id(model, dataset)] = entry
+        self._data["cells"][joined(model, dataset)] = entry
         self.save()
         return True
 
     def forget_attempt(self, model: str, dataset: str) -> None:
         """Removes the entry `last_attempt` of `give_up`: the latest attempt succeeded. Raises RunError."""
-        if self._data["cells"][cell_id(model, dataset)].pop("last_attempt", None) is not None:
+        if self._data["cells"][joined(model, dataset)].pop("last_attempt", None) is not None:
             self.save()
 
     def save(self) -> None:
@@ -171,7 +161,7 @@ class RunDirectory(LockedFolder):
 
     def files(self, model: str, dataset: str, key: str) -> CellFiles:
         """The files of the cell with content key `key`."""
-        return CellFiles(self.cells, cell_stem(model, dataset), key)
+        return CellFiles(self.cells, plain_stem(model, dataset), key)
 
 
 def now() -> str:

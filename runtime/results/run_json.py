@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...engines.errors import RunError
+from ...engines.file_names import joined
 from ...engines.strict_json import CHECKSUM, checksum_of
 from .storage import write_json
 
@@ -115,7 +116,7 @@ def read_run(path: Path) -> dict[str, Any]:
     """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged.
 
     The returned content is valid, so that its readers need no checks of their own. A file without a checksum was
-    written by an older version.
+    written by an older version. The keys of `cells` are what `joined` gives, also where an older version wrote another.
     """
     source = path / RUN_FILE
     if not source.is_file():
@@ -136,7 +137,8 @@ def read_run(path: Path) -> dict[str, Any]:
     fault = _fault(data) if whole else "its checksum does not match"
     if fault is not None:
         raise RunError(f"{source} is damaged: {fault}; {_AGAIN}")
-    return {key: value for key, value in data.items() if key != CHECKSUM}
+    cells = {joined(entry["model"], entry["dataset"]): entry for entry in data["cells"].values()}
+    return {key: value for key, value in data.items() if key != CHECKSUM} | {"cells": cells}
 
 
 def store_run(path: Path, data: Mapping[str, Any]) -> None:
@@ -155,7 +157,8 @@ def _fault(data: Mapping[str, Any]) -> str | None:
         for name, entry in run.cells.items():
             where = f"the cell '{name}': "
             cell = msgspec.convert(entry, _Cell)
-            if name != f"{cell.model}--{cell.dataset}":
+            # Older versions wrote no digest where a name contains the separator.
+            if name not in (joined(cell.model, cell.dataset), f"{cell.model}--{cell.dataset}"):
                 return f"{where}it is of {cell.model} on {cell.dataset}"
             if cell.state == "done":
                 result = msgspec.convert(entry, _Result)

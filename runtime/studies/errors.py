@@ -16,7 +16,7 @@ from .anatomy.rows import Errors, cut_name, error_rows, errors_of, examples
 from .figures.errors import draw_errors
 from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
-from .overlays import case_pictures, draw_boxes, overlay_name
+from .overlays import case_pictures, draw_boxes, overlay_names
 from .writing import CROSS_FITTED, IN_SAMPLE, between, percent_cell
 
 __all__ = ["study_errors"]
@@ -126,11 +126,9 @@ def _overlays(
     """PNG files of the examples, whose names are set in their rows, and why some have no picture."""
     pictures, remarks = case_pictures(material.run, [row for _, _, row in chosen], datasets)
     files: dict[str, bytes] = {}
-    counted: dict[tuple[str, ...], int] = {}
-    for errors, pair, row in chosen:
+    groups = [(row["model"], row["dataset"], row["cut"].removesuffix("*"), row["kind"]) for _, _, row in chosen]
+    for (errors, pair, row), name in zip(chosen, overlay_names(groups), strict=True):
         cell, found, truth = errors.item.cell, errors.found, errors.item.answers.truth
-        key = (cell.model, cell.dataset, row["cut"].removesuffix("*"), row["kind"])
-        counted[key] = counted.get(key, 0) + 1
         kind = KINDS.index(row["kind"])
         given, true = (slice(*lists.offsets[pair : pair + 2].tolist()) for lists in (found.given, truth))
         of_truth = ["lost" if left == kind else "true" for left in found.left[true].tolist()]
@@ -145,7 +143,6 @@ def _overlays(
             f"{100 * row['dice_if_fixed']:.1f} if fixed",
             f"green: truth; orange: {_words(row['kind'])}; blue: other boxes of the model",
         )
-        name = overlay_name(*key[:3], f"{row['kind']}-{counted[key]}")
         width, height = errors.item.answers.sizes[pair].tolist()
         files[name] = draw_boxes(list(boxes), (width, height), lines, pictures.get((cell.dataset, row["case"])))
         row["overlay"] = name

@@ -17,7 +17,7 @@ from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps
 from .material import Material
 from .outcome import Rows, StudyOutcome
-from .overlays import case_pictures, draw_overlay, overlay_name
+from .overlays import case_pictures, draw_overlay, overlay_names
 from .study_cell import PIXELS, StudyCell
 from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell, without_best
 
@@ -150,18 +150,20 @@ def _overlays(
     """PNG files of the chosen cases, and why some are missing or lack the image; their names are set in `rows`."""
     pictures, remarks = case_pictures(material.run, rows, datasets)
     files: dict[str, bytes] = {}
+    names = overlay_names([(row["model"], row["dataset"], row["end"]) for row in rows])
     for cell in cells:
-        own = [row for row in rows if (row["model"], row["dataset"]) == (cell.model, cell.dataset)]
+        own = [
+            (row, name)
+            for row, name in zip(rows, names, strict=True)
+            if (row["model"], row["dataset"]) == (cell.model, cell.dataset)
+        ]
         try:
             maps, saliency = kept_maps(cell, material.run)
         except XBenchError as error:
             remarks.append(f"No overlays of {cell.model} on {cell.title}: {error}")
             continue
         place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
-        counted: dict[str, int] = {}
-        for row in own:
-            counted[row["end"]] = counted.get(row["end"], 0) + 1
-            name = overlay_name(cell.model, cell.dataset, f"{row['end']}-{counted[row['end']]}")
+        for row, name in own:
             index = place[row["case"], row["class"]]
             picture = pictures.get((cell.dataset, row["case"]))
             files[name] = draw_overlay(maps, saliency, index, row, cell.title, picture)

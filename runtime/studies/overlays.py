@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.file_names import joined, unique_stems
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.sweep.masks import GRID, unpack_masks
@@ -18,7 +20,7 @@ from ..reporting.gallery.small_pictures import small_pictures
 from ..results.load import StoredRun
 from ..results.maps import MapRows
 
-__all__ = ["case_pictures", "draw_boxes", "draw_overlay", "overlay_name"]
+__all__ = ["case_pictures", "draw_boxes", "draw_overlay", "overlay_names"]
 
 _SCALE: Final = 2
 _TRUTH: Final = (64, 220, 96)
@@ -114,10 +116,14 @@ def case_pictures(
     return pictures, [f"{note} Overlays without a picture have a black ground." for note in (*lacking, *changed)]
 
 
-def overlay_name(*parts: str) -> str:
-    """The file of an overlay in the folder of a study."""
-    safe = ("".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in part) for part in parts)
-    return f"overlays/{'--'.join(safe)}.png"
+def overlay_names(groups: Sequence[tuple[str, ...]]) -> list[str]:
+    """The file of each overlay in the folder of a study: its group, and its number among those of this group."""
+    counted = Counter[tuple[str, ...]]()
+    names = []
+    for *parts, last in groups:
+        counted[*parts, last] += 1
+        names.append(joined(*parts, f"{last}-{counted[*parts, last]}"))
+    return [f"overlays/{stem}.png" for stem in unique_stems(names)]
 
 
 def _captioned(picture: Any, lines: Sequence[str]) -> bytes:

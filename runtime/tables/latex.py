@@ -7,17 +7,17 @@ the usual fonts. A table that is too wide for 7 pt is split, never shrunk.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, product
 from typing import Final
 
+from ...engines.file_names import label_stems
 from .latex_text import escaped, number_text, text_width
 from .table import Item, Table, cell_of
 
-__all__ = ["NARROW", "TEXT_WIDTH", "WRITTEN", "file_stem", "latex_files", "to_latex"]
+__all__ = ["NARROW", "TEXT_WIDTH", "WRITTEN", "latex_files", "to_latex"]
 
 TEXT_WIDTH: Final = 345
 """Points that a table may be wide: the text width of the class article with 10 pt, narrower than that of others."""
@@ -44,12 +44,12 @@ _TITLE: Final = re.compile(r"^Table \d+: ")
 
 def latex_files(title: str, lines: Sequence[str], tables: Sequence[Table], width: float) -> dict[str, str]:
     """File name -> content: all tables in tables.tex, and in latex/ each in a file of its own."""
-    floats = [(table, _floats(table, width)) for table in tables]
-    files = {"tables.tex": _document(title, lines, floats)}
-    for number, (table, parts) in enumerate(floats, 1):
-        stem = file_stem(table.name or f"table-{number}")
-        files[f"latex/{stem}.tex"] = _document(table.title, lines, [(table, parts)])
-    return files
+    stems = _stems(tables)
+    floats = [(table, _floats(table, width)) for table in _labelled(tables)]
+    return {
+        "tables.tex": _document(title, lines, floats),
+        **{f"latex/{stem}.tex": _document(one[0].title, lines, [one]) for stem, one in zip(stems, floats, strict=True)},
+    }
 
 
 def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table], width: float = TEXT_WIDTH) -> str:
@@ -57,7 +57,17 @@ def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table], width: f
 
     width: points that a table may be wide.
     """
-    return _document(title, lines, [(table, _floats(table, width)) for table in tables])
+    return _document(title, lines, [(table, _floats(table, width)) for table in _labelled(tables)])
+
+
+def _labelled(tables: Sequence[Table]) -> list[Table]:
+    """The tables under names that can be labels."""
+    stems = _stems(tables)
+    return [replace(table, name=stem) if table.name else table for table, stem in zip(tables, stems, strict=True)]
+
+
+def _stems(tables: Sequence[Table]) -> list[str]:
+    return label_stems([table.name or f"table-{number}" for number, table in enumerate(tables, 1)])
 
 
 def _document(title: str, lines: Sequence[str], floats: Sequence[tuple[Table, list[tuple[str, float]]]]) -> str:
@@ -78,12 +88,6 @@ def _document(title: str, lines: Sequence[str], floats: Sequence[tuple[Table, li
         f"and a text width of {needed:.0f} pt (report --text-width chooses it); no text is smaller than 7 pt.",
     ]
     return "".join(f"% {line}".rstrip() + "\n" for line in comments) + body
-
-
-def file_stem(name: str) -> str:
-    """A table's name as the stem of a file and a label."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "table"
 
 
 def _floats(table: Table, width: float) -> list[tuple[str, float]]:
@@ -136,7 +140,7 @@ def _float(table: Table, look: tuple[float, float], place: tuple[int, int], widt
     """A part of a table; look: size and gap; place: its number, and that of the last part."""
     (size, gap), (number, count) = look, place
     environment = "table*" if width > NARROW else "table"
-    label = f"\\label{{tab:{file_stem(table.name)}}}" if table.name else ""
+    label = f"\\label{{tab:{table.name}}}" if table.name else ""
     title = escaped(_TITLE.sub("", table.title).capitalize() if _TITLE.match(table.title) else table.title)
     if number == 1:
         told = " ".join(map(_sentence, (table.caption or table.title, *table.stamps)))

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...engines.errors import RunError
+from ...engines.file_names import joined, plain_stem
 from ...engines.strict_json import CHECKSUM, checksum_of
 from ..host.machine import code_version, describe_machine
 from ..results.folder_lock import LOCK_FILE
-from ..results.run_directory import LockedFolder, cell_id, cell_stem, now
+from ..results.run_directory import LockedFolder, now
 from ..results.storage import KEY_FIELD, CellFiles, write_json
 from .probe import IDENTITY
 
@@ -48,6 +50,9 @@ def read_trust(path: Path) -> dict[str, Any]:
         raise RunError(f"{source} is damaged: its checksum does not match; {_AGAIN}")
     if data.get("schema") != _SCHEMA:
         raise RunError(f"{source} was written by another version; use a new --out directory.")
+    with suppress(KeyError, TypeError, AttributeError):  # readers of entries check them
+        names = ("model", "dataset", "probe")
+        data["cells"] = {joined(*(entry[name] for name in names)): entry for entry in data["cells"].values()}
     return data
 
 
@@ -76,11 +81,11 @@ class TrustDirectory(LockedFolder):
 
     def entry(self, model: str, dataset: str, probe: str) -> dict[str, Any]:
         """What is recorded of a cell; empty when it was never started."""
-        return dict(self._data["cells"].get(_id(model, dataset, probe), {}))
+        return dict(self._data["cells"].get(joined(model, dataset, probe), {}))
 
     def record(self, entry: Mapping[str, Any]) -> None:
         """Replaces the entry of a cell, which names `model`, `dataset` and `probe`. Raises RunError."""
-        name = _id(entry["model"], entry["dataset"], entry["probe"])
+        name = joined(entry["model"], entry["dataset"], entry["probe"])
         self._data["cells"][name] = {**entry, "updated": now()}
         self.save()
 
@@ -97,7 +102,7 @@ class TrustDirectory(LockedFolder):
 
     def files(self, model: str, dataset: str, probe: str, key: str) -> CellFiles:
         """The files of the cell with this content key."""
-        return CellFiles(self.cells, cell_stem(model, f"{dataset}--{probe}"), key)
+        return CellFiles(self.cells, plain_stem(model, dataset, probe), key)
 
 
 def rows_as_table(columns: Mapping[str, str], rows: Iterable[Row], key: str) -> pa.Table:
@@ -121,7 +126,3 @@ def rows_as_table(columns: Mapping[str, str], rows: Iterable[Row], key: str) -> 
 def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and np.isnan(value) else value
-
-
-def _id(model: str, dataset: str, probe: str) -> str:
-    return cell_id(model, f"{dataset}--{probe}")

@@ -23,7 +23,6 @@ from ..host.machine import usable_cores
 from ..host.source_code import PROJECT, code_digest
 from ..results.cell_key import cell_ingredients, changed_ingredients, digest_of, reader_code
 from ..results.loaded_dataset import LoadedDataset, load_dataset
-from ..results.run_directory import cell_stem
 from ..results.storage import read_columns
 from .cells import AnyProbe, ProbeCell, compute_probe, drop_other_images, engine_for, passes_of
 from .images import choose_cases, pairs_of
@@ -136,7 +135,7 @@ class ProbeRunner:
             self.outcome.misused += isinstance(error, ConfigError)
         # A reader or engine of a third party can raise any exception.
         except Exception as error:
-            note = self._folder.keep_traceback(cell_stem(model, dataset))
+            note = self._folder.keep_traceback(model, dataset)
             reason = f"unexpected {type(error).__name__}: {error} (details in {note})"
         else:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Self
 from torch import Tensor, nn
 
 from ....engines.errors import ConfigError, MissingExtraError
+from ....engines.file_names import label_stems
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
@@ -96,7 +96,7 @@ class OpenClipAdapter(ModelFamily):
         made = cls(
             module=model,
             name="open_clip",
-            variant=re.sub(r"[^a-z0-9]+", "-", found.title.lower()).strip("-")[:40],
+            variant=label_stems([found.title])[0][:40].strip("-"),
             geometry=entry.geometry,
             mean=entry.mean,
             std=entry.std,

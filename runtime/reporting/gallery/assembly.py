@@ -85,7 +85,7 @@ def make_gallery(
 
 def _keeps_maps(run: StoredRun, model: str, dataset: str) -> bool:
     """Whether the rows of a finished cell have maps, or are of a version that does not say it."""
-    return run.data["cells"][f"{model}--{dataset}"].get("grid", ()) is not None
+    return run.entry(model, dataset).get("grid", ()) is not None
 
 
 def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
@@ -111,10 +111,7 @@ def _pick(
             choices[dataset, finding] = choose(scores, most)
     cost = {
         dataset: truth_size(600)
-        + sum(
-            overlay_size(prod(run.data["cells"][f"{item.model}--{item.dataset}"].get("grid") or (0,)))
-            for item in models
-        )
+        + sum(overlay_size(prod(run.entry(item.model, item.dataset).get("grid") or (0,))) for item in models)
         for dataset, models in pairs.items()
     }
     picked: list[tuple[str, str, str, str]] = []

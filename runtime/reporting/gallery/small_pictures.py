@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ....engines.errors import BundleError, ImageError, XBenchError
+from ....engines.file_names import plain_stem
 from ....engines.geometry import Geometry
 from ...cache.layout import read_meaning, store_folder
 from ...cache.store import PreparedStore
@@ -72,10 +73,10 @@ def _read(files: Mapping[str, Path], store: PreparedStore | None) -> dict[str, b
 def _open_store(loaded: LoadedDataset, cache: Path) -> PreparedStore | None:
     """The dataset's prepared images that show the whole frame; None if there are none."""
     cases = loaded.dataset.cases()
-    for folder in sorted(cache.glob("*-squash-*")):
+    for folder in sorted(cache.glob(f"{plain_stem(loaded.name)}-squash-*")):
         meaning = read_meaning(folder) or {}
         geometry = _whole_frame(str(meaning.get("geometry")))
-        if geometry is None or meaning.get("dataset") != loaded.name:
+        if geometry is None:
             continue
         # The name of the folder holds a hash of the cases: another version of the dataset has another one.
         reader = str(meaning.get("reader"))

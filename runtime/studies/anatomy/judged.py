@@ -67,7 +67,7 @@ class TrueBoxes:
     def _boxes(self, cell: StudyCell) -> Mapping[tuple[str, str], tuple[Float, tuple[int, int]]]:
         found: dict[tuple[str, str], tuple[Float, tuple[int, int]]] = {}
         for model, dataset in self.run.finished:
-            entry = self.run.data["cells"][f"{model}--{dataset}"]
+            entry = self.run.entry(model, dataset)
             told = entry["ingredients"].get("dataset")
             if dataset != cell.dataset or entry["weights"] != "boxes" or (told and str(told[1])) != cell.digest:
                 continue

@@ -276,3 +276,21 @@ def test_dali_prepares_like_an_evaluation(tmp_path: Path, geometry: Geometry) ->
         wanted = to_model(np.asarray(Image.open(io.BytesIO(file))), geometry)
         error = np.abs(one.astype(int) - wanted)
         assert error[3:-3, 3:-3].max() <= 3 and error.mean() < 1
+
+
+def test_bundles_and_sets_with_separators_are_models_of_their_own(bundles: Path, tmp_path: Path) -> None:
+    graph = bundles / "blocks-32" / "image.onnx"
+    make_bundle(tmp_path / "models" / "k", graph=graph, sets=("x--y",))
+    make_bundle(tmp_path / "models" / "k--x", graph=graph, sets=("y",))
+    assert export(tmp_path / "models", tmp_path / "repository", "--model", "all", "--force") == 0
+    assert len(list((tmp_path / "repository").iterdir())) == 2
+
+
+def test_two_models_of_one_name_are_refused(bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`a--b` with `--text-input` is called as the set `b` of the bundle `a`."""
+    graph = bundles / "blocks-32" / "image.onnx"
+    make_bundle(tmp_path / "models" / "a", graph=graph, sets=("b",))
+    make_bundle(tmp_path / "models" / "a--b", graph=graph, sets=("c",))
+    options = ("--model", "all", "--force", "--text-input")
+    said = refused(capsys, tmp_path / "models", tmp_path / "repository", *options)
+    assert "Two models of the repository are called 'a--b'" in said

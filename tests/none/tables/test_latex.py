@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from xbench_fast.runtime.tables.latex import WRITTEN, file_stem, latex_files, to_latex
+from xbench_fast.engines.file_names import label_stems
+from xbench_fast.runtime.tables.latex import WRITTEN, latex_files, to_latex
 from xbench_fast.runtime.tables.latex_text import escaped, number_text
 from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS, Cell, Column, Table
 
@@ -119,7 +120,7 @@ def test_each_table_has_a_file_that_says_what_it_needs() -> None:
     plain, letters = files["latex/pointing-x-y.tex"], files["latex/table1.tex"]
     assert WRITTEN in plain and "preamble: \\usepackage{booktabs}\n" in plain
     assert "\\usepackage[utf8]{inputenc} \\usepackage[T1]{fontenc} \\usepackage{booktabs}" in letters
-    assert file_stem("dice-Mein Datensatz/Ö_2") == "dice-mein-datensatz-o-2"
+    assert label_stems(["dice-Mein Datensatz/Ö_2"]) == ["dice-mein-datensatz-o-2"]
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

@@ -19,11 +19,12 @@ from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.select import open_engine
+from xbench_fast.engines.strict_json import CHECKSUM, checksum_of
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.trusting import running
 from xbench_fast.runtime.trusting.asking import AskedModel
-from xbench_fast.runtime.trusting.directory import rows_as_table
+from xbench_fast.runtime.trusting.directory import TrustDirectory, rows_as_table
 from xbench_fast.runtime.trusting.images import choose_cases
 
 
@@ -360,3 +361,24 @@ def test_a_value_that_is_not_known_is_null() -> None:
     rows = [{"case_id": "a", "value": float("nan")}, {"case_id": "b", "value": np.float32(0.5)}, {"case_id": "c"}]
     table = rows_as_table({"value": "float64"}, rows, "key")
     assert table["value"].to_pylist() == [None, 0.5, None] and table["finding"].null_count == 3
+
+
+def test_separators_in_names_do_not_mix_entries(tmp_path: Path) -> None:
+    pairs = [("k", "x--y"), ("k--x", "y")]
+    with TrustDirectory(tmp_path / "trust") as folder:
+        folder.begin({})
+        for model, dataset in pairs:
+            folder.record({"model": model, "dataset": dataset, "probe": "repeat", "state": "failed", "reason": model})
+        assert [folder.entry(*pair, "repeat")["reason"] for pair in pairs] == ["k", "k--x"]
+
+
+def test_keys_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    with TrustDirectory(tmp_path / "trust") as folder:
+        folder.begin({})
+        folder.record({"model": "k--x", "dataset": "y", "probe": "repeat", "state": "failed", "reason": "it broke"})
+    path = tmp_path / "trust" / "trust.json"
+    data = json.loads(path.read_text())
+    data["cells"] = {"k--x--y--repeat": next(iter(data["cells"].values()))}
+    path.write_text(json.dumps(data | {CHECKSUM: checksum_of({k: v for k, v in data.items() if k != CHECKSUM})}))
+    with TrustDirectory(tmp_path / "trust") as folder:
+        assert folder.entry("k--x", "y", "repeat")["reason"] == "it broke"
