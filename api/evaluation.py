@@ -22,6 +22,7 @@ from .runtime.evaluation.reference.box_models import BoxOptions
 from .runtime.host.config import MAX_THREADS, Config, load_config
 from .runtime.host.sizes import parse_bytes
 from .runtime.results.outcome import RunOutcome
+from .runtime.tables.console import make_console
 
 __all__ = ["evaluate"]
 
@@ -175,9 +176,7 @@ def _at_least_one(name: str, value: int | None, most: int | None = None) -> int 
 
 
 def _progress(wanted: bool) -> Progress:
-    from rich.console import Console
-
-    return progress_for(Console(stderr=True)) if wanted else SilentProgress()
+    return progress_for(make_console(stderr=True)) if wanted else SilentProgress()
 
 
 def _raise_failures(outcome: RunOutcome) -> None:

@@ -4,6 +4,7 @@ suggestions for a mistyped command or choice, and the option of a dataset."""
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import tomllib
@@ -15,8 +16,12 @@ import click
 
 from .errors import ConfigError
 from .registry import did_you_mean
+from .visible_text import visible_text
 
-__all__ = ["CLOSED_PIPE", "WRONG_USAGE", "Choice", "LazyGroup", "data_option", "read_data_option", "silence"]
+__all__ = [
+    "CLOSED_PIPE", "WRONG_USAGE", "Choice", "LazyGroup", "data_option", "echo", "read_data_option", "show_usage_error",
+    "silence",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +45,18 @@ def _closed_pipe() -> Iterator[None]:
     except BrokenPipeError as error:
         silence(sys.stdout, sys.stderr)  # `2>&1 | head` closes both
         raise click.exceptions.Exit(CLOSED_PIPE) from error
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints a text, on standard error with `err`, as `click.echo`; signs that a terminal would obey are shown."""
+    click.echo(visible_text(text), err=err, nl=nl)
+
+
+def show_usage_error(error: click.ClickException) -> None:
+    """Prints what click has to say of wrong usage on standard error, as `echo`."""
+    text = io.StringIO()
+    error.show(text)
+    echo(text.getvalue(), err=True, nl=False)
 
 
 class Choice(click.Choice[str]):

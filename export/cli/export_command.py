@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ...engines.commands import WRONG_USAGE, Choice, LazyGroup
+from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, show_usage_error
 from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
 from ..models.published import PUBLISHED
@@ -31,7 +31,7 @@ _COMMANDS = {
     "plan": (".plan_command:plan_command", "Build TensorRT plans of bundles for this machine's GPU."),
     "triton": (".triton_command:triton_command", "Write a Triton model repository from bundles."),
 }
-_say = partial(click.echo, err=True)
+_say = partial(echo, err=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -189,7 +189,7 @@ def command(context: click.Context, /, **_: Any) -> int:
         from .list_models import list_models
 
         named = () if flags.model is None else models_named(flags.model) or (flags.table.find(flags.model).name,)
-        click.echo("\n".join(list_models(flags.checkpoints, flags.table, named)))
+        echo("\n".join(list_models(flags.checkpoints, flags.table, named)))
         return 0
     if (flags.model is None) == (flags.family is None):
         raise click.UsageError("Give --model or --family, one of the two (or --list to see the models).")
@@ -262,8 +262,8 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
 def _summary(result: ExportResult) -> None:
     manifest = result.bundle.manifest
     size = sum(record.bytes for record in manifest.files.values()) / 1e6
-    click.echo(str(result.bundle.path))
-    click.echo(
+    echo(str(result.bundle.path))
+    echo(
         f"  {manifest.weights} weights, {len(manifest.prompt_sets)} prompt sets, {size:.0f} MB; parity: "
         f"{len(result.report.checks)} comparisons, largest error {result.report.needed:.1e} of full scale; "
         f"{sum(result.seconds.values()):.0f} s, {result.peak_memory_mib:.0f} MiB at most\n  {result.cost}",
@@ -283,18 +283,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = command.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        show_usage_error(error)
         return error.exit_code
     except XBenchError as error:
-        click.echo(f"xbench-export: {error}", err=True)
+        echo(f"xbench-export: {error}", err=True)
         return WRONG_USAGE if isinstance(error, ConfigError) else 1
     except OSError as error:
         where = error.filename if error.filename is not None else "the output"
-        click.echo(
-            f"xbench-export: {where} cannot be used: {error.strerror or error}; check it and its disk.", err=True
-        )
+        echo(f"xbench-export: {where} cannot be used: {error.strerror or error}; check it and its disk.", err=True)
         return 1
     except (click.Abort, KeyboardInterrupt):
-        click.echo("xbench-export: interrupted; nothing was left behind.", err=True)
+        echo("xbench-export: interrupted; nothing was left behind.", err=True)
         return 130
     return status if isinstance(status, int) else 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...engines.bundle import Bundle, find_bundles
-from ...engines.commands import Choice
+from ...engines.commands import Choice, echo
 from ...engines.errors import EngineError
 from ...engines.plans.family import BATCH, FAMILIES, load_family
 
@@ -57,5 +57,5 @@ def plan_command(paths: tuple[Path, ...], backend: str, batch: int, tf32: bool) 
     """
     require_backend(backend)
     found = [Bundle.load(path) for folder in paths for path in find_bundles(folder) or [folder]]
-    build_plans(found, backend, batch, tf32=tf32, say=lambda line: click.echo(line, err=True))
+    build_plans(found, backend, batch, tf32=tf32, say=lambda line: echo(line, err=True))
     return 0

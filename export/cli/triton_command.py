@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ...engines.bundle import Bundle, find_bundles
-from ...engines.commands import Choice
+from ...engines.commands import Choice, echo
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..triton.model_config import TritonLimits
@@ -117,8 +117,8 @@ def triton_command(
     limits = TritonLimits(max_batch, round(max_delay_ms * 1000), queue, instances=instances, kind=kind)
     choices = RepositoryChoices(sets, backend == "tensorrt", plans, device == "cpu", jpeg, text_input, force, limits)
     chosen = _chosen(bundles or read_models().out or Path("bundles"), models)
-    for name in write_repository(chosen, out, choices, lambda line: click.echo(line, err=True)):
-        click.echo(str(out / name))
+    for name in write_repository(chosen, out, choices, lambda line: echo(line, err=True)):
+        echo(str(out / name))
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ...engines.commands import Choice
+from ...engines.commands import Choice, echo
 from ...engines.errors import ConfigError
 from .models_in_config import BUNDLE_NAME
 
@@ -82,6 +82,6 @@ def wrap_command(
     chosen: Any = kind
     facts = Facts(model, variant, "own", read_geometry(geometry), chosen, description, logit_scale, smoothing)
     sets = read_features(features, read_prompt_file(prompts))
-    bundle = wrap(graph, sets, facts, out, force=force, progress=lambda line: click.echo(line, err=True))
-    click.echo(str(bundle.path))
+    bundle = wrap(graph, sets, facts, out, force=force, progress=lambda line: echo(line, err=True))
+    echo(str(bundle.path))
     return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...engines.errors import MissingExtraError
 from ..reporting.page.html import jpeg_uri
 from ..tables.metrics import p_value, percent
-from ..viewing.assets import content_policy, shared_asset
+from ..viewing.assets import content_policy, page_environment, shared_asset
 from .card import CardNumber, TrustCard
 from .words import CHECKLISTS, CLAIMS
 
@@ -41,13 +41,10 @@ def card_page(card: TrustCard, links: Sequence[tuple[str, str]]) -> str:
     """The page as HTML. links: words and address of the other files of the card. Raises MissingExtraError without
     Jinja2."""
     try:
-        import jinja2
+        environment = page_environment(_ASSETS)
         from markupsafe import Markup
     except ImportError as error:
         raise MissingExtraError("A trust card needs Jinja2; install xbench-fast[report].") from error
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_ASSETS), autoescape=True, undefined=jinja2.StrictUndefined
-    )
     environment.filters |= {"number_text": number_text, "p_text": lambda item: p_value(item.p_holm, item.p_bound)}
     style = shared_asset("base.css") + (_ASSETS / "card.css").read_text(encoding="utf-8")
     return environment.get_template("card.html.j2").render(

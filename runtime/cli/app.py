@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, silence
+from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, echo, show_usage_error, silence
 from ...engines.errors import ConfigError, XBenchError
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -64,13 +64,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         result: Any = app.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        show_usage_error(error)
         return error.exit_code
     except XBenchError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         return WRONG_USAGE if isinstance(error, ConfigError) else 1
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted.", err=True)
+        echo("Interrupted.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         raise
@@ -79,8 +79,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         if error.filename is None:
             silence(sys.stdout)
         what = f"{error.filename} cannot be used" if error.filename is not None else "The output cannot be written"
-        click.echo(
-            f"Error: {what}: {error.strerror or error}; check its permissions and the room on its disk.", err=True
-        )
+        echo(f"Error: {what}: {error.strerror or error}; check its permissions and the room on its disk.", err=True)
         return 1
     return result if isinstance(result, int) else 0

@@ -21,14 +21,13 @@ def show_audit(audit: Audit, output: Output) -> int:
 
 def _print(audit: Audit) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    from ..tables.console import make_console
+    from ..tables.console import make_console, shown
 
     console = make_console()
-    console.print(Text(f"{audit.title} ({audit.dataset})", style="bold"))
+    console.print(shown(f"{audit.title} ({audit.dataset})", style="bold"))
     if audit.card:
-        console.print(Text(audit.card), soft_wrap=True)
+        console.print(shown(audit.card), soft_wrap=True)
     counts = Table("what", "number")
     for name, value in _counts(audit):
         counts.add_row(name, str(value))
@@ -36,13 +35,13 @@ def _print(audit: Audit) -> None:
     classes = Table("class", "positive", "negative", "unknown", "pairs with a region", "boxes")
     for name in audit.pairs_per_class:
         numbers = (audit.positives, audit.negatives, audit.unknown, audit.pairs_per_class, audit.boxes_per_class)
-        classes.add_row(Text(name), *(str(column.get(name, 0)) for column in numbers))
+        classes.add_row(shown(name), *(str(column.get(name, 0)) for column in numbers))
     console.print(classes)
     if audit.checks:
         checks = Table("official count", "expected", "found", "")
         for check in audit.checks:
             state = "equal" if check.passed else "differs" if audit.is_official else "not the complete set"
-            checks.add_row(Text(check.name), str(check.expected), str(check.found), state)
+            checks.add_row(shown(check.name), str(check.expected), str(check.found), state)
         console.print(checks)
     for title, lines in (
         ("warnings", audit.warnings),
@@ -58,10 +57,10 @@ def _print(audit: Audit) -> None:
         ("notes", audit.note_texts),
     ):
         if lines:
-            console.print(Text(f"{title}:", style="bold"))
+            console.print(shown(f"{title}:", style="bold"))
             for line in lines:
-                console.print(Text(f"  {line}"), soft_wrap=True)
-    console.print(Text("passed" if audit.passed else "not passed", style="bold"))
+                console.print(shown(f"  {line}"), soft_wrap=True)
+    console.print(shown("passed" if audit.passed else "not passed", style="bold"))
 
 
 def _counts(audit: Audit) -> list[tuple[str, int | str]]:

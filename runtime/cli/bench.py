@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...engines.commands import Choice
+from ...engines.commands import Choice, echo
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
@@ -150,7 +150,7 @@ def _engine(name: str) -> tuple[str, bool]:
 
     chosen, line = choose(name)
     ENGINES.load(chosen)
-    click.echo(line, err=True)
+    echo(line, err=True)
     return chosen, chosen != "onnxruntime-cpu" and gpu_reason() is None
 
 
@@ -183,7 +183,7 @@ def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: boo
     from ..benching.layout import to_record
 
     def say(line: str) -> None:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
     options = EngineOptions(max_batch=max(plan.batches), tf32=tf32, say=say)
 

@@ -113,14 +113,13 @@ def _told(found: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str, An
 
 def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    from ..tables.console import make_console
+    from ..tables.console import make_console, shown
 
     console = make_console()
 
     def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
+        console.print(shown(text, style=style), soft_wrap=True)
 
     line(f"{found.path.name}: {told['lines']} answers, {'with' if told['scores'] else 'without'} scores", "bold")
     line(f"coordinates: {', '.join(f'{name} ({count})' for name, count in told['coordinates'].items()) or 'none'}")
@@ -128,7 +127,7 @@ def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
         line(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
     table = Table("what", "finding present", "finding absent")
     for key, value in told["positive"].items():
-        table.add_row(Text(key.replace("_", " ")), str(value), str(told["negative"][key]))
+        table.add_row(shown(key.replace("_", " ")), str(value), str(told["negative"][key]))
     console.print(table)
     if found.rejected:
         line(f"{found.rejected} lines rejected")

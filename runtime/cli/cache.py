@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...engines.commands import LazyGroup
+from ...engines.commands import LazyGroup, echo
 from ..host.paths import has_folder
 from .options import Output, cache_option, config_option, json_option, resolve_config
 
@@ -95,7 +95,7 @@ def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Pat
         removed += more
     _tell(folder, removed, stayed, flags.output)
     if not fits:
-        click.echo("Error: what is left is in use and larger than the limit.", err=True)
+        echo("Error: what is left is in use and larger than the limit.", err=True)
     return 0 if fits else 1
 
 
@@ -111,26 +111,25 @@ def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo], outpu
         return
     for store in removed:
         what = "a link; what it points to stays" if store.link else format_bytes(store.bytes)
-        click.echo(f"deleted: {store.path.name} ({what})")
+        echo(f"deleted: {store.path.name} ({what})")
     for store in stayed:
-        click.echo(f"in use, kept: {store.path.name} ({format_bytes(store.bytes)})")
+        echo(f"in use, kept: {store.path.name} ({format_bytes(store.bytes)})")
     if not removed:
-        click.echo(f"nothing was deleted in {folder}")
+        echo(f"nothing was deleted in {folder}")
 
 
 def _print(folder: Path, stores: list[StoreInfo]) -> None:
     from datetime import datetime
 
     from rich.table import Table
-    from rich.text import Text
 
     from ..host.sizes import format_bytes
-    from ..tables.console import make_console
+    from ..tables.console import make_console, shown
 
     console = make_console()
     total = format_bytes(sum(store.bytes for store in stores))
     absent = "" if has_folder(folder) else " (there is no such folder)"
-    console.print(Text(f"{folder}: {len(stores)} stores, {total}{absent}"), soft_wrap=True)
+    console.print(shown(f"{folder}: {len(stores)} stores, {total}{absent}"), soft_wrap=True)
     if not stores:
         return
     table = Table()
@@ -141,5 +140,5 @@ def _print(folder: Path, stores: list[StoreInfo]) -> None:
         words = (("in use", store.in_use), ("outdated", store.outdated and not store.in_use), ("link", store.link))
         state = ", ".join(word for word, holds in words if holds)
         cells = (store.dataset, store.geometry, f"{store.images} of {store.cases}", format_bytes(store.bytes))
-        table.add_row(*map(Text, (*cells, opened, state, store.path.name)))
+        table.add_row(*map(shown, (*cells, opened, state, store.path.name)))
     console.print(table)

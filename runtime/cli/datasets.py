@@ -96,15 +96,14 @@ def _describe(item: DatasetConfig) -> dict[str, Any]:
 
 def _print(readers: list[str], rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    from ..tables.console import make_console
+    from ..tables.console import make_console, shown
 
     console = make_console()
-    console.print(Text(f"readers: {', '.join(readers)}, or module:Class, or file.py:Class"), soft_wrap=True)
+    console.print(shown(f"readers: {', '.join(readers)}, or module:Class, or file.py:Class"), soft_wrap=True)
     if not rows:
         console.print(
-            Text("no dataset is configured; use --data NAME=PATH or [datasets.NAME] in xbench.toml"), soft_wrap=True
+            shown("no dataset is configured; use --data NAME=PATH or [datasets.NAME] in xbench.toml"), soft_wrap=True
         )
         return
     table = Table()
@@ -113,8 +112,8 @@ def _print(readers: list[str], rows: list[dict[str, Any]]) -> None:
     for row in rows:
         state = "broken" if "error" in row else "found" if row["found"] else "not found"
         numbers = [str(row.get(key, "-")) for key in ("cases", "classes", "pairs")]
-        table.add_row(*map(Text, (row["name"], row["reader"], row["root"], state, *numbers)))
+        table.add_row(*map(shown, (row["name"], row["reader"], row["root"], state, *numbers)))
     console.print(table)
     for row in rows:
         if "error" in row:
-            console.print(Text(f"{row['name']}: {row['error']}"), soft_wrap=True)
+            console.print(shown(f"{row['name']}: {row['error']}"), soft_wrap=True)

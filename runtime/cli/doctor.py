@@ -36,23 +36,22 @@ def doctor(output: Output) -> int:
         return int(failed)
 
     from rich.table import Table
-    from rich.text import Text
 
-    from ..tables.console import make_console
+    from ..tables.console import make_console, shown
 
     console = make_console()
     console.print(
-        Text(f"xbench-fast {code_version()}, Python {machine['python']}, {machine['cores']} cores, {machine['cpu']}")
+        shown(f"xbench-fast {code_version()}, Python {machine['python']}, {machine['cores']} cores, {machine['cpu']}")
     )
     table = Table()
     for title in ("what", "name", "usable", "version", "why not"):
         table.add_column(title, overflow="fold")
     for check in checks:
         table.add_row(
-            *map(Text, (check.group, check.name, "yes" if check.usable else "no", check.version or "-", check.reason))
+            *map(shown, (check.group, check.name, "yes" if check.usable else "no", check.version or "-", check.reason))
         )
     console.print(table)
     console.print(
-        Text("ready to evaluate" if not failed else "not ready: an engine, a decoder or the sweep does not work here")
+        shown("ready to evaluate" if not failed else "not ready: an engine, a decoder or the sweep does not work here")
     )
     return int(failed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...engines.commands import WRONG_USAGE
+from ...engines.commands import WRONG_USAGE, echo
 from ...engines.errors import ConfigError
 from ..evaluation.cell_options import Options
 from ..host.config import EvalConfig
@@ -169,13 +169,13 @@ def evaluate(
         with ExitStack() as stack:
             outcome = _run(evaluation, scale, stack, output)
     except KeyboardInterrupt:
-        click.echo(
+        echo(
             f"Interrupted; what is finished is kept in {config.eval.out}, the same command goes on from there.",
             err=True,
         )
         return 130
     if not outcome.failed and not outcome.finished:
-        click.echo("Error: nothing was evaluated, because every pair was skipped; the lines above say why.", err=True)
+        echo("Error: nothing was evaluated, because every pair was skipped; the lines above say why.", err=True)
         return 1
     return WRONG_USAGE if outcome.only_misused else int(bool(outcome.problems))
 
@@ -199,7 +199,7 @@ def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack, output: Output)
     progress = progress_for(output.console())
     outcome = evaluation.run(progress, workers)
     for model, dataset, reason in outcome.problems:
-        click.echo(f"Error: {model} on {dataset}: {reason}", err=True)
+        echo(f"Error: {model} on {dataset}: {reason}", err=True)
     if outcome.finished:
         merging = "merge, when all shards are finished" if scale.shard else f"report {evaluation.config.eval.out}"
         progress.say(f"next: xbench-fast {merging}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ...engines.commands import echo
 from .options import Output, json_option
 
 __all__ = ["merge"]
@@ -34,7 +35,7 @@ def merge(shards: tuple[Path, ...], out: Path, output: Output) -> int:
         f"{len(outcome.skipped)} skipped, {len(outcome.failed)} not merged"
     )
     for model, dataset, reason in outcome.failed:
-        click.echo(f"Error: {model} on {dataset}: {reason}", err=True)
+        echo(f"Error: {model} on {dataset}: {reason}", err=True)
     if done:
         progress.say(f"next: xbench-fast report {out}")
     output.write({"run": str(out), "cells": outcome.to_json(read_run(out)["cells"])})

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ...engines.commands import echo
 from ...engines.parity import parity_summary
 from .options import Output, bundle_options, config_option, json_option, resolve_config
 
@@ -29,7 +30,7 @@ def models(bundle_folders: tuple[Path, ...], config_file: Path | None, output: O
         return 1 if damaged else 0
     if not rows:
         where = ", ".join(str(folder) for folder in config.bundles) or "no folder is configured, use --bundles DIR"
-        click.echo(f"No bundle was found ({where}); make one with xbench-export (its --list names the known models).")
+        echo(f"No bundle was found ({where}); make one with xbench-export (its --list names the known models).")
         return 0
     _print(rows)
     return 1 if damaged else 0
@@ -61,9 +62,8 @@ def _describe(path: Path) -> dict[str, Any]:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    from ..tables.console import make_console
+    from ..tables.console import make_console, shown
 
     console = make_console()
     table = Table()
@@ -73,9 +73,9 @@ def _print(rows: list[dict[str, Any]]) -> None:
         if "error" not in row:
             sets = ", ".join(f"{name} ({count})" for name, count in row["prompt_sets"].items())
             cells = (row["name"], row["model"], row["variant"], row["weights"], "x".join(map(str, row["grid"])))
-            table.add_row(*map(Text, (*cells, row["geometry"], sets, parity_summary(row["parity"]))))
+            table.add_row(*map(shown, (*cells, row["geometry"], sets, parity_summary(row["parity"]))))
     if table.row_count:
         console.print(table)
     for row in rows:
         if "error" in row:
-            console.print(Text(f"damaged: {row['error']}"), soft_wrap=True)
+            console.print(shown(f"damaged: {row['error']}"), soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from ...engines.commands import Choice, data_option, read_data_option
+from ...engines.commands import Choice, data_option, echo, read_data_option
 from ...engines.errors import ConfigError
 from ..host.config import MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
 from ..host.paths import has_folder
@@ -196,7 +196,7 @@ class Output:
 
     def say(self, line: str) -> None:
         """Prints a line."""
-        click.echo(line, err=self.piped)
+        echo(line, err=self.piped)
 
     def console(self) -> Console:
         """The console of lines and progress."""
@@ -216,7 +216,7 @@ class Output:
         from ..results.storage import json_text, write_json
 
         if self.piped:
-            click.echo(json_text(data), nl=False)
+            echo(json_text(data), nl=False)
         elif self.path is not None:
             write_json(self.path, data, "--json")
             self.say(f"written: {self.path}")
@@ -231,6 +231,15 @@ def json_option(function: F) -> F:
         type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
         callback=lambda context, option, path: Output(path),
         help="Write everything to this file as JSON; - writes it to standard output, which then has nothing else.",
+    )(function)
+
+
+def raw_csv_option(function: F) -> F:
+    """--raw-csv"""
+    return click.option(
+        "--raw-csv",
+        is_flag=True,
+        help="Texts in CSV files as they are, also those that a spreadsheet would run as a formula.",
     )(function)
 
 
@@ -259,7 +268,7 @@ def resolve_config(
     for item in data_options:
         config = config.with_dataset(_with_option(config, item))
     for line in () if data is None else config.own_code():
-        click.echo(line, err=True)
+        echo(line, err=True)
     return config
 
 

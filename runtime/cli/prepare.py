@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...engines.commands import echo
 from ...engines.errors import ConfigError, RunError, XBenchError
 from .completing import BUNDLES, DATASETS
 from .options import (
@@ -127,11 +128,11 @@ def prepare(
             raise
         except XBenchError as error:
             rows.append({"dataset": item.name, "error": str(error)})
-            click.echo(f"Error: {item.name}: {error}", err=True)
+            echo(f"Error: {item.name}: {error}", err=True)
     _tell_outdated(folder, progress)
     output.write({"cache": str(folder), "datasets": rows})
     if not rows:
-        click.echo("Error: nothing was prepared; the lines above say why.", err=True)
+        echo("Error: nothing was prepared; the lines above say why.", err=True)
     return 0 if rows and not any("error" in row for row in rows) else 1
 
 

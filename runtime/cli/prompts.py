@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ...engines.commands import LazyGroup
+from ...engines.commands import LazyGroup, echo
 from .completing import BUNDLES
 from .options import THREADS, bundle_options, config_option, resolve_config
 
@@ -88,8 +88,8 @@ def encode(
         except ConfigError as error:
             raise ConfigError(f"{bundle.name}: {error}") from error
     for name, entries in chosen.items():
-        click.echo(f"{name}: {len(entries)} findings, {sum(len(entry.texts) for entry in entries)} prompts")
+        echo(f"{name}: {len(entries)} findings, {sum(len(entry.texts) for entry in entries)} prompts")
     for bundle, found in zip(bundles, encoded, strict=True):
         made = add_prompts(bundle, found, replace=replace)
-        click.echo(f"{made.path}: written, digest {made.digest[:12]}")
+        echo(f"{made.path}: written, digest {made.digest[:12]}")
     return 0

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from ...engines.commands import Choice
+from ...engines.commands import Choice, echo
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Ties, Unit
 from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs
 from ..tables.latex import TEXT_WIDTH
 from ..tables.table import Intervals
 from .completing import RUN_DATASETS, RUN_MODELS
-from .options import Output, config_option, json_option, resolve_config, setting
+from .options import Output, config_option, json_option, raw_csv_option, resolve_config, setting
 
 if TYPE_CHECKING:
     from ..results.load import StoredRun
@@ -69,6 +69,7 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     show_default=True,
     help="Points that a LaTeX table may be wide; a wider one is split.",
 )
+@raw_csv_option
 @click.option(
     "--datasets",
     metavar="NAME,...",
@@ -146,6 +147,7 @@ def report(
     columns: str | None,
     intervals: Intervals,
     text_width: float,
+    raw_csv: bool,
     out: Path | None,
     full: bool,
     quiet: bool,
@@ -171,14 +173,14 @@ def report(
     asked["protocol"], scorers = split_protocols(protocols)
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
-    shown = Presentation(intervals=intervals, text_width=text_width, scorers=scorers)
+    shown = Presentation(intervals=intervals, text_width=text_width, scorers=scorers, raw_csv=raw_csv)
     if models or datasets or names or columns:
         chosen = parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns)
-        shown = Presentation(*chosen, intervals, text_width, scorers)
+        shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv)
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
-    say = partial(click.echo, err=True)
+    say = partial(echo, err=True)
     if made.run.running:
         say(made.run.running)
     if card or trust_folders:
@@ -190,13 +192,13 @@ def report(
     if not quiet and not output.piped:
         console = output.console()
         if unfinished:
-            click.echo(unfinished)
+            echo(unfinished)
         printed = [table for table in made.tables if table.first or (full and not table.detail)]
         for table in printed:
             print_table(console, table)
-        click.echo()
+        echo()
         if not full:
-            click.echo(f"{len(made.tables) - len(printed)} more tables are in the files; --full prints them here.")
+            echo(f"{len(made.tables) - len(printed)} more tables are in the files; --full prints them here.")
     for line in _places(written):
         output.say(f"written: {line}")
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...engines.commands import Choice
+from ...engines.commands import Choice, echo
 from ..host.config import EvalConfig
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
@@ -195,7 +195,7 @@ def serve(
                 bundles,
                 engine=engine or config.eval.engine,
                 threads=cores,
-                options=EngineOptions(max_batch, say=partial(click.echo, err=True)),
+                options=EngineOptions(max_batch, say=partial(echo, err=True)),
                 default_set=prompt_set,
             )
         )
@@ -210,13 +210,13 @@ def serve(
             others = [] if grpc is None else [f"grpc{secure}://{grpc.address}"]
             others += [] if health is None else [f"http{secure}://{_address(health)}/v2/health/ready"]
             for line in [lines[0], *others, *lines[1:]]:
-                click.echo(line)
+                echo(line)
 
         extras = [] if health is None else [health_listener(health, settings, log)]
         extras += [] if grpc is None else [grpc]
         with asyncio.Runner(loop_factory=event_loop) as runner:
             runner.run(run(catalogue, listener, settings, log=log, announce=announce, extras=extras))
-    click.echo("Stopped; every accepted request was answered.", err=True)
+    echo("Stopped; every accepted request was answered.", err=True)
     return 0
 
 

@@ -15,7 +15,7 @@ from ...engines.commands import Choice, LazyGroup
 from ...engines.errors import ConfigError, RunError, XBenchError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .completing import RUN_DATASETS, RUN_MODELS
-from .options import Output, config_option, data_options, json_option, resolve_config
+from .options import Output, config_option, data_options, json_option, raw_csv_option, resolve_config
 
 if TYPE_CHECKING:
     from ..studies.material import Material
@@ -60,6 +60,7 @@ def _common(function: F) -> F:
                 "--out", type=click.Path(path_type=Path), help="Folder of the files.  [default: RUN/studies/NAME]"
             ),
             click.option("--quiet", is_flag=True, help="Write the files, print no tables."),
+            raw_csv_option,
             config_option,
             json_option,
         )
@@ -280,7 +281,8 @@ def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[M
     runs = runs or (resolve_config(common["config_file"]).eval.out,)
     sampling = Resampling(common["replicates"], common["seed"], common["level"])
     outcomes = ask(load_materials(runs, common["models"], common["datasets"], sampling))
-    places = write_outcomes(outcomes, common["out"] or study_folder(runs[0], outcomes[0].name))
+    folder = common["out"] or study_folder(runs[0], outcomes[0].name)
+    places = write_outcomes(outcomes, folder, raw_csv=common["raw_csv"])
     first, *others = (json.loads(written[-1].read_bytes()) for written in places)
     output.write(first | ({"other_protocols": others} if others else {}))
     console = output.console()

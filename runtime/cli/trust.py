@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...engines.commands import WRONG_USAGE, Choice
+from ...engines.commands import WRONG_USAGE, Choice, echo
 from ..host.config import EvalConfig
 from .completing import BUNDLES, DATASETS, ENGINES, PROBES
 from .options import (
@@ -182,10 +182,10 @@ def trust(
     try:
         outcome = planned.run(out, progress_for(console))
     except KeyboardInterrupt:
-        click.echo(f"Interrupted; what is finished is kept in {out}, the same command goes on from there.", err=True)
+        echo(f"Interrupted; what is finished is kept in {out}, the same command goes on from there.", err=True)
         return 130
     for name, where, reason in outcome.failed:
-        click.echo(f"Error: {name} on {where}: {reason}", err=True)
+        echo(f"Error: {name} on {where}: {reason}", err=True)
     if outcome.entries and not output.piped:
         print_verdicts(console, tables_of(outcome))
     output.write({"trust": str(out), "cells": list(outcome.entries)})

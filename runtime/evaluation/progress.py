@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...engines.visible_text import visible_text
 from ..datasets.region_boxes import FAULTS
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class NotebookProgress:
         self._clock = clock
 
     def say(self, line: str) -> None:
-        print(line)
+        print(visible_text(line))
 
     @contextmanager
     def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
@@ -127,8 +128,8 @@ class NotebookProgress:
         def bar() -> Any:
             seconds = self._clock() - start
             rate = f"{done / seconds:.1f}/s" if done and seconds else ""
-            text = f"{escape(title)} <progress value={done} max={max(total, 1)}></progress> {done} of {total} {rate}"
-            return HTML(text)
+            drawn = f"<progress value={done} max={max(total, 1)}></progress> {done} of {total} {rate}"
+            return HTML(f"{escape(visible_text(title))} {drawn}")
 
         handle = display(bar(), display_id=True)
 

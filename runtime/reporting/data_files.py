@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +38,21 @@ _OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "saliency_
 
 
 def csv_files(
-    results: Results, blocks: Sequence[tuple[Results, Differences | None]], boxes: Sequence[BoxScores] = ()
+    results: Results,
+    blocks: Sequence[tuple[Results, Differences | None]],
+    boxes: Sequence[BoxScores] = (),
+    *,
+    raw: bool = False,
 ) -> dict[str, str]:
     """File name -> content, empty for one without a row: two about all results, and those of each protocol. boxes:
     those of cells of predicted boxes.
 
-    Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps.
+    Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps. raw: as of `to_csv`.
     """
+    text = partial(to_csv, raw=raw)
     files = {
-        "paper.csv": to_csv(chain.from_iterable(map(_paper, results.finished))),
-        "coverage.csv": to_csv(_coverage(results, boxes)),
+        "paper.csv": text(chain.from_iterable(map(_paper, results.finished))),
+        "coverage.csv": text(_coverage(results, boxes)),
     }
     for block, differences in blocks:
         numbers: list[dict[str, Any]] = []
@@ -57,11 +63,11 @@ def csv_files(
             numbers = [*map(difference_row, differences.numbers)]
             classes = [*map(auc_difference_row, differences.classes)]
         files |= {
-            f"{block.named('table1')}.csv": to_csv(_table_1(block)),
-            f"{block.named('classes')}.csv": to_csv(_classes(block)),
-            f"{block.named('recognition')}.csv": to_csv(_recognition(block)),
-            f"{block.named('differences')}.csv": to_csv(numbers, _DIFFERENCES),
-            f"{block.named('auc_differences')}.csv": to_csv(classes, _AUC_DIFFERENCES),
+            f"{block.named('table1')}.csv": text(_table_1(block)),
+            f"{block.named('classes')}.csv": text(_classes(block)),
+            f"{block.named('recognition')}.csv": text(_recognition(block)),
+            f"{block.named('differences')}.csv": text(numbers, _DIFFERENCES),
+            f"{block.named('auc_differences')}.csv": text(classes, _AUC_DIFFERENCES),
         }
     return files
 

@@ -33,7 +33,8 @@ class Presentation:
 
     columns: the numbers in the tables, in this order, keys of `METRICS`; "mean" for means over datasets and "paper" for
     the paper's numbers beside one's own; empty: all. scorers: the published scorers of boxes;
-    empty: all. intervals: where they stand. text_width: of LaTeX, in points.
+    empty: all. intervals: where they stand. text_width: of LaTeX, in points. raw_csv: texts in CSV files stand as they
+    are (`to_csv`).
     """
 
     models: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class Presentation:
     intervals: Intervals = "below"
     text_width: float = TEXT_WIDTH
     scorers: tuple[str, ...] = ()
+    raw_csv: bool = False
 
     def __post_init__(self) -> None:
         known = [*METRICS, *_BESIDE]

@@ -164,17 +164,21 @@ def write_report(
     folder = out or report.run.path / "report"
     remove_drafts(folder)
     facts = [f"{name}: {text}" for name, text in report.facts.items()]
+    raw = report.presentation.raw_csv
     latex = latex_files(_TITLE, facts, report.tables, report.presentation.text_width)
     texts = {
         "tables.md": to_markdown(_TITLE, facts, report.tables),
         "tables.tex": latex["tables.tex"],
-        **csv_files(report.results, report.blocks, report.boxes),
+        **csv_files(report.results, report.blocks, report.boxes, raw=raw),
     }
     told = to_json(report.results, report.blocks, report.run.data) | {"names": dict(report.presentation.names)}
     if report.boxes:
         from .box_tables import box_json, box_rows, published_rows
 
-        texts |= {"boxes.csv": to_csv(box_rows(report.boxes)), "published.csv": to_csv(published_rows(report.boxes))}
+        texts |= {
+            "boxes.csv": to_csv(box_rows(report.boxes), raw=raw),
+            "published.csv": to_csv(published_rows(report.boxes), raw=raw),
+        }
         told["boxes"] = box_json(report.boxes)
     if report.phrases:
         from .phrase_tables import phrase_json

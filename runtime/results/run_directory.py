@@ -13,6 +13,7 @@ from typing import IO, Any, ClassVar, Self
 
 from ...engines.errors import RunError
 from ...engines.file_names import joined, plain_stem, unique_stem
+from ...engines.visible_text import visible_text
 from ..host.machine import code_version, describe_machine
 from .folder_lock import LOCK_FILE, lock_folder
 from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
@@ -74,7 +75,7 @@ class LockedFolder(ABC):
         note = self.path / "errors" / f"{unique_stem(joined(model, dataset))}.txt"
         with suppress(OSError):
             note.parent.mkdir(exist_ok=True)
-            note.write_text(traceback.format_exc(), encoding="utf-8")
+            note.write_text(visible_text(traceback.format_exc()), encoding="utf-8")
         return note
 
     @abstractmethod

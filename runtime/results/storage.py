@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError, RunError
+from ...engines.visible_text import visible_json
 from .integrity import BLANK, checksum_fault, seal
 from .schema import count_faults, reading
 
@@ -111,8 +112,8 @@ def write_json(path: Path, data: object, option: str = "--out") -> None:
 
 
 def json_text(data: object) -> str:
-    """`data` as indented JSON."""
-    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """`data` as indented JSON, which a terminal can show."""
+    return visible_json(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def result_fault(path: Path, key: str) -> str:

@@ -16,7 +16,7 @@ from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..reporting.figures.figure import Figure
 from ..results.storage import remove_drafts, write_bytes
 from ..results.studied import write_study
-from ..tables.markdown_csv import to_csv, to_markdown
+from ..tables.markdown_csv import markdown_text, to_csv, to_markdown
 from ..tables.table import Table
 from .writing import clean
 
@@ -70,13 +70,14 @@ def study_folder(run: Path, name: str) -> Path:
     return run / "studies" / name
 
 
-def write_outcomes(outcomes: Sequence[StudyOutcome], folder: Path) -> list[list[Path]]:
+def write_outcomes(outcomes: Sequence[StudyOutcome], folder: Path, *, raw_csv: bool = False) -> list[list[Path]]:
     """Writes the first into `folder` and each other beside it, into FOLDER-PROTOCOL; returns the paths of each.
+    raw_csv: as `raw` of `to_csv`.
 
     Files of earlier studies of protocols that are not among these are deleted. Raises RunError as `write_outcome`.
     """
     folders = [folder, *(_block_folder(folder, outcome.protocol) for outcome in outcomes[1:])]
-    written = [write_outcome(outcome, place) for outcome, place in zip(outcomes, folders, strict=True)]
+    written = [write_outcome(outcome, place, raw_csv) for outcome, place in zip(outcomes, folders, strict=True)]
     for other in (_block_folder(folder, protocol) for protocol in PROTOCOLS):
         if other not in folders:
             record = f"{outcomes[0].name}.json"
@@ -93,18 +94,18 @@ def _block_folder(folder: Path, protocol: str) -> Path:
     return folder.with_name(f"{folder.name}-{protocol}")
 
 
-def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
+def write_outcome(outcome: StudyOutcome, folder: Path, raw_csv: bool = False) -> list[Path]:
     """Writes NAME.md, NAME.json, a CSV file per kind of row and the figures; returns their paths.
 
     Files that an earlier study of the same name left in `folder` and this one does not write are deleted. Raises
     RunError when a file cannot be written.
     """
-    images = [f"![{figure.title}]({figure.name}.png)\n\n{figure.caption}" for figure in outcome.figures]
+    images = [f"![{markdown_text(f.title)}]({f.name}.png)\n\n{markdown_text(f.caption)}" for f in outcome.figures]
     facts = (*outcome.facts, *outcome.remarks)
     document = "\n\n".join([to_markdown(outcome.title, facts, outcome.tables).rstrip("\n"), *images]) + "\n"
     contents: dict[str, bytes] = {f"{outcome.name}.md": document.encode()}
     contents |= {
-        f"{name}.csv": to_csv([{key: clean(value) for key, value in row.items()} for row in rows]).encode()
+        f"{name}.csv": to_csv([{key: clean(value) for key, value in row.items()} for row in rows], raw=raw_csv).encode()
         for name, rows in outcome.data.items()
     }
     for figure in outcome.figures:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.file_names import joined, unique_stems
+from ...engines.visible_text import visible_line
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.sweep.masks import GRID, unpack_masks
@@ -135,7 +136,7 @@ def _captioned(picture: Any, lines: Sequence[str]) -> bytes:
     image.paste(picture, (0, 0))
     draw = ImageDraw.Draw(image)
     for number, line in enumerate(lines):
-        draw.text((4, height + 3 + 14 * number), line, fill=(230, 230, 230))
+        draw.text((4, height + 3 + 14 * number), visible_line(line), fill=(230, 230, 230))
     stream = io.BytesIO()
     image.save(stream, "PNG")
     return stream.getvalue()

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from ...engines.commands import CLOSED_PIPE, silence
+from ...engines.visible_text import visible_text
 from .table import Item, Table, cell_of
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["make_console", "print_line", "print_table"]
+__all__ = ["make_console", "print_line", "print_table", "shown"]
 
 _STYLES = {"best": "bold", "second": "underline", "": ""}
 _WIDTH_OF_A_FILE = 200
@@ -25,29 +25,31 @@ _TEXT = 30  # longer texts are wrapped at their spaces
 _HEADING = 10  # and headings that are longer
 
 
-def make_console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
     """A console as wide as the terminal; wide enough not to break tables where the output is a file or a pipe.
 
-    `stderr`: for what is told on the way while the output itself is data.
+    `stderr`: for what is told on the way while the output itself is data. `file`: takes the place of both.
     """
-    from rich.console import Console
+    from .visible_console import VisibleConsole
 
-    class _Console(Console):
-        def on_broken_pipe(self) -> None:
-            """The reader of a pipe went away: rich itself would end with status 1."""
-            silence(sys.stdout, sys.stderr)
-            raise SystemExit(CLOSED_PIPE)
-
+    if file is not None:
+        return VisibleConsole(file=file, width=_WIDTH_OF_A_FILE, color_system=None)
     plain = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ
-    return _Console(width=_WIDTH_OF_A_FILE if plain else None, stderr=stderr)
+    return VisibleConsole(width=_WIDTH_OF_A_FILE if plain else None, stderr=stderr)
+
+
+def shown(text: str, style: str = "") -> Text:
+    """A text of files for the console, with hidden signs shown before its width is measured."""
+    from rich.text import Text
+
+    return Text(visible_text(text), style=style)
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
     """Prints a sentence, in a terminal wrapped between words; a file or a pipe takes it as one line."""
-    from rich.text import Text
-
+    text = visible_text(text)
     lines = _wrapped(text, console.width) if console.is_terminal else [text]
-    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
+    console.print(shown("\n".join(lines), style), soft_wrap=True)
 
 
 def print_table(console: Console, table: Table) -> None:

@@ -14,6 +14,7 @@ from itertools import groupby, product
 from typing import Final
 
 from ...engines.file_names import label_stems
+from ...engines.visible_text import visible_line
 from .latex_text import escaped, number_text, text_width
 from .table import Item, Table, cell_of
 
@@ -60,6 +61,11 @@ def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table], width: f
     return _document(title, lines, [(table, _floats(table, width)) for table in _labelled(tables)])
 
 
+def _comment(line: str) -> str:
+    """A text on one line, without a sign that LaTeX refuses."""
+    return visible_line(" ".join(line.split()))
+
+
 def _labelled(tables: Sequence[Table]) -> list[Table]:
     """The tables under names that can be labels."""
     stems = _stems(tables)
@@ -75,14 +81,14 @@ def _document(title: str, lines: Sequence[str], floats: Sequence[tuple[Table, li
     body = ""
     count = 0
     for table, parts in floats:
-        body += "".join(f"% Note: {' '.join(note.split())}\n" for note in _notes(table)[1])
+        body += "".join(f"% Note: {_comment(note)}\n" for note in _notes(table)[1])
         for text, _ in parts:
             body += f"\n{text}"
             count += 1
             body += "\\clearpage\n" if count % _PAGE == 0 and len(floats) > 1 else ""
     plain = all(text.isascii() for _, parts in floats for text, _ in parts)
     comments = [
-        *(" ".join(line.split()) for line in (title, *lines)),
+        *map(_comment, (title, *lines)),
         "",
         f"{WRITTEN} Needs in the preamble: {'' if plain else _LETTERS}{_PREAMBLE}",
         f"and a text width of {needed:.0f} pt (report --text-width chooses it); no text is smaller than 7 pt.",

@@ -79,7 +79,7 @@ def escaped(text: str) -> str:
             done.append(sign if sign >= " " else " ")
         elif "\u00a1" <= sign <= "\u017e" and sign != "\u0149":
             done.append(sign)
-        elif unicodedata.category(sign)[0] == "C":
+        elif unicodedata.category(sign) in ("Zl", "Zp") or unicodedata.category(sign)[0] == "C":
             done.append(number)
         else:
             done.append(f"{{\\ifdefined\\Umathcode {sign}\\else {number}\\fi}}")

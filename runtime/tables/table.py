@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
+from ...engines.visible_text import visible_line
+
 __all__ = [
     "BEST",
     "MEAN_OF_DATASETS",
@@ -81,6 +83,14 @@ def cell_of(item: Item) -> Cell:
     return item if isinstance(item, Cell) else Cell(item)
 
 
+def _visible(item: Item) -> Item:
+    if isinstance(item, str):
+        return visible_line(item)
+    texts = {name: getattr(item, name) for name in ("text", "interval", "paper", "difference", "note")}
+    changed: dict[str, Any] = {name: line for name, text in texts.items() if (line := visible_line(text)) != text}
+    return replace(item, **changed) if changed else item
+
+
 @dataclass(frozen=True)
 class Column:
     """`group` is the heading above neighbours ("RSNA"), empty for the leading columns; `title` the column's own; `key`
@@ -117,6 +127,14 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"table '{self.title}': a row of {len(row)} cells under {len(self.columns)} columns")
+        # Names come from files; no writer of tables needs to think of signs that its reader would obey.
+        for name in ("title", "caption"):
+            object.__setattr__(self, name, visible_line(getattr(self, name)))
+        for name in ("stamps", "notes"):
+            object.__setattr__(self, name, tuple(map(visible_line, getattr(self, name))))
+        heads = (replace(c, title=visible_line(c.title), group=visible_line(c.group)) for c in self.columns)
+        object.__setattr__(self, "columns", tuple(heads))
+        object.__setattr__(self, "rows", tuple(tuple(map(_visible, row)) for row in self.rows))
 
     @property
     def leading(self) -> int:

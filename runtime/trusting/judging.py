@@ -8,7 +8,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from ...metrics_gpu.trust.verdicts import LEAST_PATIENTS, verdicts
-from ..tables.console import print_line, print_table
+from ..tables.console import make_console, print_line, print_table
 from ..tables.metrics import NONE, p_value, percent, plain_number
 from ..tables.table import Cell, Column, Table
 from .effects import effect_of
@@ -147,10 +147,8 @@ def print_verdicts(console: Console, tables: Sequence[Table]) -> None:
 
 def as_text(tables: Sequence[Table]) -> str:
     """The tables as a file of text."""
-    from rich.console import Console
-
     text = StringIO()
-    print_verdicts(Console(file=text, width=200, color_system=None), tables)
+    print_verdicts(make_console(file=text), tables)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n") + "\n"
 
 

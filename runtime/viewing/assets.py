@@ -6,8 +6,14 @@ import base64
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["content_policy", "one_script", "shared_asset"]
+from ...engines.visible_text import visible_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["content_policy", "one_script", "page_environment", "shared_asset"]
 
 _FOLDER = Path(__file__).parent
 
@@ -15,6 +21,20 @@ _FOLDER = Path(__file__).parent
 def shared_asset(name: str) -> str:
     """The text of a file that pages share."""
     return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def page_environment(folder: Path) -> Environment:
+    """The templates in `folder`, for HTML: what a page shows of a text is text, and its hidden signs are shown. Raises
+    ImportError without Jinja2."""
+    import jinja2
+    from markupsafe import Markup
+
+    def visible(value: Any) -> Any:
+        return visible_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder), autoescape=True, undefined=jinja2.StrictUndefined, finalize=visible
+    )
 
 
 def one_script(parts: Iterable[str]) -> str:

@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
+from ....engines.visible_text import visible_text
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import GROUNDING
 from ...results.numbers.run_numbers import Results
@@ -144,8 +146,7 @@ def finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
 
     settle(drawing)
     text, document, pixels = io.StringIO(), io.BytesIO(), io.BytesIO()
-    # A name may hold bytes that are not valid text.
-    title, caption = (line.encode("utf-8", "replace").decode() for line in (title, caption))
+    title, caption = map(visible_text, (title, caption))
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     told = {"Title": title, "Description": caption, "Software": None}
     drawing.savefig(pixels, format="png", dpi=_DPI, metadata=told, pil_kwargs={"compress_level": 4})
@@ -172,13 +173,26 @@ def planned(results: Results, plan: Plan) -> Figure | None:
 
 
 def settle(drawing: Drawing) -> None:
-    """Fixes the layout of the drawing; positions on the page that are read afterwards are final."""
+    """Fixes the layout of the drawing, whose texts have no hidden signs then; positions on the page that are read
+    afterwards are final."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
 
+    for label in drawing.findobj(Text):
+        label.set_text(visible_text(label.get_text()))
+    for axis in (axis for axes in drawing.axes for axis in (axes.xaxis, axes.yaxis)):
+        names = axis.get_major_formatter()  # sets the labels of ticks again when they are drawn
+        if isinstance(names, FixedFormatter | FuncFormatter):
+            axis.set_major_formatter(FuncFormatter(partial(_visible_label, names)))
     FigureCanvasAgg(drawing)
     if drawing.get_layout_engine() is not None:
         drawing.draw_without_rendering()
         drawing.set_layout_engine("none")
+
+
+def _visible_label(names: Callable[[Any, Any], str], place: Any, number: Any) -> str:
+    return visible_text(names(place, number))
 
 
 def _pictures_once(svg: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....engines.visible_text import visible_line
 from .figure import DARK, settle
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def name_points(axes: Axes, names: Sequence[str], x: Sequence[float], y: Sequenc
         ends = line.get_transform().transform(line.get_xydata())
         steps = np.linspace(ends[0], ends[-1], 60)
         taken += [Bbox.from_extents(a - 2, b - 2, a + 2, b + 2) for a, b in steps]
-    for name, a, b in zip(names, x, y, strict=True):
+    for name, a, b in zip(map(visible_line, names), x, y, strict=True):
         best: tuple[float, Any, Any] | None = None
         for dx, dy, ha, va in _PLACES:
             text = axes.annotate(name, (a, b), (dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=7,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....engines.visible_text import visible_line
 from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.sweep_options import threshold_table
 from ...results.schema import GRID
@@ -97,20 +98,20 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
         }
     return {
         "grid": GRID,
-        "models": list(gallery.models),
-        "datasets": [{"name": name, "title": gallery.titles[name]} for name in datasets],
+        "models": list(map(visible_line, gallery.models)),
+        "datasets": [{"name": visible_line(name), "title": visible_line(gallery.titles[name])} for name in datasets],
         "arithmetic": arithmetic,
         "images": [_base64(image) for image in gallery.images],
         "native": list(gallery.native),
         "cases": [
             {
                 "dataset": datasets.index(case.dataset),
-                "id": case.case_id,
-                "finding": case.finding,
-                "why": case.why,
+                "id": visible_line(case.case_id),
+                "finding": visible_line(case.finding),
+                "why": visible_line(case.why),
                 "image": case.image,
                 "truth": list(case.truth),
-                **({"phrase": case.phrase} if case.phrase else {}),
+                **({"phrase": visible_line(case.phrase)} if case.phrase else {}),
             }
             for case in gallery.cases
         ],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
 from ...tables.table import Table, cell_of
-from ...viewing.assets import content_policy, one_script, shared_asset
+from ...viewing.assets import content_policy, one_script, page_environment, shared_asset
 from ..gallery.model import gallery_payload
 
 if TYPE_CHECKING:
@@ -68,15 +68,12 @@ class PageContent:
 def page_text(content: PageContent) -> str:
     """The page as HTML. Raises MissingExtraError when Jinja2 is not installed."""
     try:
-        import jinja2
+        environment = page_environment(_ASSETS)
         from markupsafe import Markup
     except ImportError as error:
         raise MissingExtraError(
             "The page needs Jinja2, which is not installed; install xbench-fast[report]."
         ) from error
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_ASSETS), autoescape=True, undefined=jinja2.StrictUndefined
-    )
     environment.filters["sort_key"] = sort_key
     environment.tests["hash_like"] = lambda text: _HASH.fullmatch(text) is not None
     own = ((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import re
 import time
 from collections import Counter
 from functools import lru_cache
@@ -132,6 +133,9 @@ LOG_FIELDS = "xbench.log"
 
 _LOG = logging.getLogger(__name__)
 
+# RFC 3986 §3.2.2: an IPv6 address is in brackets, and after them only a port may follow.
+_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")
+
 
 class Guard:
     """An ASGI middleware that applies the token, the open paths and `local_only` of the settings.
@@ -192,7 +196,7 @@ class Guard:
         if self._local_only and not _is_local("".join(hosts)):
             raise BadRequest("This server answers under the name localhost only; start it with --host to expose it.")
         if self._bearer is not None and scope["path"] not in self._open_paths:
-            self._bearer.check(headers.get("authorization", "").encode("latin-1"))
+            self._bearer.check(", ".join(headers.getlist("authorization")).encode("latin-1"))
 
     def _note(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
         self._metrics.http_responses.labels(str(status)).inc()
@@ -214,7 +218,7 @@ class Guard:
 
 def is_loopback(name: str) -> bool:
     """Whether a host name or address can only mean this machine."""
-    if name.lower().rstrip(".") == "localhost":
+    if name.lower().removesuffix(".") == "localhost":
         return True
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -224,8 +228,6 @@ def is_loopback(name: str) -> bool:
 
 @lru_cache(256)
 def _is_local(host: str) -> bool:
-    """Whether the value of a Host header, with or without a port, means this machine."""
-    text = host.strip()
-    if text.startswith("["):
-        return is_loopback(text[1:].partition("]")[0])
-    return is_loopback(text.rpartition(":")[0] if text.count(":") == 1 else text)
+    """Whether the value of a Host header, with or without a port, means this machine; nothing else may stand in it."""
+    found = _HOST.fullmatch(host)
+    return found is not None and is_loopback(found["address"] or found["name"])

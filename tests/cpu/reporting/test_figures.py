@@ -489,3 +489,16 @@ def test_without_matplotlib_it_is_said_what_to_install(results: Results, monkeyp
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"install xbench-fast\[report\]"):
         all_figures(results)
+
+
+def test_names_with_hidden_signs_are_shown(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """In labels, ticks, titles and captions of every figure, whose SVG would be no XML with a control character."""
+    name = "kad\x1b[2J\u202e\x7f"
+    for figure in all_figures(
+        make(tmp_path / "run", {name: "published", "clip": "published"}, ("one\x1b\u202e", "two"))
+    ):
+        ET.fromstring(figure.svg)
+        for text in (figure.svg, figure.caption, figure.title, figure.pdf.decode("latin-1")):
+            assert not re.search("[\x1b\u202e\x7f]", text) or text.startswith("%PDF"), figure.name
+        assert "\\x1b[2J\\u202e" in html.unescape(figure.svg), figure.name
+    assert [(w.filename, w.lineno, str(w.message)) for w in recwarn if "missing from font" in str(w.message)] == []

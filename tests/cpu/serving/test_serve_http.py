@@ -254,7 +254,14 @@ def test_only_names_of_this_machine_are_answered(client: Any, server: ServerProc
     port = server.address.rpartition(":")[2]
     for name in ("localhost", f"LOCALHOST:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"):
         assert client.get("/v2", headers={"Host": name}).status_code == 200, name
-    for name in ("evil.example", f"evil.example:{port}", "localhost.evil.example", "10.0.0.1", ""):
+    for name in (
+        "evil.example",
+        f"evil.example:{port}",
+        "localhost.evil.example",
+        "10.0.0.1",
+        "",
+        "[::1].evil.example",
+    ):
         assert client.get("/v2", headers={"Host": name}).status_code == 400, name
 
 

@@ -164,3 +164,16 @@ def test_every_package_is_installed_and_typed(root: Path) -> None:
     names = {".".join(package(root, folder)) for folder in folders}
     assert set(settings["packages"]) == names
     assert all((root / room / "py.typed").is_file() for room in ARROWS)
+
+
+def test_everything_printed_passes_the_function_that_shows_hidden_signs(root: Path) -> None:
+    """`engines.commands.echo` and the console of `runtime.tables` alone write to a terminal."""
+    raw = re.compile(r"click\.(?:s?echo|style)\b|\bConsole\(|(?<![\w.])print\((?!visible_text\()|std(?:out|err)\.write")
+    allowed = {"engines/commands.py": 1, "runtime/scaling/ray_serve.py": 1}
+    found = {
+        path.relative_to(root).as_posix(): count
+        for room in ARROWS
+        for _, path in modules(root, room)
+        if (count := len(raw.findall(re.sub(r'""".*?"""|`[^`]*`', "", path.read_text(encoding="utf-8"), flags=re.S))))
+    }
+    assert found == allowed

@@ -91,7 +91,6 @@ def test_a_name_alone_keeps_its_files(world: World, tmp_path: Path, images: Path
     assert next((world.out / "cells").iterdir()).name.startswith("blocks-32--My_Data-")
 
 
-
 def test_tracebacks_of_similar_cells_stay_apart(tmp_path: Path) -> None:
     with RunDirectory(tmp_path / "run") as run:
         notes = {run.keep_traceback(model, name) for model in ("k", "k--a b") for name in (*SIMILAR, "a b--a b")}
