@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import posixpath
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import BundleError, disk_reason
+from .external_data import external_locations
 from .manifest import FileRecord, GraphSpec, Manifest
 from .manifest_json import MAX_JSON_BYTES, parse_manifest, safe_relative
 from .prompts.prompt_set import PromptSet
@@ -66,6 +68,8 @@ class Bundle:
         for name, record in manifest.files.items():
             _verify(path, name, record, check_hashes)
         _refuse_unlisted(path, manifest)
+        if check_hashes:
+            _check_external_data(path, manifest)
         return Bundle(path, manifest, hashlib.sha256(data).hexdigest())
 
     def graph(self, name: str) -> GraphSpec:
@@ -177,6 +181,21 @@ def _refuse_unlisted(root: Path, manifest: Manifest) -> None:
                 raise BundleError(
                     f"{root}: bundle.json does not list the file '{inside}', so it cannot be verified; move it out of "
                     "the bundle, or export the bundle again."
+                )
+
+
+def _check_external_data(root: Path, manifest: Manifest) -> None:
+    """Raises BundleError for a graph that reads a file which is not listed, and whose content is not checked: one
+    among the plans, or outside the bundle."""
+    for spec in manifest.graphs.values():
+        if not spec.file.endswith(".onnx"):  # engines read files of other endings by other rules
+            raise BundleError(f"{root}: the graph '{spec.file}' is no .onnx file; export the bundle again.")
+        for location in external_locations(root / spec.file):
+            inside = posixpath.normpath(posixpath.join(posixpath.dirname(spec.file), location))
+            if inside not in manifest.files or ".." in location.split("/"):
+                raise BundleError(
+                    f"{root}: the graph '{spec.file}' reads weights from {location!r}, which bundle.json does not "
+                    "list, so they cannot be verified; export the bundle again."
                 )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..engines.bundle import Bundle, check_place, sha256_of, write_bundle
 from ..engines.errors import BundleError, ConfigError, ExportError
+from ..engines.external_data import external_locations
 from ..engines.geometry import Geometry
 from ..engines.manifest import GraphSpec, Manifest, TensorSpec, Weights
 from ..engines.prompts.prompt_encoding import assemble
@@ -152,7 +153,7 @@ def _interface(graph: Path, size: int) -> tuple[GraphSpec, int, str]:
             f"{graph} has the tensors {list(found)}; a bundle's graph has the inputs pixels, text and the outputs "
             "logits, saliency, in this order."
         )
-    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
+    if external_locations(graph):
         raise ExportError(f"{graph} keeps its weights in another file; save it as a single file.")
     (pixels, pixel_type), (text, text_type) = found["pixels"], found["text"]
     (logits, logit_type), (saliency, saliency_type) = found["logits"], found["saliency"]

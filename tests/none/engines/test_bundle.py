@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -466,3 +467,44 @@ def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(place: tuple[
     if "text" in found.graphs:
         with suppress(ConfigError):
             texts_per_query(found.graphs["image"], found.graphs["text"])
+
+
+CASE = Path(__file__).parents[2] / "cases" / "bundle-weights-under-plans" / "bundles" / "k-tiny"
+
+
+def listed(bundle: Path, name: str) -> None:
+    """Enters a file in bundle.json."""
+    data = json.loads((bundle / "bundle.json").read_text())
+    data["files"][name] = {"sha256": sha256_of(bundle / name), "bytes": (bundle / name).stat().st_size}
+    data.pop("checksum", None)
+    (bundle / "bundle.json").write_text(json.dumps(data))
+
+
+def test_weights_among_the_plans_are_refused_unless_they_are_listed(tmp_path: Path) -> None:
+    bundle = tmp_path / "k-tiny"
+    shutil.copytree(CASE, bundle)
+    with pytest.raises(
+        BundleError, match=r"the graph .image\.onnx. reads weights from .plans/w\.plan., which bundle\.json"
+    ):
+        Bundle.load(bundle)
+    listed(bundle, "plans/w.plan")
+    before = Bundle.load(bundle).digest
+    weights = bytearray((bundle / "plans" / "w.plan").read_bytes())
+    weights[0] ^= 1
+    (bundle / "plans" / "w.plan").write_bytes(weights)
+    with pytest.raises(BundleError, match=r"plans/w\.plan. does not match its sha256"):
+        Bundle.load(bundle)
+    listed(bundle, "plans/w.plan")
+    assert Bundle.load(bundle).digest != before
+
+
+def test_graphs_of_other_endings_are_refused(tmp_path: Path) -> None:
+    bundle = tmp_path / "k-tiny"
+    shutil.copytree(CASE, bundle)
+    (bundle / "image.onnx").rename(bundle / "image.ort")
+    text = (bundle / "bundle.json").read_text().replace('"image.onnx"', '"image.ort"')
+    data = json.loads(text)
+    data.pop("checksum", None)
+    (bundle / "bundle.json").write_text(json.dumps(data))
+    with pytest.raises(BundleError, match=r"image\.ort. is no \.onnx file"):
+        Bundle.load(bundle)

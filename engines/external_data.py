@@ -1,0 +1,121 @@
+"""Which files an ONNX graph reads beside itself: the locations of external data in its tensors.
+
+Read from the wire format of Protocol Buffers, field by field and without the package onnx, which engines do not need:
+a file of any size is checked before an engine opens it. Field numbers are those of onnx.proto.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+__all__ = ["external_locations"]
+
+# Message -> its fields that can hold a tensor, and of what message they are.
+_FIELDS: Final[Mapping[str, Mapping[int, str]]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+}
+_EXTERNAL_DATA, _DATA_LOCATION, _EXTERNAL = 13, 14, 1  # of a tensor; value of data_location
+_VARINT, _CONTENT, _GROUP, _END_OF_GROUP = 0, 2, 3, 4  # kinds of fields on the wire
+_WIDTHS: Final[Mapping[int, int]] = {1: 8, 5: 4}  # bytes of the other kinds
+_KEY, _VALUE = 1, 2  # of an entry of external data
+_WORD: Final = 0xFFFFFFFF  # parsers keep so many bits of a tag and of the value of an enumeration
+_DEEPEST: Final = 200  # messages in messages; parsers of Protocol Buffers refuse more than 100
+
+
+class _Damaged(ValueError):
+    """Bytes that are no message; no engine reads such a file either."""
+
+
+def external_locations(graph: Path) -> list[str]:
+    """The locations, each once, as they stand in the file; an empty text for external data without one.
+
+    Empty for a file that is no ONNX graph. Raises OSError.
+    """
+    if not graph.stat().st_size:
+        return []
+    found: dict[str, None] = {}
+    with graph.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            for location in _locations(data, 0, len(data), "model", 0):
+                found.setdefault(location)
+        except _Damaged:
+            pass
+    return list(found)
+
+
+def _locations(data: mmap.mmap, start: int, end: int, message: str, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST:
+        raise _Damaged
+    if message == "tensor":
+        yield from _of_tensor(data, start, end)
+        return
+    inner = _FIELDS[message]
+    for field, first, last, _ in _fields(data, start, end):
+        if field in inner and first < last:
+            yield from _locations(data, first, last, inner[field], depth + 1)
+
+
+def _of_tensor(data: mmap.mmap, start: int, end: int) -> Iterator[str]:
+    entries, external = [], False
+    for field, first, last, value in _fields(data, start, end):
+        if field == _EXTERNAL_DATA and first < last:
+            entries.append((first, last))
+        elif field == _DATA_LOCATION:
+            external = value & _WORD == _EXTERNAL  # the last one counts
+    if not external:
+        return
+    named = False
+    for first, last in entries:
+        texts = {_KEY: b"", _VALUE: b""}
+        for field, begin, stop, _ in _fields(data, first, last):
+            if field in texts:
+                texts[field] = data[begin:stop]
+        if texts[_KEY] == b"location":
+            named = True
+            yield texts[_VALUE].decode("utf-8", "surrogateescape")
+    if not named:
+        yield ""
+
+
+def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Number, place and end of the content, and value, of each field of a message: a value has no content, a content
+    no value. Raises _Damaged."""
+    at, groups = start, 0  # the fields of a group are of another message
+    while at < end:
+        tag, at = _number(data, at, end)
+        kind, field, first, value = tag & 7, (tag & _WORD) >> 3, 0, 0
+        if kind == _VARINT:
+            value, at = _number(data, at, end)
+        elif kind == _CONTENT:
+            size, first = _number(data, at, end)
+            at = first + size
+        elif kind in (_GROUP, _END_OF_GROUP):
+            groups += 1 if kind == _GROUP else -1
+        elif kind in _WIDTHS:
+            at += _WIDTHS[kind]
+        else:
+            raise _Damaged
+        if at > end or groups < 0:
+            raise _Damaged
+        if not groups and kind in (_VARINT, _CONTENT):
+            yield field, first, at if kind == _CONTENT else 0, value
+
+
+def _number(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
+    """A varint and the place after it."""
+    value = 0
+    for place in range(at, min(at + 10, end)):
+        byte = data[place]
+        value |= (byte & 127) << (7 * (place - at))
+        if byte < 128:
+            return value, place + 1
+    raise _Damaged
