@@ -28,7 +28,8 @@ def pointing(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
 def dice(counts: Counts, tau: float | None = None) -> NDArray[np.float64]:
     """Dice of each pair, float64 [P] at the threshold `tau`, or float64 [P, 101] at 0.00, 0.01, ..., 1.00 without it.
 
-    Raises ValueError for any other threshold, and when a pair has no region.
+    A value is rounded to a multiple of 2^-32, so that sums of pairs are exact (docs/metrics.md §8.1). Raises ValueError
+    for any other threshold, and when a pair has no region.
     """
     return _at(dice_curves(counts), tau)
 

@@ -5,8 +5,8 @@ into `FOLDS` folds, stratified by finding, `REPEATS` times in different orders. 
 all models share the folds.
 
 Of each fold the best threshold is that of the other folds' drawn patients, so a replicate fits anew what it scores. The
-search runs on curves that are rounded to 2^-32: their weighted sums are exact in float64, so that leaving a fold out is
-a subtraction without rounding, and levels that are equally good stay so.
+curves are rounded to 2^-32: their weighted sums are exact in float64, so that leaving a fold out is a subtraction
+without rounding, levels that are equally good stay so, and no sum depends on the order of the pairs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import SEED, macro_curve
+from ..statistics.exact_sums import exact_values
 from ..sweep.counts import Counts, dice_curves, iou_curves
 from ..sweep.sweep_options import LEVELS, level
 from .protocols import GroundingOptions
@@ -141,8 +142,6 @@ def _divided(has: NDArray[np.bool_], order: NDArray[np.integer]) -> NDArray[np.i
 
 Float = NDArray[np.float64]
 
-_EXACT: Final = 2.0**32
-
 
 def cross_fitted(
     curves: tuple[Float, Float],
@@ -157,18 +156,20 @@ def cross_fitted(
     sums over the drawn pairs, float64 [2, 1 + B], NaN where these are of a single fold, so that there is nothing to fit
     on; and of each pair in the estimate, float64 [2, P].
 
-    curves: Dice and IoU, float64 [P, 101] each. fold_of: integers [R, P], one fold for a patient. patient_of: [P],
-    columns of `weights` [1 + B, G], whose first row is the estimate. keep: the replicates keep the thresholds of the
-    estimate.
+    curves: Dice and IoU, float64 [P, 101] each, rounded here by `exact_values`. fold_of: integers [R, P], one fold
+    for a patient. patient_of: [P], columns of `weights` [1 + B, G], whose first row is the estimate. keep: the
+    replicates keep the thresholds of the estimate.
     """
-    dice = curves[0]
-    searched = np.rint((dice if options.iou_at == "joint" else np.hstack(curves)) * _EXACT)
-    counted = np.column_stack([np.ones(len(dice)), searched])
+    curves = exact_values(curves[0]), exact_values(curves[1])
     patients, of_patient = np.unique(patient_of, return_inverse=True)
     drawn = weights[:, patients].astype(np.float64)
-    totals, scores = _totals(counted, of_patient), [_totals(curve, of_patient) for curve in curves]
+    totals = _totals(np.column_stack([np.ones(len(of_patient)), *curves]), of_patient)
+    scores = totals[:, 1 : 1 + LEVELS], totals[:, -LEVELS:]
+    if options.iou_at == "joint":
+        totals = totals[:, : 1 + LEVELS]
+    totals = np.ascontiguousarray(totals)
     whole = drawn @ totals
-    sums, each = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(dice)))
+    sums, each = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(of_patient)))
     for repeat, folds in enumerate(fold_of):
         names, at = np.unique(folds, return_index=True)
         if len(names) == len(patients):
@@ -199,9 +200,7 @@ def cross_fitted(
                 found = np.einsum("rp,rp->r", weight, np.ascontiguousarray(score[members].T)[found_level])
                 sums[kind, repeat, rows] += np.where(alone, np.nan, found)
                 each[kind, repeat, own] = np.nan if alone[0] else curve[own, found_level[0]]
-    of_pairs, of_rows = each.mean(axis=1), sums.mean(axis=1)
-    of_rows[:, 0] = of_pairs.sum(axis=1)  # in the order of the pairs: the same with and without replicates
-    return of_rows, of_pairs
+    return sums.mean(axis=1), exact_values(each.mean(axis=1))
 
 
 def _totals(values: Float, patient_of: NDArray[np.intp]) -> Float:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, drawn_or_not
+from ..statistics.exact_sums import exact_values
 from ..sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
 from ..sweep.sweep_options import LEVELS, level
 from .best_thresholds import FIXED, at_level, cross_fitted
@@ -74,7 +75,7 @@ def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(
         raise ValueError("these counts do not mark every pixel at their first threshold: give the number of pixels")
     region = counts.region.astype(np.int64)
     floor_dice, floor_iou = 2.0 * region / (every + region), region / np.maximum(every, 1)
-    return np.column_stack([dice, floor_dice]), np.column_stack([iou, floor_iou])
+    return np.column_stack([dice, exact_values(floor_dice)]), np.column_stack([iou, exact_values(floor_iou)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     counts, class_of, crossed = pairs.counts, np.asarray(pairs.class_of), crossed and not pairs.masks
     draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
     dice, iou = with_floor(counts, pairs.pixels, slice(FIXED, FIXED + 1) if pairs.masks else slice(None))
-    hits = pointing_hits(counts, options.ties) if pairs.hits is None else np.asarray(pairs.hits, np.float64)
+    hits = pointing_hits(counts, options.ties) if pairs.hits is None else exact_values(pairs.hits)
     best = (dice[:, 0], iou[:, 0]) if pairs.masks else _each_best(dice, iou, options)
     table = np.column_stack([np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best, dice[:, :-1], iou[:, :-1]])
     person, weights = patient_of, draws.weights if crossed else None

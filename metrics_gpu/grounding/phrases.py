@@ -155,4 +155,4 @@ def phrase_means(scores: Sequence[PhraseScores], categories: Sequence[str]) -> P
 def _mean(values: Sequence[float]) -> float:
     """The mean of the numbers that are not NaN; NaN if none is."""
     found = [value for value in values if not math.isnan(value)]
-    return sum(found) / len(found) if found else math.nan
+    return math.fsum(found) / len(found) if found else math.nan

@@ -44,17 +44,17 @@ class AucDifference:
 def _components(
     score: NDArray[np.floating], truth: NDArray[np.bool_]
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """AUC and its components: of each positive the share of negatives below it, and of each negative the share of
-    positives above it, half for ties."""
+    """AUC and its components: of each positive the number of negatives below it, and of each negative the number of
+    positives above it, half for ties. Sums of numbers of halves are exact in any order of the images."""
     from scipy.stats import rankdata
 
     values = np.asarray(score, np.float64)
     positive, negative = values[truth], values[~truth]
     m, n = len(positive), len(negative)
     ranks = rankdata(values)
-    of_positive = (ranks[truth] - rankdata(positive)) / n
-    of_negative = 1.0 - (ranks[~truth] - rankdata(negative)) / m
-    return float(of_positive.mean()), of_positive, of_negative
+    of_positive = ranks[truth] - rankdata(positive)
+    of_negative = m - (ranks[~truth] - rankdata(negative))
+    return float(of_positive.sum()) / (m * n), of_positive, of_negative
 
 
 def auc_estimate(score: NDArray[np.floating], label: NDArray[np.integer], level: float = 0.95) -> AucEstimate:
@@ -68,7 +68,7 @@ def auc_estimate(score: NDArray[np.floating], label: NDArray[np.integer], level:
     auc, of_positive, of_negative = _components(score, truth)
     if min(len(of_positive), len(of_negative)) < 2:
         return AucEstimate(auc, None, None)
-    variance = float(of_positive.var(ddof=1) / len(of_positive) + of_negative.var(ddof=1) / len(of_negative))
+    variance = _variance_of_mean(of_positive, len(of_negative)) + _variance_of_mean(of_negative, len(of_positive))
     half = z * math.sqrt(variance)
     return AucEstimate(auc, variance, Interval(max(auc - half, 0.0), min(auc + half, 1.0), level, "delong"))
 
@@ -86,12 +86,12 @@ def auc_parts(
     truth = _checked(label, score)
     auc, *components = _components(score, truth)
     found = np.zeros(patients)
-    for values, own in zip(components, (patient_of[truth], patient_of[~truth]), strict=True):
+    for numbers, others, own in zip(components, components[::-1], (patient_of[truth], patient_of[~truth]), strict=True):
         of_label = len(np.unique(own))
         if of_label < 2:
             raise ValueError("the variance of an AUC needs at least two patients of each label value")
-        sums = np.bincount(own, values - auc, patients)
-        found += math.sqrt(of_label / (of_label - 1)) * sums / len(values)
+        sums = np.bincount(own, numbers, patients) / len(others) - auc * np.bincount(own, minlength=patients)
+        found += math.sqrt(of_label / (of_label - 1)) * sums / len(numbers)
     return found
 
 
@@ -104,6 +104,13 @@ def auc_difference(difference: float, parts: NDArray[np.float64], level: float =
         p = math.erfc(abs(difference) / math.sqrt(2 * variance))
         return AucDifference(difference, variance, interval, p)
     return AucDifference(difference, variance, interval, 1.0 if abs(difference) < 1e-12 else None)
+
+
+def _variance_of_mean(numbers: NDArray[np.float64], others: int) -> float:
+    """Variance of the mean of the shares `numbers` / `others`, from integers: the numbers are of halves."""
+    twice, n = (2 * numbers).astype(np.int64), len(numbers)
+    total, squares = int(twice.sum()), int((twice * twice).sum())
+    return (n * squares - total * total) / (4 * others * others * n * n * (n - 1))
 
 
 def _checked(label: NDArray[np.integer], *scores: NDArray[np.floating]) -> NDArray[np.bool_]:

@@ -18,6 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .exact_sums import exact_values
+
 __all__ = [
     "REPLICATES",
     "SEED",
@@ -83,12 +85,11 @@ class Draws:
     def sums(self, patient_of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weighted sums of `values`: float64 [1 + B, K], over all items and over those drawn in each replicate.
 
-        patient_of: integers [N], the patient of each item, 0..G-1. values: float64 [N, K].
-        The first row adds the items up in their order, so that equal columns have equal sums and the best of equal
-        thresholds does not depend on rounding. Raises ValueError if they do not fit together or a patient is out of
-        range.
+        patient_of: integers [N], the patient of each item, 0..G-1. values: float64 [N, K], rounded by `exact_values`
+        before they are summed, so that the sums do not depend on the order of the items, the number of threads or the
+        BLAS. Raises ValueError if they do not fit together or a patient is out of range.
         """
-        patient_of = self.check(patient_of, len(values))
+        patient_of, values = self.check(patient_of, len(values)), exact_values(values)
         out = np.zeros((1 + self.replicates, values.shape[1]))
         if len(values) == 0:
             return out

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bootstrap import Interval, percentile_interval
+from .exact_sums import exact_values
 
 __all__ = [
     "LEAST",
@@ -39,8 +40,8 @@ SMALL = 30
 def effective_number(values: NDArray[np.float64], group_of: NDArray[np.integer]) -> float:
     """How many independent values N grouped ones are worth: n / (1 + (m - 1) ICC), float in 1..n.
 
-    m: the mean size of a group; ICC: the one-way estimate from the mean squares, in [0, 1]. Raises ValueError without a
-    value.
+    m: the mean size of a group; ICC: the one-way estimate from the mean squares, in [0, 1]. Values of `exact_values`
+    give the same bits in any order. Raises ValueError without a value.
     """
     n, (_, group, size) = len(values), np.unique(group_of, return_inverse=True, return_counts=True)
     groups = len(size)
@@ -50,7 +51,7 @@ def effective_number(values: NDArray[np.float64], group_of: NDArray[np.integer])
         return 1.0 if groups == 1 else float(n)
     means = np.bincount(group, values) / size
     between = float((size * (means - values.mean()) ** 2).sum()) / (groups - 1)
-    within = float(((values - means[group]) ** 2).sum()) / (n - groups)
+    within = math.fsum(((values - means[group]) ** 2).tolist()) / (n - groups)
     typical = (n - float((size**2).sum()) / n) / (groups - 1)
     spread = between + (typical - 1) * within
     alike = min(max((between - within) / spread, 0.0), 1.0) if spread > 0 else 1.0
@@ -115,9 +116,10 @@ class Shares:
 def shares(values: Float, class_of: NDArray[np.integer], patient_of: NDArray[np.intp], patients: int) -> Shares | None:
     """Shares of the mean over classes of their mean over pairs; None without a pair.
 
-    values: float64 [P]; classes with a NaN are left out. class_of: integers [P]. patient_of: [P] in 0..patients-1.
+    values: float64 [P], rounded by `exact_values`; classes with a NaN are left out. class_of: integers [P].
+    patient_of: [P] in 0..patients-1.
     """
-    names, column = np.unique(class_of, return_inverse=True)
+    values, (names, column) = exact_values(values), np.unique(class_of, return_inverse=True)
     if not len(values):
         return None
     known = np.flatnonzero(~np.isnan(np.bincount(column, values, len(names))))
@@ -171,7 +173,7 @@ def pointing_interval(
     hits: float64 [n] in [0, 1], of its pairs. Fewer than 30 pairs or 10 patients: Wilson's, of as many pairs as they
     are worth if those of a patient are alike; of one patient none. drawn: bootstrap replicates.
     """
-    patients = len(np.unique(patient_of))
+    patients, hits = len(np.unique(patient_of)), exact_values(hits)
     if drawn is None or patients < 2:
         return None
     if len(hits) >= SMALL and patients >= MANY_PATIENTS:

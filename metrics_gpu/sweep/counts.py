@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..statistics.exact_sums import exact_values
 from .sweep_options import LEVELS
 
 __all__ = ["Counts", "Ties", "dice_at", "dice_curves", "iou_curves", "pointing_hits"]
@@ -106,32 +107,42 @@ def _joined(arrays: Sequence[Any]) -> Any:
 
 
 def dice_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
-    """Dice of each pair at each threshold, or at some, float64 [P, 101]; raises ValueError if a pair has no region."""
+    """Dice of each pair at each threshold, or at some, float64 [P, 101], rounded by `exact_values`.
+
+    Raises ValueError if a pair has no region.
+    """
     _need_regions(counts)
-    return 2.0 * counts.overlap[:, levels] / (counts.area[:, levels].astype(np.int64) + counts.region[:, None])
+    sizes = counts.area[:, levels].astype(np.int64) + counts.region[:, None]
+    return exact_values(2.0 * counts.overlap[:, levels] / sizes)
 
 
 def dice_at(counts: Counts, level_of: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Dice of each pair at its own level, float64 [P]; level_of: intp [P]. Raises ValueError as `dice_curves`."""
+    """Dice of each pair at its own level, float64 [P], as `dice_curves` has it; level_of: intp [P]."""
     _need_regions(counts)
     every = np.arange(len(counts))
     area, overlap = counts.area[every, level_of].astype(np.int64), counts.overlap[every, level_of]
-    return 2.0 * overlap / (area + counts.region)
+    return exact_values(2.0 * overlap / (area + counts.region))
 
 
 def iou_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
-    """IoU of each pair at each threshold, or at some, float64 [P, 101]; raises ValueError if a pair has no region."""
+    """IoU of each pair at each threshold, or at some, float64 [P, 101], rounded by `exact_values`.
+
+    Raises ValueError if a pair has no region.
+    """
     _need_regions(counts)
     area, overlap = counts.area[:, levels].astype(np.int64), counts.overlap[:, levels]
-    return overlap / (area + counts.region[:, None] - overlap)
+    return exact_values(overlap / (area + counts.region[:, None] - overlap))
 
 
 def pointing_hits(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
-    """Pointing hit of each pair, float64 [P] in [0, 1]; degenerate maps miss under every rule."""
+    """Pointing hit of each pair, float64 [P] in [0, 1]; degenerate maps miss under every rule.
+
+    Expected hits are shares, rounded by `exact_values`.
+    """
     if ties == "first":
         return counts.hit.astype(np.float64)
     tied, inside = counts.area[:, -1], counts.overlap[:, -1]
-    share = inside / np.maximum(tied, 1)
+    share = exact_values(inside / np.maximum(tied, 1))
     hits = share if ties == "expected" else (inside > 0).astype(np.float64)
     return np.where(counts.degenerate, 0.0, hits)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,9 +93,16 @@ def change_correlation(
 
 def _correlations(x: Float, y: Float, draws: Draws, patient_of: NDArray[np.intp]) -> Float:
     """float64 [1 + B]: Pearson's r of all points, and of those of each draw; NaN where they have no spread."""
-    x, y = x - x.mean(), y - y.mean()
+    x, y = _standardised(x), _standardised(y)  # the sums are of multiples of 2^-32, fine enough for values of order 1
     n, sx, sy, sxx, syy, sxy = draws.sums(patient_of, np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])).T
     with np.errstate(invalid="ignore", divide="ignore"):
         vx, vy = sxx - sx * sx / n, syy - sy * sy / n
         flat = (vx <= 1e-12 * sxx) | (vy <= 1e-12 * syy)
         return np.where(flat, np.nan, np.clip((sxy - sx * sy / n) / np.sqrt(vx * vy), -1.0, 1.0))
+
+
+def _standardised(values: Float) -> Float:
+    """Less their mean, over their standard deviation if they have one; the same in any order of the values."""
+    away = values - math.fsum(values.tolist()) / len(values)
+    spread = math.sqrt(math.fsum((away * away).tolist()) / len(values))
+    return away / spread if spread else away

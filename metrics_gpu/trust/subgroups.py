@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, Interval, percentile_interval
+from ..statistics.exact_sums import exact_values
 from ..statistics.holm import holm
 from ..statistics.intervals import effective_number, pointing_interval
 from ..statistics.sign_flips import LEAST_DRAWS, Tested
@@ -52,8 +53,9 @@ HITS: Final = "pointing"
 class MeasuredPairs:
     """P pairs of a model on a dataset.
 
-    values: measure -> float64 [P], finite. stratum_of, patient_of: intp [P]. draws: of the patients of the dataset, the
-    same for all groups, so that a patient in two of them counts in both. level: of the intervals.
+    values: measure -> float64 [P], finite; rounded here by `exact_values`. stratum_of, patient_of: intp [P]. draws: of
+    the patients of the dataset, the same for all groups, so that a patient in two of them counts in both. level: of the
+    intervals.
     """
 
     values: Mapping[str, Float]
@@ -61,6 +63,9 @@ class MeasuredPairs:
     patient_of: NDArray[np.intp]
     draws: Draws
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", {name: exact_values(each) for name, each in self.values.items()})
 
     def patients(self, members: Mask) -> int:
         """The number of patients with one of the pairs `members`, bool [P]."""
@@ -256,7 +261,9 @@ def _by_parts(
     What a pair adds is its deviation from the mean of its stratum, with the weight of its side there. A stratum of n
     pairs underestimates these deviations by n / (n - 1). None without any deviation.
     """
-    both = sides[0] | sides[1]
+    both = np.flatnonzero(sides[0] | sides[1])
+    keys = (values[both], sides[0][both], stratum_of[both], pairs.patient_of[both])
+    both = both[np.lexsort(keys)]  # what is added below is no integer: the sums need one order
     _, stratum = np.unique(stratum_of[both], return_inverse=True)
     own, first = values[both], sides[0][both]
     number = np.bincount(stratum).astype(np.float64)

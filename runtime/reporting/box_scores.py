@@ -15,6 +15,7 @@ from ...metrics_gpu.detection.published.registry import SCORERS
 from ...metrics_gpu.detection.published.scorer import Values
 from ...metrics_gpu.detection.scores import Hallucination, MatchedScores, hallucination, matched_scores
 from ...metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
+from ...metrics_gpu.statistics.exact_sums import exact_mean
 from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
 from ..results.load import StoredRun
 from ..results.numbers.run_numbers import Results
@@ -116,4 +117,4 @@ def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence
 def _mean(values: NDArray[np.float64], stored: StoredBoxes) -> float | None:
     """Mean over classes of the mean over pairs."""
     class_of = stored.cell.class_of
-    return macro_mean(float(values[class_of == c].mean()) for c in np.unique(class_of))
+    return macro_mean(exact_mean(values[class_of == c]) for c in np.unique(class_of))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.bootstrap import macro_mean
+from ...metrics_gpu.statistics.exact_sums import exact_mean
 from ...metrics_gpu.sweep.sweep_options import LEVELS, level
 from ..results.integrity import fault_in_counts
 from ..results.load import StoredRun
@@ -129,12 +130,12 @@ def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list
         if not mine.any():
             continue
         tau = TUNED.get(name)
-        means = [_mean(curves[mine, k]) for k in searched]
+        means = [exact_mean(curves[mine, k]) for k in searched]
         best = max((value for value in means if value is not None), default=None)
-        counted, hit = int((~np.isnan(otsu[mine])).sum()), _mean(rows.hit[mine].astype(np.float64))
-        floor = _mean(region[mine] / rows.pixels[mine])
+        counted, hit = int((~np.isnan(otsu[mine])).sum()), exact_mean(rows.hit[mine].astype(np.float64))
+        floor = exact_mean(region[mine] / rows.pixels[mine])
         if rows.masks:
-            drawn = _mean(otsu[mine])
+            drawn = exact_mean(otsu[mine])
             scores.append(NativeScores(name, int(mine.sum()), counted, hit=hit, drawn=drawn, floor=floor))
             continue
         scores.append(
@@ -143,8 +144,8 @@ def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list
                 n=int(mine.sum()),
                 counted=counted,
                 hit=hit,
-                otsu=_mean(otsu[mine]),
-                tuned=None if tau is None else _mean(curves[mine, level(tau)]),
+                otsu=exact_mean(otsu[mine]),
+                tuned=None if tau is None else exact_mean(curves[mine, level(tau)]),
                 tuned_tau=tau,
                 best=best,
                 best_tau=None if best is None else SEARCHED[means.index(best)],
@@ -239,11 +240,6 @@ def _iou(area: NDArray[Any], overlap: NDArray[Any], region: NDArray[Any], only: 
     """NaN where a pair does not count."""
     value = overlap / (area + region - overlap)
     return np.where(area == 0, np.nan, value) if only else value
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
 
 
 def _is_native(entry: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...statistics.exact_sums import exact_mean
 from ..boxes import Answers, Float
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
@@ -32,7 +33,7 @@ def _summary(ious: Float, pairs: NDArray[np.bool_]) -> Values:
     own = ious[pairs]
     return {
         "acc_0.5": float((own >= 0.5).mean()) if len(own) else None,
-        "mean_iou": float(own.mean()) if len(own) else None,
+        "mean_iou": exact_mean(own),
         "at_threshold": float((np.abs(own - 0.5) < 1e-9).sum()),
         "n": float(len(own)),
     }

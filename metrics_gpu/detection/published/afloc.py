@@ -6,7 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from ..boxes import Answers, BoxLists, Float, Int, Rectangles
+from ...statistics.bootstrap import macro_mean
+from ...statistics.exact_sums import exact_mean
+from ..boxes import Answers, BoxLists, Int, Rectangles
 from ..overlaps import BoxOverlaps
 from ..unions import union_counts
 from .scorer import Scorer, Values
@@ -21,12 +23,11 @@ def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     union = counts.area + counts.region - counts.overlap
     iou = np.divide(counts.overlap, union, out=np.full(len(union), np.nan), where=union > 0)
     only = np.where((counts.area > 0) & (counts.region > 0), iou, np.nan)
-    classes = [_mean(only[answers.class_of == c]) for c in range(len(answers.names))]
-    known = [value for value in classes if value is not None]
+    classes = [exact_mean(only[answers.class_of == c]) for c in range(len(answers.names))]
     return {
-        "iou_classes": sum(known) / len(known) if known else None,
-        "iou_pairs": _mean(only),
-        "iou_pairs_only_pos_false": _mean(iou),
+        "iou_classes": macro_mean(classes),
+        "iou_pairs": exact_mean(only),
+        "iou_pairs_only_pos_false": exact_mean(iou),
         "pairs_left_out": float(np.isnan(only).sum()),
     }
 
@@ -45,11 +46,6 @@ def _drawn(lists: BoxLists, sizes: Int) -> Rectangles:
     corners = np.floor(scaled).astype(np.int64)
     corners[:, 2:] += corners[:, :2]
     return Rectangles(np.ascontiguousarray(np.clip(corners, 0, _SIDE)), lists.offsets)
-
-
-def _mean(values: Float) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
 
 
 AFLOC: Final = Scorer(

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from ...statistics.exact_sums import exact_mean
 from ..boxes import Answers, BoxLists, Float, Int
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
@@ -49,7 +50,7 @@ def _mean(given: Int, chosen: Int, true: Int) -> float | None:
     if not len(chosen) or chosen[0] < 0:
         return None
     spoke = np.maximum.accumulate(np.where(chosen >= 0, np.arange(len(chosen)), 0))
-    return float(_iou(given[chosen[spoke]], true).mean())
+    return exact_mean(_iou(given[chosen[spoke]], true))
 
 
 def _iou(given: Int, true: Int) -> Float:

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...statistics.exact_sums import exact_mean
 from ..boxes import Answers, BoxLists, Float, Int, Rectangles
 from ..overlaps import BoxOverlaps
 from ..unions import UnionCounts, union_counts
@@ -23,9 +24,9 @@ def _boxes(answers: Answers, _table: BoxOverlaps) -> Values:
     precision, recall = _shares(counts)
     union = counts.area + counts.region - counts.overlap
     return {
-        "iou": _mean(_divided(counts.overlap, union)),
-        "precision": _mean(precision),
-        "recall": _mean(recall),
+        "iou": exact_mean(_divided(counts.overlap, union)),
+        "precision": exact_mean(precision),
+        "recall": exact_mean(recall),
         "precision_is_nan": float(np.isnan(precision).sum()),
     }
 
@@ -36,8 +37,8 @@ def _phrases(answers: Answers, _table: BoxOverlaps) -> Values:
     precision, recall = _shares(_masks(answers))
     spoke = answers.given.lengths > 0
     images = np.unique(answers.case_of)
-    of_given = _mean(_fractions(precision > _COVERED, spoke, answers.case_of, images))
-    of_true = _mean(_fractions(recall > _COVERED, np.ones(len(spoke), np.bool_), answers.case_of, images))
+    of_given = exact_mean(_fractions(precision > _COVERED, spoke, answers.case_of, images))
+    of_true = exact_mean(_fractions(recall > _COVERED, np.ones(len(spoke), np.bool_), answers.case_of, images))
     f1 = None
     if of_given is not None and of_true is not None:
         f1 = 2 * of_given * of_true / (of_given + of_true) if of_given + of_true else float("nan")
@@ -76,11 +77,6 @@ def _fractions(entailed: NDArray[np.bool_], phrases: NDArray[np.bool_], case_of:
     place = np.searchsorted(images, case_of)
     entailed_phrases = np.bincount(place, phrases & entailed, len(images))
     return _divided(entailed_phrases, np.bincount(place, phrases, len(images)))
-
-
-def _mean(values: Float) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
 
 
 _SOURCE: Final = "microsoft/RadFact@72463ac3"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
 from numba import types
 
 from ...compiled import compiled, readonly
+from ...statistics.exact_sums import exact_mean
 from ..boxes import Answers
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
@@ -22,9 +24,10 @@ def _compute(answers: Answers, table: BoxOverlaps) -> Values:
     """Boxes in the order of the text; a box looks only at its best true box, and misses if that one is taken."""
     areas = np.zeros((len(_THRESHOLDS), len(answers.truth)))
     _areas(table.values, table.offsets, table.given, table.truth, np.array(_THRESHOLDS), areas)
-    found: dict[str, float | None] = {"avg_iou": float(table.values.mean()) if len(table.values) else None}
-    means = areas.mean(axis=1) if areas.size else np.full(len(_THRESHOLDS), np.nan)
-    return {**found, **{f"mAP_{t}": float(value) for t, value in zip(_THRESHOLDS, means, strict=True)}}
+    found: dict[str, float | None] = {"avg_iou": exact_mean(table.values)}
+    for threshold, of_pairs in zip(_THRESHOLDS, areas, strict=True):
+        found[f"mAP_{threshold}"] = exact_mean(of_pairs) if len(of_pairs) else math.nan
+    return found
 
 
 def _areas_loop(values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, out: Any) -> None:

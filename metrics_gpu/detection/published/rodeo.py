@@ -44,8 +44,8 @@ def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     share = len(left) / (len(given) + len(true) - len(left))
     parts = {
         "classification": max(0.0, _matched_classes(given_class[left], true_class[right], len(answers.names))) * share,
-        "localization": float(_near(given[left], true[right]).mean()) * share,
-        "shape_matching": float(_alike(given[left], true[right]).mean()) * share,
+        "localization": math.fsum(_near(given[left], true[right]).tolist()) / len(left) * share,
+        "shape_matching": math.fsum(_alike(given[left], true[right]).tolist()) / len(left) * share,
     }
     return {**parts, "total": len(parts) / sum(1 / (value + 1e-6) for value in parts.values())}
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.statistics.bootstrap import macro_mean
+from ....metrics_gpu.statistics.exact_sums import exact_mean
 from ....metrics_gpu.trust.localisation import MEASURES
 from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Effect, PairGroups, TrustVerdict, effects_of, verdicts
 from ..study_cell import StudyCell
@@ -73,7 +74,7 @@ def compared(scores: PairScores, level: float) -> list[Compared]:
     for key, one, two, effects in zip(keys, own, other, effects_of(values, groups, left_out, flags), strict=True):
         known = np.flatnonzero(~np.isnan(one - two))
         classes = [cell.class_of[known] == index for index in np.unique(cell.class_of[known])]
-        means = [[float(values[known][own].mean()) for own in classes] for values in (one, two)]
+        means = [[exact_mean(values[known][own]) for own in classes] for values in (one, two)]
         names = [cell.classes[index] for index in np.unique(cell.class_of[known])]
         pairs = [tuple(macro_mean(each) for each in means), *zip(*means, strict=True)]
         for name, (mean, reference), effect in zip(["", *names], pairs, effects, strict=True):

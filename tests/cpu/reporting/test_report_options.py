@@ -9,6 +9,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from exact_units import in_units
 from result_rows import ResultRow
 from scipy.ndimage import distance_transform_edt
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
@@ -84,7 +85,7 @@ def curves(rows: list[ResultRow], finding: str) -> tuple[np.ndarray, np.ndarray]
         area, overlap = row.area.astype(float), row.overlap.astype(float)
         dice.append(2 * overlap / (area + row.region_area))
         iou.append(overlap / (area + row.region_area - overlap))
-    return np.array(dice), np.array(iou)
+    return in_units(dice), in_units(iou)
 
 
 def only_the_full_mask_meets(row: ResultRow) -> None:
@@ -342,7 +343,7 @@ def test_a_tolerance_gives_the_full_mask_its_expected_hit(tmp_path: Path, tolera
             expected[row.finding].append((distance_transform_edt(mask == 0) <= tolerance).mean())
     for name, shares in expected.items():
         value = found.number("baseline:ones", "one", "pointing", name).value
-        assert value == pytest.approx(np.mean(shares), abs=1e-12)
+        assert value == pytest.approx(np.mean(in_units(shares)), abs=1e-12)
     wrong = found.number("baseline:ones", "one", "chance").value
     assert wrong is not None and (found.number("baseline:ones", "one", "pointing").value or 0) >= wrong
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exact_units import in_units
 from result_rows import ResultRow
 from sklearn.metrics import roc_auc_score
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
@@ -90,7 +91,7 @@ def pointing(rows: list[ResultRow]) -> float | None:
 def dice_best(rows: list[ResultRow]) -> float | None:
     def at(row: ResultRow, k: int) -> float:
         assert row.area is not None and row.overlap is not None and row.region_area is not None
-        return float(2 * row.overlap[k] / (row.area[k] + row.region_area))
+        return float(in_units(2 * row.overlap[k] / (row.area[k] + row.region_area)))
 
     return max(sum(at(row, k) for row in rows) / len(rows) for k in range(101)) if rows else None
 

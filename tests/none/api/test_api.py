@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xbench_fast as xb
+from exact_units import in_units
 from sklearn.metrics import roc_auc_score
 from synthetic import CLASSES, make_dataset, reference_sweep
 
@@ -162,11 +163,11 @@ def test_counts_give_the_numbers_of_a_plain_loop() -> None:
     counts, plain = xb.sweep(maps, masks), reference_sweep(maps, masks)
     assert isinstance(counts, xb.Counts) and len(counts) == 6
     np.testing.assert_array_equal(counts.overlap, plain.overlap)
-    dice = 2 * plain.overlap / (plain.area + plain.region[:, None])
+    dice = in_units(2 * plain.overlap / (plain.area + plain.region[:, None]))
     np.testing.assert_array_equal(xb.dice(counts), dice)
     np.testing.assert_array_equal(xb.dice(counts, 0.5), dice[:, 50])
     np.testing.assert_array_equal(
-        xb.iou(counts, 0.25), (plain.overlap / (plain.area + plain.region[:, None] - plain.overlap))[:, 25]
+        xb.iou(counts, 0.25), in_units(plain.overlap / (plain.area + plain.region[:, None] - plain.overlap))[:, 25]
     )
     np.testing.assert_array_equal(xb.pointing(counts), plain.hit.astype(float))
     best = int(dice.mean(axis=0).argmax())

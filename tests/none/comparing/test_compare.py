@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact_units import in_units
 from result_rows import ResultRow
 from sklearn.metrics import average_precision_score, roc_auc_score
 from stored_counts import CLASSES, add_cell, random_rows
@@ -154,7 +155,8 @@ class Naive:
         assert row.area is not None and row.overlap is not None and row.region_area is not None
         values = []
         for area, overlap in zip(row.area.tolist(), row.overlap.tolist(), strict=True):
-            values.append((2 * overlap / (area + row.region_area), overlap / (area + row.region_area - overlap)))
+            dice, iou = 2 * overlap / (area + row.region_area), overlap / (area + row.region_area - overlap)
+            values.append((in_units(dice), in_units(iou)))
         return values
 
     def macro(self, side: str, metric: str, times: dict[str, int] | None = None) -> float:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from exact_units import in_units, units
 from sklearn.metrics import auc, precision_recall_curve
 from test_grounding import random_counts
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
@@ -74,7 +75,7 @@ def test_fixed_thresholds_are_those_of_the_estimate(unit):
     if unit == "cross_fit":
         return
     assert (fixed.of("dice_best", "a") <= rechosen.of("dice_best", "a") + 1e-12).all() or unit == "per_dataset"
-    dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
+    dice = in_units(2 * counts.overlap / (counts.area + counts.region[:, None]))
     k = round(100 * estimate.classes[0].best_tau)
     for b in range(draws.replicates):
         items = drawn_items(draws, b, patient_of)
@@ -137,13 +138,14 @@ def test_sums_with_unsorted_and_missing_patients():
     rng = np.random.default_rng(0)
     for patient_of in (np.array([4, 1, 4, 0]), np.array([5, 2, 0, 3])):
         values = rng.random((4, 3))
+        told = [[units(v) for v in row] for row in values.tolist()]
         expected = [
-            [sum(row[p] * v[k] for p, v in zip(patient_of, values, strict=True)) for k in range(3)]
-            for row in draws.counts.astype(int)
+            [sum(row[p] * v[k] for p, v in zip(patient_of.tolist(), told, strict=True)) / 2**32 for k in range(3)]
+            for row in draws.counts.tolist()
         ]
         found = draws.sums(patient_of, values)
-        np.testing.assert_allclose(found[1:], expected, rtol=1e-12)
-        assert found[0].tolist() == [sum(column) for column in values.T.tolist()], "in the order of the items"
+        assert found[1:].tolist() == expected, "exact, as sums of integers are"
+        assert found[0].tolist() == [sum(column) / 2**32 for column in zip(*told, strict=True)]
     assert draws.sums(np.zeros(0, int), np.zeros((0, 2))).tolist() == [[0.0, 0.0]] * 258
     assert (draws.weights[0] == 1).all() and np.array_equal(draws.weights[1:], draws.counts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exact_units import in_units
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
@@ -210,7 +211,7 @@ def test_levels_of_methods_without_a_map():
     class_of = rng.integers(0, 2, 24)
     class_of[0] = 2  # a class of one patient cannot be fitted
     fold_of = rng.integers(0, 6, 24)
-    dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
+    dice = in_units(2 * counts.overlap / (counts.area + counts.region[:, None]))
     levels = calibrated_levels(counts, class_of, fold_of)
     assert tuple(levels) == METHODS
     held, best = levels["held_out"], levels["best"]

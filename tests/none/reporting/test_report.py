@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from evaluation_world import World
+from exact_units import units
 from result_rows import ResultRow
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from synthetic import make_bundle, make_dataset
@@ -53,6 +54,11 @@ def test_one_model_differs_from_no_other_in_tables_that_say_so(tmp_path: Path) -
             )
 
 
+def rounded(value: float) -> float:
+    """To a multiple of 2^-32 (docs/metrics.md §8.1)."""
+    return units(value) / 2**32
+
+
 def naive_class(rows: list[ResultRow], finding: str) -> dict[str, float]:
     """Grounding of a class by loops over pairs and thresholds (docs/metrics.md §4, §5)."""
     pairs = [row for row in rows if row.finding == finding and row.area is not None]
@@ -62,12 +68,12 @@ def naive_class(rows: list[ResultRow], finding: str) -> dict[str, float]:
         for row in pairs:
             a, o, r = int(row.area[k]), int(row.overlap[k]), row.region_area  # type: ignore[index]
             assert r is not None
-            dice.append(2 * o / (a + r))
-            iou.append(o / (a + r - o))
+            dice.append(rounded(2 * o / (a + r)))
+            iou.append(rounded(o / (a + r - o)))
         curve.append(sum(dice) / len(dice))
         iou_curve.append(sum(iou) / len(iou))
     best = max(range(101), key=lambda k: (curve[k], -k))
-    whole = [2 * row.region_area / (PIXELS + row.region_area) for row in pairs if row.region_area]
+    whole = [rounded(2 * row.region_area / (PIXELS + row.region_area)) for row in pairs if row.region_area]
     return {
         "n": len(pairs),
         "best_threshold": best / 100,
@@ -78,7 +84,7 @@ def naive_class(rows: list[ResultRow], finding: str) -> dict[str, float]:
         "iou_fixed": iou_curve[50],
         "delta_dice": 100 * (curve[best] - curve[50]),
         "floor_dice": sum(whole) / len(whole),
-        "floor_iou": sum(row.region_area or 0 for row in pairs) / PIXELS / len(pairs),
+        "floor_iou": sum(rounded((row.region_area or 0) / PIXELS) for row in pairs) / len(pairs),
     }
 
 
