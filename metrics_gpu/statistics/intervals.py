@@ -1,8 +1,8 @@
 """Which interval a number has, and whether it means something at all (docs/metrics.md §8.3).
 
 One method per quantity: the bootstrap over patients; Student's t on what patients add, for a mean of few patients;
-Wilson's for pointing of a class with few pairs. A number that too few patients, images of one label or models stand
-behind has none.
+Wilson's for hits of a class with few pairs, which expected hits are not. A number that too few patients, images of one
+label or models stand behind has none.
 
 Exact and effective-number rules for proportions, and what patients add to a mean, are here too.
 """
@@ -25,6 +25,7 @@ __all__ = [
     "MANY_PATIENTS",
     "SMALL",
     "Shares",
+    "counted",
     "effective_number",
     "mean_interval",
     "meaningful",
@@ -33,6 +34,7 @@ __all__ = [
     "wilson_interval",
 ]
 
+_NOTHING: Final = 1e-14  # what rounding leaves of equal values
 SMALL = 30
 """Below this number of pairs the interval of pointing is Wilson's."""
 
@@ -61,7 +63,7 @@ def effective_number(values: NDArray[np.float64], group_of: NDArray[np.integer])
 def wilson_interval(hits: float, n: float, level: float = 0.95) -> Interval:
     """Wilson's score interval of hits / n (E. B. Wilson, JASA 22, 1927), without continuity correction.
 
-    hits: 0..n; fractions are allowed, for expected hits at tied maxima, and n of pairs that are not independent.
+    hits: 0..n. Both are fractions where n is the number that pairs are worth which are not independent.
     Raises ValueError for n < 1, hits outside 0..n or a level outside (0, 1).
     """
     if n < 1 or not 0 <= hits <= n:
@@ -157,12 +159,19 @@ def mean_interval(
         return percentile_interval(drawn, level)
     from scipy.stats import t
 
-    n, value = parts.patients, float(parts.of_patients.sum())
-    half = float(t.ppf(0.5 + level / 2, n - 1)) * math.sqrt(n / (n - 1) * float((parts.residuals**2).sum()))
-    if half == 0:
+    # Summed with one rounding, so that patients without a pair change no bit.
+    n, value = parts.patients, math.fsum(parts.of_patients.tolist())
+    spread = math.fsum((parts.residuals**2).tolist())
+    half = float(t.ppf(0.5 + level / 2, n - 1)) * math.sqrt(n / (n - 1) * spread)
+    if half < _NOTHING:
         return None
     low, high = bounds or (-math.inf, math.inf)
     return Interval(max(value - half, low), min(value + half, high), level, "t")
+
+
+def counted(hits: Float) -> bool:
+    """Whether hits [n] are counts, each 0 or 1, and not expected hits, which are shares of tied pixels."""
+    return bool(np.isin(hits, (0.0, 1.0)).all())
 
 
 def pointing_interval(
@@ -170,10 +179,14 @@ def pointing_interval(
 ) -> Interval | None:
     """Interval of the pointing of one class.
 
-    hits: float64 [n] in [0, 1], of its pairs. Fewer than 30 pairs or 10 patients: Wilson's, of as many pairs as they
-    are worth if those of a patient are alike; of one patient none. drawn: bootstrap replicates.
+    hits: float64 [n] in [0, 1], of its pairs. Hits of 0 and 1, of fewer than 30 pairs or 10 patients: Wilson's, of as
+    many pairs as they are worth if those of a patient are alike; of one patient none. Expected hits have the interval
+    of a mean, as chance has: a binomial one would be of hits that nobody counted. drawn: bootstrap replicates.
     """
-    patients, hits = len(np.unique(patient_of)), exact_values(hits)
+    patient_of = np.unique(patient_of, return_inverse=True)[1]
+    patients, hits = int(patient_of.max(initial=-1)) + 1, exact_values(hits)
+    if not counted(hits):
+        return mean_interval(drawn, shares(hits, np.zeros(len(hits), np.intp), patient_of, patients), level)
     if drawn is None or patients < 2:
         return None
     if len(hits) >= SMALL and patients >= MANY_PATIENTS:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..statistics.bootstrap import Draws, Interval, percentile_interval
 from ..statistics.exact_sums import exact_values
 from ..statistics.holm import holm
-from ..statistics.intervals import effective_number, pointing_interval
+from ..statistics.intervals import counted, effective_number, pointing_interval
 from ..statistics.sign_flips import LEAST_DRAWS, Tested
 from ..statistics.two_groups import MantelHaenszel, mantel_haenszel, newcombe_interval, permutation_tests
 from .verdicts import ALPHA, Word
@@ -217,7 +217,7 @@ def _raw(pairs: MeasuredPairs, first: Mask, second: Mask, shared: int, draws: in
     found = {}
     for column, ((name, values), test) in enumerate(zip(pairs.values.items(), tests, strict=True)):
         interval = percentile_interval(gaps[1:, column], pairs.level)
-        if name == HITS and not shared:
+        if name == HITS and not shared and counted(values[first | second]):
             sides = [(values[own], effective_number(values[own], pairs.patient_of[own])) for own in (first, second)]
             (hits_a, n_a), (hits_b, n_b) = ((float(hits.mean()) * n, n) for hits, n in sides)
             interval = newcombe_interval(hits_a, n_a, hits_b, n_b, pairs.level)

@@ -211,7 +211,8 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
         chosen = "the threshold of a model is kept in each, cross-fitted ones are chosen anew"
     return (
         f"{drawn}{chosen}; t: Student's, of {LEAST['patients']} to {MANY_PATIENTS - 1} patients, none of fewer; "
-        f"Wilson: pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, none of one patient",
+        f"Wilson: pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, none of one "
+        "patient; expected hits have the interval of a mean",
         *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         *lines,
     )

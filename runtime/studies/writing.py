@@ -39,7 +39,7 @@ IN_SAMPLE = f"* {metrics.IN_SAMPLE}"
 CROSS_FITTED = f"cross-fitted: {metrics.CROSS_FITTED}"
 INTERVALS = (
     f"of {LEAST['patients']} to {MANY_PATIENTS - 1} patients intervals are Student's, of fewer there are none; Wilson: "
-    f"pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients"
+    f"pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, but not of expected hits"
 )
 
 

@@ -46,7 +46,7 @@ def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps:
                 read,
                 f"percent; patients: with a pair; of fewer than {LEAST_PRINTED} patients only numbers of patients, "
                 "pairs and images stand",
-                f"Wilson: pointing of fewer than {SMALL} pairs",
+                f"Wilson: pointing of fewer than {SMALL} pairs, but not of expected hits",
                 "pointing, Dice at 0.5 and average precision: means over the pairs of a group, all findings together; "
                 "AUC: mean over the findings with at least 3 patients with and 3 without it in the group",
             ),

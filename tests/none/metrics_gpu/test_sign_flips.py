@@ -173,6 +173,24 @@ def test_intervals_of_few_patients(told: dict[str, Any]) -> None:
     assert low is not None and low.low < 0
 
 
+def test_expected_hits_have_the_interval_of_a_mean() -> None:
+    """Shares of tied pixels are no 0/1 counts, so no binomial interval is theirs."""
+    rng = np.random.default_rng(6)
+    kinds = ((8, 8, "t"), (12, 12, "bootstrap"), (3, 3, None), (40, 40, "bootstrap"), (9, 5, "t"))
+    for pairs, patients, method in kinds:
+        tied, patient, drawn = in_units(rng.random(pairs) / 9), np.arange(pairs) % patients, rng.random(100)
+        found = pointing_interval(tied, 3 * patient + 7, drawn)
+        assert found == mean_interval(drawn, shares(tied, np.zeros(pairs, int), 2 * patient, 2 * patients))
+        assert (found and found.method) == method
+    almost = np.array([1.0, 0, 1, 0, 1, 0.5])
+    for hits, method in ((almost, "t"), (np.rint(almost), "wilson")):
+        found = pointing_interval(hits, np.arange(6), drawn)
+        assert found is not None and found.method == method
+        assert pointing_interval(hits, np.arange(6), None) is None
+    equal = shares(np.full(7, 0.7), np.zeros(7, int), np.array([0, 0, 1, 2, 3, 3, 3]), 4)
+    assert mean_interval(drawn, equal) is None, "no spread but that of rounding"
+
+
 def test_pointing_of_few_pairs_is_wilsons(told: dict[str, Any]) -> None:
     for text, expected in told["proportion_95"].items():
         hits, n = map(int, text.split("/"))

@@ -80,6 +80,19 @@ def test_goldens_of_gaps(shared: Path, name: str) -> None:
     assert standardised.p == pytest.approx(told["cmh_p_no_correction"], abs=0.001)
 
 
+def test_expected_hits_have_the_interval_of_a_mean() -> None:
+    """Newcombe's and Wilson's intervals are of counts, and a share of tied pixels is none."""
+    counts, first = world(1)
+    shares = MeasuredPairs({"pointing": counts.values["dice_fixed"], "dice_fixed": counts.values["dice_fixed"]},
+                           counts.stratum_of, counts.patient_of, counts.draws)  # fmt: skip
+    gap = group_gap(shares, first, ~first, 19)
+    assert gap.raw["pointing"].interval == gap.raw["dice_fixed"].interval
+    assert gap.raw["pointing"].interval.method == "bootstrap"  # type: ignore[union-attr]
+    assert group_gap(counts, first, ~first, 19).raw["pointing"].interval.method == "newcombe"  # type: ignore[union-attr]
+    means = group_means(shares, first)
+    assert means["pointing"] == means["dice_fixed"]
+
+
 def test_golden_of_two_shares(shared: Path) -> None:
     told = golden(shared, "statistics")["two_groups"]
     found = newcombe_interval(*(told[key] for key in ("hits_a", "n_a", "hits_b", "n_b")))

@@ -152,3 +152,21 @@ def test_means_side_by_side_rest_on_the_same_datasets(tmp_path: Path) -> None:
     assert report.results.number("kad", "", "dice_best").value is not None
     only = make_report(path, Choices(replicates=0), Presentation(datasets=("one",))).results
     assert only.number("kad", "", "dice_cross_fitted").value is not None, "where every dataset has the number"
+
+
+@pytest.mark.parametrize(("pairs", "method"), [(3, None), (6, "t"), (10, "bootstrap")])
+def test_all_ones_point_as_chance_does(pairs: int, method: str | None, tmp_path: Path) -> None:
+    """The expected hit of a mask of the whole image is the chance level, in value and interval."""
+    rows = few(pairs)
+    for row in rows:
+        if row.area is not None:
+            row.area, row.overlap = np.full(101, 224 * 224, np.int32), np.full(101, row.region_area, np.int32)
+            row.degenerate = False
+    with RunDirectory(tmp_path / "run") as run:
+        run.begin({})
+        add_cell(run, "baseline:ones", "one", rows, "baseline", model_family="", ties="expected")
+    cell = make_results(load_run(tmp_path / "run"), FEW).cells["baseline:ones", "one"]
+    for name in ("Effusion", "Mass", ""):
+        chance, pointing = cell.number("chance", name), cell.number("pointing", name)
+        assert (pointing.value, pointing.interval) == (chance.value, chance.interval)
+        assert name != "Effusion" or (pointing.interval and pointing.interval.method) == method
