@@ -98,9 +98,9 @@ def add_cell(
         "done",
         key=key,
         file=files.final.relative_to(run.path).as_posix(),
-        ingredients={"engine": "numpy fp32", "limit": limit},
         weights=weights,
         **{
+            "ingredients": {"engine": "numpy fp32", "decoder": "cpu 1", "limit": limit},
             "protocol": "default",
             "grid": [4, 4],
             "title": f"The {dataset}",

@@ -146,8 +146,10 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
     why = []
     if cell.weights != "published":
         why.append(f"as the weights are {cell.weights}")
-    elif not cell.weights_source:
-        why.append("as nothing says that the weights are the published ones")
+    else:
+        if not cell.weights_source:
+            why.append("as nothing says that the weights are the published ones")
+        why += _inexact(cell)
     if cell.saliency_map != OFFICIAL_MAP:
         why.append(f"as {cell.saliency_map} is not the authors' saliency map")
     status = {cell.prompt_status.get(each) for each in ([name] if name else cell.names)}
@@ -181,6 +183,18 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
     return tuple(why)
 
 
+def _inexact(cell: CellValues) -> Iterator[str]:
+    """How a cell was computed otherwise than in float32 from the pixels of the exact decoder, which the paper's numbers
+    are compared with; each changes scores and maps by more than the last printed digit."""
+    precision, decoder = cell.engine.rpartition(" ")[2], cell.decoder.partition(" ")[0]
+    if precision != "fp32":
+        yield f"as the model ran in {precision} and not in fp32"
+    if not decoder:
+        yield "as the run does not say what decoded its images"
+    elif decoder != "cpu":
+        yield f"as {decoder} decoded the images and not the exact decoder"
+
+
 def why_mean_apart(cells: Sequence[CellValues]) -> tuple[str, ...]:
     """Why a model's mean over these datasets has no difference to the paper's; empty if it has one."""
     return tuple(dict.fromkeys([*(reason for cell in cells for reason in why_apart(cell)), *_datasets(cells)]))
@@ -211,7 +225,7 @@ def paper_notes(cells: Iterable[CellValues], rows: Iterable[Sequence[Cell]]) -> 
                 reasons.setdefault(reason, []).append(f"{cell.model} on {cell.title}")
     return (
         "paper: as XBench (arXiv 2510.19599) prints it; the difference to it, in points, is given for published "
-        "weights with official prompts on all of the paper's pairs",
+        "weights with official prompts, in fp32 and with the exact decoder, on all of the paper's pairs",
         *(f"no difference to the paper, {reason}: {', '.join(named)}" for reason, named in reasons.items()),
     )
 

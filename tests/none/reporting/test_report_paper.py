@@ -22,6 +22,14 @@ KNOWN = {"weights_source": "best.pt, by its sha256"}
 FALLING = np.linspace(PIXELS, 0, 101).astype(np.int32)
 
 
+INEXACT = ("fp16", "bf16", "int8", "tf32")
+
+
+def computed(engine: str = "numpy fp32", decoder: str | None = "cpu 1") -> dict[str, Any]:
+    """The entry of a cell that an engine made of images from a decoder."""
+    return {"ingredients": {"engine": engine, "limit": None} | ({"decoder": decoder} if decoder else {})}
+
+
 def rows_of(pairs: dict[str, int]) -> list[ResultRow]:
     """That many cases with a region, by class; every fourth is a hit."""
     rows = []
@@ -82,6 +90,9 @@ def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) 
         (1218, {"weights_source": ""}, "as nothing says that the weights are the published ones"),
         (1218, {"weights": "own"}, "as the weights are own"),
         (1218, {"saliency_map": "layer-mean"}, "as layer-mean is not the authors' saliency map"),
+        *((1218, computed(f"tensorrt {name}"), f"as the model ran in {name} and not in fp32") for name in INEXACT),
+        (1218, computed(decoder="dali 2.2.0"), "as dali decoded the images and not the exact decoder"),
+        (1218, computed(decoder=None), "as the run does not say what decoded its images"),
         (1218, {"status": "own"}, "as not all prompts are official"),
         (1218, {"status": "official_text_nearest_key"}, "as not all prompts are official"),
         (1218, {"status": ""}, "as the run does not say whether its prompts are official"),
