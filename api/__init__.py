@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .engines.errors import XBenchError
     from .engines.geometry import Geometry
     from .evaluation import evaluate
+    from .live_models import OpenClipModel, open_clip_model
     from .metrics_gpu.sweep.counts import Counts
     from .metrics_gpu.sweep.sweep_options import Sweeping
     from .prediction import Prediction, Predictor, decoder_version, open_engine, prepare
@@ -29,6 +30,7 @@ __all__ = [
     "Counts",
     "Geometry",
     "ModelInput",
+    "OpenClipModel",
     "PairedDifference",
     "Prediction",
     "Predictor",
@@ -50,6 +52,7 @@ __all__ = [
     "load_dataset",
     "load_run",
     "mean_difference",
+    "open_clip_model",
     "open_engine",
     "pointing",
     "prepare",
@@ -62,6 +65,7 @@ _HOME = {
     "Counts": ".metrics_gpu.sweep.counts",
     "Geometry": ".engines.geometry",
     "ModelInput": ".cases",
+    "OpenClipModel": ".live_models",
     "PairedDifference": ".runtime.comparing.answers",
     "Prediction": ".prediction",
     "Predictor": ".prediction",
@@ -82,6 +86,7 @@ _HOME = {
     "load_dataset": ".cases",
     "load_run": ".runs",
     "mean_difference": ".runtime.comparing.answers",
+    "open_clip_model": ".live_models",
     "open_engine": ".prediction",
     "pointing": ".counting",
     "prepare": ".prediction",

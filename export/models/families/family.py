@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
@@ -16,7 +17,7 @@ from ...prompts.builtin import BOOKS, prompt_styles
 from ..saliency_maps import FAMILY_MAPS
 from ..two_towers import TwoTowers
 
-__all__ = ["ImageTower", "ModelFamily", "TextPadding", "check_style", "each_alone", "patch_grid"]
+__all__ = ["ImageTower", "ModelFamily", "TextPadding", "check_style", "each_alone", "evaluating", "patch_grid"]
 
 ImageTower = Callable[[Tensor], tuple[Tensor, Tensor]]
 """float32 [B, 3, S, S] -> the image [B, D] and its patches [B, N, D]."""
@@ -59,12 +60,26 @@ def each_alone(patches: Tensor, pool: Callable[[Tensor], Tensor], copies: int = 
     return torch.unflatten(pool(alone), 0, (-1, patches.shape[1]))
 
 
-def patch_grid(tower: ImageTower, whole: Callable[[Tensor], Tensor], size: int, title: str) -> tuple[int, int]:
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode; afterwards each of its modules is in the mode that it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def patch_grid(
+    tower: ImageTower, whole: Callable[[Tensor], Tensor], size: int, title: str, device: torch.device | None = None
+) -> tuple[int, int]:
     """The grid of the patches, found by running the tower, whose image vector must be that of `whole`, the model's own.
 
     Raises ConfigError where no patches can be read.
     """
-    picture = torch.linspace(-1, 1, 3 * size * size).reshape(1, 3, size, size)
+    picture = torch.linspace(-1, 1, 3 * size * size, device=device).reshape(1, 3, size, size)
     with torch.inference_mode():
         try:
             pooled, patches = tower(picture)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from ....engines.errors import ConfigError, MissingExtraError
@@ -23,9 +24,9 @@ from ...tokenizing.folder_tokenizer import FolderTokenizer
 from ..clip_checkpoint import canonical_tensors
 from ..saliency_maps import PATCH_TEXT
 from ..vocabularies import CLIP_BPE
-from .family import ModelFamily, TextPadding, check_style, patch_grid
+from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
 from .image_towers import image_tower
-from .preprocessing import from_open_clip
+from .preprocessing import Preprocessing, from_open_clip
 
 __all__ = ["OpenClipAdapter"]
 
@@ -90,29 +91,67 @@ class OpenClipAdapter(ModelFamily):
     @classmethod
     def _describe(cls, model: Any, found: _Architecture, folder: Path | None, prompt_style: str, record: Any) -> Self:
         entry = from_open_clip({"size": model.visual.image_size, **found.preprocessing}, found.title)
-        tower = image_tower(model.visual, found.title)
         context = int(found.text.get("context_length", 77))
         spec, padding = _tokenizer(found, folder, context)
+        made = cls._connected(model, found.title, entry, (spec, padding), context)
+        made.checkpoint, made.prompt_style, made.warnings = record, prompt_style, found.cautions
+        return made
+
+    @classmethod
+    def of_model(cls, model: Any) -> Self:
+        """A model that open_clip made, with the weights that it has now and will have: they are not copied. Texts are
+        ids [T, context] of its own tokenizer.
+
+        Raises ConfigError (no model of open_clip, weights that are not float32, an image tower whose patches cannot be
+        read, pictures that are not square) and MissingExtraError.
+        """
+        _library()
+        from open_clip.model import get_model_preprocess_cfg
+
+        title = f"this {type(model).__name__}"
+        for name in ("visual", "encode_image", "encode_text", "logit_scale"):
+            if not hasattr(model, name):
+                raise ConfigError(
+                    f"{title} is no model of open_clip, because it has no '{name}'; give the model that "
+                    "open_clip.create_model returns, which is `module` of a DistributedDataParallel."
+                )
+        if kinds := sorted({str(each.dtype) for each in model.parameters()} - {"torch.float32"}):
+            raise ConfigError(f"{title} has weights of {kinds[0]}; give it in float32, with torch.autocast if need be.")
+        ways = {key: value for key, value in get_model_preprocess_cfg(model).items() if key in _PREPROCESSING}
+        entry = from_open_clip({**_default(), **ways, "size": model.visual.image_size}, title)
+        context = getattr(model, "context_length", None) or model.text.context_length
+        with evaluating(model):
+            return cls._connected(model, title, entry, (TokenizerSpec("ready", ()), TextPadding()), int(context))
+
+    @classmethod
+    def _connected(
+        cls, model: Any, title: str, entry: Preprocessing, words: tuple[TokenizerSpec, TextPadding], context: int
+    ) -> Self:
+        """The adapter of `model`, whose towers are run once."""
+        tower, ids = image_tower(model.visual, title), torch.zeros((1, context), dtype=torch.int64)
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            features = model.encode_text(ids.to(device), normalize=False)
         made = cls(
             module=model,
             name="open_clip",
-            variant=label_stems([found.title])[0][:40].strip("-"),
+            variant=label_stems([title])[0][:40].strip("-"),
             geometry=entry.geometry,
             mean=entry.mean,
             std=entry.std,
             saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
-            grid=patch_grid(tower, model.encode_image, entry.geometry.size, found.title),
-            text_shape=(int(found.model["embed_dim"]),),
+            grid=patch_grid(tower, model.encode_image, entry.geometry.size, title, device),
+            text_shape=tuple(features.shape[1:]),
             text_inputs=("input_ids", "attention_mask"),
             context=context,
-            vocabulary_size=_vocabulary(model),
-            tokenizer=spec,
-            checkpoint=record,
-            logit_scale=1.0 if getattr(model, "logit_bias", None) is not None else float(model.logit_scale.exp()),
-            prompt_style=prompt_style,
+            vocabulary_size=int(getattr(model, "vocab_size", None) or model.text.vocab_size),
+            tokenizer=words[0],
+            checkpoint=None,
+            logit_scale=1.0
+            if getattr(model, "logit_bias", None) is not None
+            else float(model.logit_scale.detach().exp()),
         )
-        made.connect(tower, lambda ids: model.encode_text(ids, normalize=False), padding)
-        made.warnings = found.cautions
+        made.connect(tower, lambda ids: model.encode_text(ids, normalize=False), words[1])
         return made
 
     def cautions(self) -> tuple[str, ...]:
@@ -245,10 +284,6 @@ def _named(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
         if name in tensors and name in needed and tensors[name].numel() == 1:
             tensors[name] = tensors[name].reshape(needed[name].shape)
     return tensors
-
-
-def _vocabulary(model: Any) -> int:
-    return int(getattr(model, "vocab_size", None) or model.text.vocab_size)
 
 
 def _tokenizer(found: _Architecture, folder: Path | None, context: int) -> tuple[TokenizerSpec, TextPadding]:

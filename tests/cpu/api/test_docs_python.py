@@ -14,7 +14,17 @@ import pandas as pd
 import pytest
 import xbench_fast as xb
 
-TYPES = {"Counts", "ModelInput", "PairedDifference", "Prediction", "Predictor", "Radiograph", "Radiographs", "Run"}
+TYPES = {
+    "Counts",
+    "ModelInput",
+    "OpenClipModel",
+    "PairedDifference",
+    "Prediction",
+    "Predictor",
+    "Radiograph",
+    "Radiographs",
+    "Run",
+}
 TYPES |= {"RunComparison"}
 """Names that an example uses without writing them: what functions return."""
 

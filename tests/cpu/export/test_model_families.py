@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import xbench_fast as xb
 from PIL import Image
 from synthetic import make_dataset
 from xbench_fast.engines.bundle import Bundle
@@ -136,6 +137,41 @@ def test_it_is_evaluated_with_the_geometry_of_open_clip(tiny_clip: tuple[Path, A
         image = model.encode_image(transform(Image.open(picture).convert("RGB"))[None], normalize=True)
         wanted = model.logit_scale.exp() * image @ model.encode_text(words, normalize=True).T
     assert rows[0]["logit"] == pytest.approx(float(wanted), abs=5e-3)
+
+
+def test_the_model_in_memory_gives_what_its_bundle_gives(tiny_clip: tuple[Path, Any], evaluated: Path) -> None:
+    """While it is trained: logits and maps of all built-in prompts that mean present, and the rows of an evaluation."""
+    folder, model = tiny_clip
+    bundle = Bundle.load(folder / "bundles" / "mine-tiny-xb")
+    own = {"Mass": "a mass", "Effusion": ["fluid"]}
+    model.visual.output_tokens = False
+    live = xb.open_clip_model(model.train(), open_clip.get_tokenizer("tiny-xb"))
+    assert live.geometry == bundle.manifest.geometry
+    pixels = pictures(32)
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(bundle.path / "image.onnx"))
+    for name in ("chestxdet10", "chexlocalize", "vindr", "rsna"):
+        prompts = bundle.prompt_set(name)
+        wanted = session.run(["logits", "saliency"], {"pixels": pixels.numpy(), "text": prompts.features})
+        present = np.flatnonzero(prompts.polarity > 0)
+        for found, whole in zip(live(pixels.numpy(), prompts.findings), wanted, strict=True):
+            np.testing.assert_allclose(found, whole[:, present], atol=1e-4)
+    radiographs = xb.load_dataset("phantoms", folder / "phantoms", reader="coco")
+    asked = xb.open_clip_model(model, open_clip.get_tokenizer("tiny-xb"), prompts=own)
+    run = xb.evaluate(asked, radiographs, geometry=asked.geometry, name="live", out=folder / "live", progress=False)
+    assert model.training and run.path == folder / "live"
+    of_bundle, of_model = (
+        pq.read_table(path / cell["file"]).to_pylist()
+        for path in (folder / "run", folder / "live")
+        for cell in json.loads((path / "run.json").read_text())["cells"].values()
+    )
+    assert len(of_bundle) == len(of_model) == 12
+    for one, other in zip(of_bundle, of_model, strict=True):
+        assert [one[key] for key in ("case_id", "finding", "label")] == [
+            other[key] for key in ("case_id", "finding", "label")
+        ]
+        assert one["logit"] == pytest.approx(other["logit"], abs=1e-4) and one["hit"] == other["hit"]
 
 
 def model_folder(folder: Path, model: Any, processor: Any) -> Path:

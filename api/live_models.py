@@ -1,0 +1,99 @@
+"""A model that is still trained, as the callable that `evaluate` takes in the place of a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .engines.errors import ConfigError
+from .engines.geometry import Geometry
+from .engines.prompts.prompt_encoding import assemble
+from .engines.prompts.prompt_files import FindingPrompts
+from .engines.registry import Registry, did_you_mean
+from .runtime.evaluation.queries import Queries
+
+__all__ = ["OpenClipModel", "open_clip_model"]
+
+# Named, not imported: this package does not depend on the exporter or on PyTorch.
+_ADAPTERS: Final = Registry("live model", {"open_clip": f"{__package__}.export.live:live_open_clip"})
+Floats = NDArray[np.float32]
+
+
+class OpenClipModel:
+    """A model of open_clip as a live model for `evaluate`; `open_clip_model` returns one.
+
+    geometry: how its pictures are prepared, for the option of `evaluate`. Each call asks the weights as they are, in
+    evaluation mode and without gradients; afterwards each module is in the mode that it had.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Callable[[list[str]], Any], prompts: Mapping[str, FindingPrompts]
+    ) -> None:
+        self._adapter = _ADAPTERS.load("open_clip")(model, tokenizer)
+        own = {name.casefold() for name in prompts}
+        builtin = {name: entry for name, entry in self._adapter.prompts.items() if name.casefold() not in own}
+        self._prompts: dict[str, FindingPrompts] = {**builtin, **prompts}
+        self.geometry: Geometry = self._adapter.geometry
+
+    def __call__(self, pixels: NDArray[np.uint8], findings: Sequence[str]) -> tuple[Floats, Floats]:
+        """pixels uint8 [B, 1, S, S] and the names of Q findings -> logits float32 [B, Q] and saliency float32
+        [B, Q, h, w], as the rows of a bundle have them: of the prompts that mean present, of several the means.
+
+        Raises ConfigError for pixels of another size, for a finding without a prompt, and for a tokenizer that does not
+        fit the model.
+        """
+        side = self.geometry.size
+        if pixels.ndim != 4 or pixels.shape[1:] != (1, side, side):
+            raise ConfigError(
+                f"The model takes pixels [B, 1, {side}, {side}], not {list(pixels.shape)}; give evaluate the "
+                "callable's own geometry."
+            )
+        entries = [FindingPrompts(name, self._texts(name)) for name in findings]
+        texts = [text for entry in entries for text in entry.positive]
+        logits, saliency = self._adapter.scores(pixels, texts)
+        asked = assemble("live", entries, np.zeros((len(texts), 1), np.float32))
+        queries = Queries.of(asked, {name: name for name in findings})
+        of_case, of_finding = np.divmod(np.arange(len(pixels) * len(findings)), len(findings))
+        maps = queries.maps(saliency, of_case, of_finding)
+        return queries.logits(logits).positive, maps.reshape(len(pixels), len(findings), *maps.shape[1:])
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        """The prompts of a finding by its name, or by one that differs only in case, as of a bundle."""
+        entry = self._prompts.get(name)
+        if entry is not None:
+            return entry.positive
+        near = {each.positive for known, each in self._prompts.items() if known.casefold() == name.casefold()}
+        if len(near) == 1:
+            return near.pop()
+        raise ConfigError(
+            f"CLIP has no built-in prompt for '{name}': {did_you_mean(name, self._prompts)}; give your own with "
+            "open_clip_model(..., prompts={NAME: TEXT})."
+        )
+
+
+def open_clip_model(
+    model: Any,
+    tokenizer: Callable[[list[str]], Any],
+    *,
+    prompts: Mapping[str, str | Sequence[str]] | None = None,
+) -> OpenClipModel:
+    """The callable that `evaluate` needs for an open_clip model in memory, which may still be trained.
+
+    model: as `open_clip.create_model` returns it, in float32 on any device; its weights are not copied. tokenizer: as
+    `open_clip.get_tokenizer` returns it. prompts: finding -> text or texts, in the place of CLIP's built-in prompts
+    (docs/parity.md §7) or beside them. The logit is the scaled cosine of image and prompt, the map the cosine of each
+    patch and the prompt, as in the bundle of these weights (docs/parity.md §3.1).
+
+    Raises ConfigError for a model whose patches cannot be read, and MissingExtraError without the extra export.
+    """
+    own = {
+        name: FindingPrompts(name, (text,) if isinstance(text, str) else tuple(text))
+        for name, text in (prompts or {}).items()
+    }
+    for name, entry in own.items():
+        if not entry.positive or not all(isinstance(text, str) and text.strip() for text in entry.positive):
+            raise ConfigError(f"The prompts of '{name}' are no texts; give a text or several.")
+    return OpenClipModel(model, tokenizer, own)

@@ -1,0 +1,89 @@
+"""A model in memory, with weights that may still change, asked as its bundle would be: by the adapter's own forward."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engines.errors import ConfigError, MissingExtraError
+from ..engines.geometry import Geometry
+from ..engines.prompts.prompt_files import FindingPrompts
+from .prompts.builtin import builtin_sets
+
+if TYPE_CHECKING:
+    from .adapter import Adapter
+
+__all__ = ["LiveAdapter", "live_open_clip"]
+
+_STYLE = "clip"  # of the built-in prompts
+Floats = NDArray[np.float32]
+
+
+class LiveAdapter:
+    """An adapter over the weights of a model as they are at each call.
+
+    geometry: how the model's pictures are prepared. prompts: finding -> its built-in prompts. Calls run in evaluation
+    mode and without gradients; afterwards each module is in the mode that it had.
+    """
+
+    def __init__(self, adapter: Adapter, tokenizer: Callable[[list[str]], Any]) -> None:
+        from .graph import ImageGraph
+
+        self.geometry: Geometry = adapter.geometry
+        self.prompts: Mapping[str, FindingPrompts] = {
+            entry.finding: entry for entry in chain.from_iterable(builtin_sets(_STYLE).values())
+        }
+        self._adapter, self._tokenizer, self._graph = adapter, tokenizer, ImageGraph(adapter)
+
+    def scores(self, pixels: NDArray[np.uint8], texts: Sequence[str]) -> tuple[Floats, Floats]:
+        """pixels uint8 [B, 1, S, S] and Q texts -> logits float32 [B, Q] and saliency float32 [B, Q, h, w].
+
+        Raises ConfigError for a tokenizer whose ids do not fit the model.
+        """
+        import torch
+
+        from .models.families.family import evaluating
+
+        adapter = self._adapter
+        device = next(adapter.module.parameters()).device
+        ids = torch.as_tensor(self._tokenizer(list(texts)), dtype=torch.int64)
+        if ids.shape != (len(texts), adapter.context) or not 0 <= int(ids.min()) <= int(ids.max()) < self._words:
+            raise ConfigError(
+                f"The tokenizer gives ids {list(ids.shape)} up to {int(ids.max())}, and the model takes "
+                f"[{len(texts)}, {adapter.context}] below {self._words}; give the tokenizer of the model, such as "
+                "open_clip.get_tokenizer(NAME)."
+            )
+        with torch.no_grad(), evaluating(adapter.module):
+            self._graph.mean, self._graph.std = (each.to(device) for each in (self._graph.mean, self._graph.std))
+            features = adapter.encode_text(ids.to(device)).float()
+            logits, saliency = self._graph(torch.from_numpy(np.ascontiguousarray(pixels)).to(device), features)
+        return logits.float().cpu().numpy(), saliency.float().cpu().numpy()
+
+    @property
+    def _words(self) -> int:
+        return self._adapter.vocabulary_size
+
+
+def live_open_clip(model: Any, tokenizer: Callable[[list[str]], Any]) -> LiveAdapter:
+    """A model that open_clip made, and its tokenizer: texts -> ids int64 [T, context].
+
+    Raises ConfigError as `OpenClipAdapter.of_model`, and MissingExtraError.
+    """
+    for name in ("torch", "onnx", "open_clip"):
+        if importlib.util.find_spec(name) is None:
+            raise MissingExtraError(
+                f"A model of open_clip needs {name}, which is not installed; install xbench-fast[export]."
+            )
+    from .models.families.open_clip import OpenClipAdapter
+
+    if not callable(tokenizer):
+        raise ConfigError(
+            f"The tokenizer of an open_clip model is called with texts, and {type(tokenizer).__name__} cannot be; give "
+            "open_clip.get_tokenizer(NAME)."
+        )
+    return LiveAdapter(OpenClipAdapter.of_model(model), tokenizer)
