@@ -45,7 +45,7 @@ class VariantDifference(Difference):
 class Variants:
     """The rows that several cells share.
 
-    left_out: per variant, the pairs that another does not have, or has with another region.
+    left_out: per variant, the pairs that another does not have, or has with another region or of another image.
     """
 
     key: str

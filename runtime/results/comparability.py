@@ -82,8 +82,9 @@ def on_one_basis(bases: Sequence[Hashable], groups: Sequence[str] | None = None)
 
 
 def pair_keys(cell: CellRows, scored: ScoredPairs) -> NDArray[np.uint64]:
-    """uint64 [P]: a key of each pair that counts, equal in all cells for the same image, class and region."""
-    names = image_names(cell)
+    """uint64 [P]: a key of each pair that counts, equal in all cells for the same class, region, image and patient,
+    whatever the file of the image is: a baseline reads none."""
+    names = list(zip(image_names(cell), (cell.patients[case] for case in cell.case_of), strict=True))
     told = zip(scored.image_of.tolist(), scored.class_of.tolist(), cell.truth[scored.places].tolist(), strict=True)
     return np.array([_digest(f"{cell.findings[c]}\0{truth}\0{names[image]}") for image, c, truth in told], np.uint64)
 

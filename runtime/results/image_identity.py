@@ -32,29 +32,18 @@ def agreed_images(cells: Sequence[CellRows]) -> list[CellRows]:
 
     A name is taken from cells that read the same file, or of which one read none. What others disagree on is left out.
     """
-    place: dict[Image, int] = {}
-    index = [np.array([place.setdefault(key, len(place)) for key in _numbered(cell)], np.intp) for cell in cells]
-    contents = _agreed_contents(cells, index, len(place))
+    _, index = _joined(cells)
+    known, differs = _first([cell.contents for cell in cells], [_read(cell) for cell in cells], index)
+    known[differs] = 0
+    contents = [
+        np.where(_read(cell)[:, None], cell.contents, known[places]) for cell, places in zip(cells, index, strict=True)
+    ]
     named: dict[int, list[tuple[bytes, str]]] = {}
     if any(not cell.named.all() for cell in cells) and any(cell.named.any() for cell in cells):
         for cell, places, own in zip(cells, index, contents, strict=True):
             for case in np.flatnonzero(cell.named).tolist():
                 named.setdefault(int(places[case]), []).append((_content(own[case]), cell.patients[case]))
     return [_with(*parts, named) for parts in zip(cells, index, contents, strict=True)]
-
-
-def _agreed_contents(
-    cells: Sequence[CellRows], index: Sequence[NDArray[np.intp]], images: int
-) -> list[NDArray[np.uint64]]:
-    known, differs = np.zeros((images, 2), np.uint64), np.zeros(images, np.bool_)
-    for cell, places in zip(cells, index, strict=True):
-        own, before = cell.contents, known[places]
-        has = own.any(axis=1)
-        differs[places] |= has & before.any(axis=1) & (own != before).any(axis=1)
-        known[places[has]] = own[has]
-    known[differs] = 0
-    return [np.where(cell.contents.any(axis=1, keepdims=True), cell.contents, known[places])
-            for cell, places in zip(cells, index, strict=True)]  # fmt: skip
 
 
 def _with(
@@ -92,30 +81,30 @@ class ImageConflicts:
 
 def image_conflicts(cells: Sequence[CellRows]) -> ImageConflicts:
     """The images on which cells of one dataset disagree; the cells are those of `agreed_images`."""
-    contents: dict[Image, set[bytes]] = {}
-    patients: dict[Image, set[str]] = {}
-    seen: dict[Image, int] = {}
-    for cell in cells:
-        for image, case in zip(image_names(cell), cell.case_of.tolist(), strict=True):
-            seen[image] = seen.get(image, 0) + 1
-            if content := _content(cell.contents[case]):
-                contents.setdefault(image, set()).add(content)
-            if cell.named[case]:
-                patients.setdefault(image, set()).add(cell.patients[case])
-    files = frozenset(image for image, found in contents.items() if len(found) > 1)
-    named = frozenset(image for image, found in patients.items() if len(found) > 1)
-    return ImageConflicts(files, named - files, sum(count > 1 for count in seen.values()))
+    images, index = _joined(cells)
+    codes: dict[str, int] = {}
+    names = [np.array([[codes.setdefault(name, len(codes))] for name in cell.patients], np.uint64) for cell in cells]
+    read = [np.isin(np.arange(len(cell.case_ids)), cell.case_of) for cell in cells]
+    known = [own & _read(cell) for own, cell in zip(read, cells, strict=True)]
+    named = [own & cell.named for own, cell in zip(read, cells, strict=True)]
+    _, files = _first([cell.contents for cell in cells], known, index)
+    _, patients = _first(names, named, index)
+    several = np.bincount(np.concatenate([places[own] for places, own in zip(index, read, strict=True)])) > 1
+    one, two = (frozenset(images[at] for at in np.flatnonzero(found)) for found in (files, patients & ~files))
+    return ImageConflicts(one, two, int(several.sum()))
 
 
 def on_agreed_images(cells: Sequence[CellRows]) -> tuple[list[CellRows], tuple[str, ...]]:
-    """Cells of any datasets, those of each as `agreed_images` has them, and sentences on images they disagree on."""
+    """Cells of any datasets, those of each as `agreed_images` has them, and sentences on the images on which models (no
+    baselines) disagree."""
     found, lines = list(cells), list[str]()
     for dataset in dict.fromkeys(cell.dataset for cell in cells):
         places = [place for place, cell in enumerate(cells) if cell.dataset == dataset]
         column = agreed_images([cells[place] for place in places])
         for place, cell in zip(places, column, strict=True):
             found[place] = cell
-        lines += _conflict_lines(column)
+        models = [cell for cell in column if cell.entry["weights"] != "baseline"]
+        lines += _conflict_lines(models) if models else ()
     return found, tuple(lines)
 
 
@@ -133,13 +122,51 @@ def _conflict_lines(cells: Sequence[CellRows]) -> Iterator[str]:
             )
 
 
+def _joined(cells: Sequence[CellRows]) -> tuple[list[Image], list[NDArray[np.intp]]]:
+    """All images of cells, and intp [cases]: which of them each case of a cell is."""
+    place: dict[Image, int] = {}
+    index: list[NDArray[np.intp]] = []
+    for cell in cells:
+        if index and cell.case_ids == cells[0].case_ids:
+            index.append(index[0])
+        else:
+            index.append(np.array([place.setdefault(key, len(place)) for key in _numbered(cell)], np.intp))
+    return list(place), index
+
+
+def _first(
+    values: Sequence[NDArray[np.uint64]], known: Sequence[NDArray[np.bool_]], index: Sequence[NDArray[np.intp]]
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """What is known of each image, uint64 [images, W], zeros where nothing is; and where cells differ, bool [images].
+
+    values: of each cell, [cases, W], which count where they are known, bool [cases]; index: as of `_joined`.
+    """
+    size = 1 + max((int(places.max()) for places in index if len(places)), default=-1)
+    first, met, differs = (
+        np.zeros((size, values[0].shape[1]), np.uint64),
+        np.zeros(size, np.bool_),
+        np.zeros(size, bool),
+    )
+    for own, has, places in zip(values, known, index, strict=True):
+        differs[places] |= has & met[places] & (own != first[places]).any(axis=1)
+        new = has & ~met[places]
+        first[places[new]], met[places[new]] = own[new], True
+    return first, differs
+
+
 def _numbered(cell: CellRows) -> list[Image]:
+    """(case, occurrence number of the case) of each case."""
     seen: dict[str, int] = {}
     numbered = []
     for case in cell.case_ids:
         seen[case] = seen.get(case, -1) + 1
         numbered.append((case, seen[case]))
     return numbered
+
+
+def _read(cell: CellRows) -> NDArray[np.bool_]:
+    """bool [cases]: where it is known which file a model read."""
+    return np.asarray(cell.contents.any(axis=1), np.bool_)
 
 
 def _content(pair: NDArray[np.uint64]) -> bytes:

@@ -40,6 +40,7 @@ def value_table(group: Variants, rows: Rows, kind: str, title: str, stamps: tupl
             line += [metric_cell(measure, row[label], between(row, label)) if row else "-" for label in labels]
             line.append(metric_cell(measure, row["spread"]) if row else "-")
         body.append(tuple(line))
+    conflicts = group.shared.conflicts
     lost = [f"{label}: {count}" for label, count in zip(labels, group.left_out, strict=True) if count]
     notes = (
         IN_SAMPLE,
@@ -47,6 +48,11 @@ def value_table(group: Variants, rows: Rows, kind: str, title: str, stamps: tupl
         f"percent; n: pairs with a region that all variants share (images for AUC: {len(group.shared.cases)}); "
         "spread: largest minus smallest",
         *((f"pairs that not all variants have, left out: {', '.join(lost)}",) if lost else ()),
+        *(
+            f"other {what}: {len(images)} images, left out, as they are not the same for all variants"
+            for what, images in (("image files", conflicts.files), ("patients", conflicts.patients))
+            if images
+        ),
     )
     return Table(title, tuple(columns), tuple(body), stamps, notes)
 

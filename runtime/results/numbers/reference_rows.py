@@ -75,7 +75,8 @@ def _cut(found: References, key: Key, cell: CellRows, models: list[tuple[CellRow
     theirs = [_keys_without(*model, alone) for model in models]
     if not all(np.isin(wanted, own).all() for wanted in theirs):
         found.left_out[key] = (
-            "left out: it does not have all pairs, with the same regions, that the models have; evaluate it again"
+            "left out: it does not have all pairs, with the same regions, that the models have, or names other "
+            "patients; evaluate it again"
         )
         return
     if alone:
