@@ -132,7 +132,8 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
 def _alike(cells: Sequence[_Point]) -> tuple[list[_Point], list[str]]:
     """The points that rest on the pairs and labels of most points of their dataset, and a sentence on each other."""
     alike = on_one_basis([point.basis for point in cells], [point.dataset for point in cells])
-    found, why = list(zip(cells, alike, strict=True)), "it rests on other pairs or labels than most models there"
+    why = "it rests on other images, pairs or labels than most models there"
+    found = list(zip(cells, alike, strict=True))
     said = [f"{point.model} on {point.dataset} is left out: {why}" for point, same in found if not same]
     return [point for point, same in found if same], said
 

@@ -49,7 +49,8 @@ def value_table(group: Variants, rows: Rows, kind: str, title: str, stamps: tupl
         "spread: largest minus smallest",
         *((f"pairs that not all variants have, left out: {', '.join(lost)}",) if lost else ()),
         *(
-            f"other {what}: {len(images)} images, left out, as they are not the same for all variants"
+            f"other {what}: {len(images)} of {conflicts.images} images, left out, as they are not the same for all "
+            "variants"
             for what, images in (("image files", conflicts.files), ("patients", conflicts.patients))
             if images
         ),

@@ -253,7 +253,7 @@ def _left(results: Results, found: Sequence[Spot], per: Per) -> str:
     words = f"Not drawn, because one of the two values is missing: {', '.join(missing)}. " if missing else ""
     words += f"Not drawn, because they lack a dataset: {', '.join(partial)}. " if partial else ""
     names = ", ".join(_name(results, spot) for spot in other)
-    words += f"Not drawn, because other pairs or labels are behind their numbers: {names}. " if names else ""
+    words += f"Not drawn, because other images, pairs or labels are behind their numbers: {names}. " if names else ""
     sizes = {(spot.auc.datasets, spot.pointing.datasets) for spot in found}
     if per == "model" and len({size for both in sizes for size in both}) > 1:
         counts = ", ".join(f"{s.model} {s.auc.datasets} and {s.pointing.datasets}" for s in found)

@@ -23,7 +23,7 @@ from stored_counts import PIXELS, random_overlap, square
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.comparing.comparison import Comparison, compare_runs
 from xbench_fast.runtime.comparing.difference import Difference
-from xbench_fast.runtime.comparing.model_differences import find_differences
+from xbench_fast.runtime.comparing.model_differences import ModelDifference, find_differences
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import StoredRun
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
@@ -82,6 +82,16 @@ HISTORIES = st.builds(
     findings=st.sampled_from((FINDINGS, FINDINGS, FINDINGS[::-1], FINDINGS[:1])),
     protocol=st.sampled_from(("default", "default", "default", "paper")),
 )  # fmt: skip
+
+
+# A third result beside the two must not change what they are: a baseline, own maps, or another model.
+THIRD = st.one_of(
+    st.none(),
+    st.none(),
+    st.tuples(HISTORIES, st.sampled_from(("baseline", "maps", "published"))).map(
+        lambda drawn: replace(drawn[0], weights=drawn[1], bundle="three")
+    ),
+)
 
 
 @st.composite
@@ -156,7 +166,7 @@ def stored(folder: Path, histories: Sequence[History], dataset: str = "one") -> 
     return StoredRun(folder, run)
 
 
-def report(run: StoredRun) -> tuple[Results, list[Difference]]:
+def report(run: StoredRun) -> tuple[Results, list[ModelDifference]]:
     results = make_results(run, Choices(replicates=REPLICATES))
     if len({cell.protocol for cell in results.finished}) > 1:
         return results, []
@@ -180,16 +190,20 @@ def changes(comparison: Comparison | None) -> Iterator[Difference]:
 
 
 @MANY
-@given(both=two_histories())
-@example(both=(History(), History(exchanged=tuple(range(20)))))
-@example(both=(History(patients="none"), History(patients="file")))
-@example(both=(History(patients="other"), History(patients="file")))
-@example(both=(History(order=tuple(range(CASES))[::-1]), History(findings=FINDINGS[::-1])))
-def test_one_bundle_never_differs_from_itself(both: tuple[History, History], tmp_path: Path) -> None:
+@given(both=two_histories(), third=THIRD)
+@example(both=(History(), History(exchanged=tuple(range(20)))), third=None)
+@example(both=(History(patients="none"), History(patients="file")), third=History(weights="baseline"))
+@example(both=(History(patients="other"), History(patients="file")), third=History(weights="maps"))
+@example(both=(History(), History()), third=History(patients="file", exchanged=(1, 2, 3), bundle="three"))
+@example(both=(History(order=tuple(range(CASES))[::-1]), History(findings=FINDINGS[::-1])), third=None)
+def test_one_bundle_never_differs_from_itself(
+    both: tuple[History, History], third: History | None, tmp_path: Path
+) -> None:
     """The difference is 0 with an interval of exactly 0, or there is none; and both rank alike, or not at all."""
-    run = stored(tmp_path, both)
+    run = stored(tmp_path, both if third is None else (*both, third))
     results, found = report(run)
-    for item in [*found, *changes(compared(run, "a", "b"))]:
+    mine_alone = [item for item in found if {item.first, item.second} == {"a", "b"}]
+    for item in [*mine_alone, *changes(compared(run, "a", "b"))]:
         assert item.difference == 0, item
         assert item.interval is None or (item.interval.low, item.interval.high) == (0, 0), item
         assert item.p in (None, 1), item

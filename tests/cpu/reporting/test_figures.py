@@ -173,12 +173,12 @@ def test_a_model_with_other_cases_is_no_point(tmp_path: Path) -> None:
         assert [spot.model for spot in spots(results, per)] == ["a", "b"]
         figure = correlation_figure(results, per)
         other = "c" if per == "model" else "c on The one"
-        assert figure and f"because other pairs or labels are behind their numbers: {other}." in figure.caption
+        assert figure and f"because other images, pairs or labels are behind their numbers: {other}." in figure.caption
     told = study_correlation(load_material(tmp_path / "run", sampling=Resampling(replicates=20)))
     assert [(row["points"], row["model"]) for row in told.data["points"]] == [
         (kind, model) for kind in ("models", "cells") for model in "ab"
     ]
-    assert any("c on one is left out: it rests on other pairs or labels" in remark for remark in told.remarks)
+    assert any("c on one is left out: it rests on other images, pairs or labels" in remark for remark in told.remarks)
 
 
 def test_bars_are_delta_dice(results: Results) -> None:

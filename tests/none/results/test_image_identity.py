@@ -12,12 +12,15 @@ from result_rows import ResultRow
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.comparing.align import shared_rows
+from xbench_fast.runtime.comparing.variants import Variant, side_by_side
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.image_identity import agreed_images, image_conflicts, on_agreed_images
 from xbench_fast.runtime.results.load import CellRows, load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
-from xbench_fast.runtime.results.pairs import scored_pairs
+from xbench_fast.runtime.results.pairs import Resampling, scored_pairs
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.studies.differences import value_rows
+from xbench_fast.runtime.studies.side_by_side import value_table
 
 FILES = {"c0": b"a" * 16, "c1": b"b" * 16, "c2": b"c" * 16, "c9": b"d" * 16, "c4": b"e" * 16}
 NOTHING = dict.fromkeys(FILES)
@@ -182,3 +185,15 @@ def test_datasets_do_not_lend_each_other_anything(tmp_path: Path) -> None:
         add_cell(run, "a", "two", rows(FILES))
     (one, two), lines = on_agreed_images(list(load_run(tmp_path / "run").cells()))
     assert one.unnamed == 30 and two.unnamed == 0 and not lines
+
+
+def test_a_study_of_two_runs_counts_other_images(tmp_path: Path) -> None:
+    variants = []
+    for name, own in (("old", rows(FILES)), ("new", rows(FILES | {"c1": b"z" * 16}, seed=2))):
+        (cell,) = cells_of(tmp_path / name, {"a": own})
+        variants.append(Variant(name, cell, scored_pairs(load_run(tmp_path / name), cell, Choices())))
+    group = side_by_side("a", "The one", variants, Resampling(0))
+    assert group is not None
+    table = value_table(group, value_rows(group, group.by_class(), "class"), "class", "by class", ())
+    line = "other image files: 1 of 28 images, left out, as they are not the same for all variants"
+    assert line in table.notes and not any(note.startswith("other patients") for note in table.notes)
