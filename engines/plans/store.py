@@ -87,7 +87,7 @@ class PlanStore:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if built.timing is not None:
-                _write(self._timing(key), built.timing)
+                _write(self._timing(key), _with_checksum(built.timing))
             _write(target, built.plan)
             _write(self.folder / f"{key.stem}.json", json.dumps(record, indent=2).encode() + b"\n")
         except OSError as error:
@@ -95,24 +95,20 @@ class PlanStore:
         return target
 
     def timing(self, key: PlanKey) -> bytes | None:
-        """The timing cache of earlier builds on this GPU with this library."""
-        try:
-            return self._timing(key).read_bytes()
-        except OSError:
-            return None
+        """The timing cache of earlier builds on this GPU with this library; None for a damaged one."""
+        return _whole(self._timing(key))
 
     def kernels(self, key: PlanKey) -> bytes | None:
-        """The kernels that TensorRT for RTX compiled when the plan ran before; the library checks what they are for."""
-        place = self._kernels(key)
-        try:
-            return None if place.is_symlink() else place.read_bytes()
-        except OSError:
-            return None
+        """The kernels that TensorRT for RTX compiled when the plan ran before, None for damaged ones.
+
+        The library checks what they are for.
+        """
+        return _whole(self._kernels(key))
 
     def keep_kernels(self, key: PlanKey, kernels: bytes) -> None:
         """Stores them for the next run; where that cannot be, the next run compiles them again."""
         with suppress(OSError):
-            _write(self._kernels(key), kernels)
+            _write(self._kernels(key), _with_checksum(kernels))
 
     @contextmanager
     def building(self, key: PlanKey) -> Iterator[None]:
@@ -133,6 +129,21 @@ class PlanStore:
 
     def _timing(self, key: PlanKey) -> Path:
         return self.folder / f"{key.stem.rsplit('-', 2)[0]}.timing"
+
+
+def _with_checksum(data: bytes) -> bytes:
+    """The data, and behind them their SHA-256: for files that no description names."""
+    return data + hashlib.sha256(data).digest()
+
+
+def _whole(source: Path) -> bytes | None:
+    """What `_with_checksum` was given; None for a file that is damaged, without a checksum, a link, or not readable."""
+    try:
+        content = b"" if source.is_symlink() else source.read_bytes()
+    except OSError:
+        return None
+    data = content[: -hashlib.sha256().digest_size]
+    return data if content and _with_checksum(data) == content else None
 
 
 def _write(target: Path, data: bytes) -> None:

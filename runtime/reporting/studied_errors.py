@@ -50,10 +50,12 @@ def studied_errors(run: StoredRun, file: Path, choices: Choices) -> StudiedError
         if chosen_pairs := replace(DEFAULTS, **{name: getattr(choices, name) for name in _OTHERWISE}).told:
             why = f"counts all pairs by the protocol of the evaluation, and the report is {chosen_pairs[0]}"
             return StudiedErrors(remark=f"The study of errors in {folder} is not in the page, because it {why}.")
-        figures = tuple(_figure(folder, told, record["files"]) for told in record["figures"])
-        cases = [case for case in record["cases"] if case["overlay"] in record["files"]]
+        figures = tuple(_figure(folder, told, record["checksums"]) for told in record["figures"])
+        cases = [case for case in record["cases"] if case["overlay"] in record["checksums"]]
         chosen = _spread(cases)
-        examples = tuple(Example(_words(case), _content(folder, case["overlay"], record["files"])) for case in chosen)
+        examples = tuple(
+            Example(_words(case), _content(folder, case["overlay"], record["checksums"])) for case in chosen
+        )
     except RunError as error:
         return StudiedErrors(remark=f"The study of errors is not in the page: {str(error).rstrip('.')}; {again}.")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -80,17 +82,17 @@ def _draws(choices: Choices) -> str:
     return " ".join(f"--{name} {getattr(choices, name)}" for name in names if choices.replicates)
 
 
-def _content(folder: Path, name: str, files: Mapping[str, str]) -> bytes:
+def _content(folder: Path, name: str, checksums: Mapping[str, str]) -> bytes:
     """A file of the study as it was written. Raises OSError, and RunError for another content."""
     content = (folder / name).read_bytes()
-    if hashlib.sha256(content).hexdigest() != files[name]:
+    if hashlib.sha256(content).hexdigest() != checksums[name]:
         raise RunError(f"{folder / name} is damaged: its checksum does not match.")
     return content
 
 
-def _figure(folder: Path, told: Mapping[str, str], files: Mapping[str, str]) -> Figure:
+def _figure(folder: Path, told: Mapping[str, str], checksums: Mapping[str, str]) -> Figure:
     names = (str(Path(told["name"]).with_suffix(suffix)) for suffix in (".svg", ".pdf", ".png"))
-    svg, pdf, png = (_content(folder, name, files) for name in names)
+    svg, pdf, png = (_content(folder, name, checksums) for name in names)
     return Figure(told["name"], told["title"], told["caption"], svg.decode(), pdf, png)
 
 

@@ -124,7 +124,8 @@ def write_outcome(outcome: StudyOutcome, folder: Path, raw_csv: bool = False) ->
             "settings": {key: clean(value) for key, value in outcome.settings.items()},
             "facts": list(facts),
             "notes": [*dict.fromkeys(note for table in outcome.tables for note in table.notes)],
-            "files": {name: hashlib.sha256(contents[name]).hexdigest() for name in sorted(contents)},
+            "files": sorted(contents),
+            "checksums": {name: hashlib.sha256(contents[name]).hexdigest() for name in sorted(contents)},
             "figures": [{"name": each.name, "title": each.title, "caption": each.caption} for each in outcome.figures],
             "results": list(outcome.results),
             **{

@@ -80,7 +80,7 @@ def test_a_study_that_is_damaged_or_of_something_else_is_not_shown(
     count, remark = shown()
     assert count and not remark
     record = answer(run, "errors")
-    assert set(record["files"]) == {str(path.relative_to(folder)) for path in folder.rglob("*.*")} - {"errors.json"}
+    assert set(record["checksums"]) == {str(path.relative_to(folder)) for path in folder.rglob("*.*")} - {"errors.json"}
     used = {case["overlay"] for case in record["cases"]} | {f"errors.{kind}" for kind in ("svg", "pdf", "png")}
     for name in sorted(used | {"errors.json"}):
         content = (folder / name).read_bytes()

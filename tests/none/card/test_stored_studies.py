@@ -210,7 +210,7 @@ def test_what_is_written_names_what_it_is_of(world: Path) -> None:
     assert result["rows"] == stored_checksum(world / "run" / read_run(world / "run")["cells"]["kad--one"]["file"])
     assert set(result) == {"model", "dataset", "protocol", "rows", "pairs", "attributes"}
     assert record["settings"]["tables"] == {"one": str(world / "who.csv")}
-    assert set(record["files"]) == {file.name for file in path.parent.iterdir()} - {path.name}
+    assert set(record["checksums"]) == {file.name for file in path.parent.iterdir()} - {path.name}
     write_study(path, {name: item for name, item in record.items() if name != CHECKSUM})
     assert read_study(path) == record
 

@@ -5,6 +5,7 @@ Real plans are built in tests/cpu/engines/test_tensorrt_rtx.py; what runs on a d
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -114,6 +115,10 @@ def test_memory_belongs_to_the_stream_that_uses_it(world, monkeypatch, name, ver
         assert set(map(id, streams)) == {id(engine.stream)}
 
 
+def sealed(data: bytes) -> bytes:
+    return data + hashlib.sha256(data).digest()
+
+
 def test_tensorrt_for_rtx_captures_itself_and_its_kernels_are_kept(world):
     """Eager kernels for every shape, CuPy's memory, and nothing captured here; a run before leaves its kernels."""
     kept: list[bytes] = []
@@ -131,14 +136,20 @@ def test_tensorrt_for_rtx_captures_itself_and_its_kernels_are_kept(world):
             assert first.memory != second.memory and not world.cupy.streams[-1].graphs
         assert world.trt.log["kernels"] == kept, "read once, for both contexts"
         (place,) = world.plans.glob("*.kernels")
-        kept = [place.read_bytes()]
-        assert kept == [b"k" * (turn + 1)]
+        kept = [b"k" * (turn + 1)]
+        assert place.read_bytes() == sealed(kept[0])
         assert type(world.bundle).load(world.bundle.path).name == world.bundle.name, "a bundle with such a file loads"
-    place.write_bytes(b"of another driver")
-    world.install("tensorrt-rtx", "1.7.1.116")
-    with world.open(max_batch=4) as engine:
-        check(engine, 4)
-    assert place.read_bytes() == b"k" and not world.said[1:]
+    whole = place.read_bytes()
+    flipped = bytes([whole[0] ^ 1]) + whole[1:]
+    for content in (sealed(b"of another driver"), flipped, b"kkk", whole[:-1], sealed(b"k") + b"k", b""):
+        place.write_bytes(content)
+        world.install("tensorrt-rtx", "1.7.1.116")
+        with world.open(max_batch=4) as engine:
+            check(engine, 4)
+        assert world.trt.log["kernels"] == [b"of another driver"] * (b"driver" in content), (
+            "what is damaged is not read"
+        )
+        assert place.read_bytes() == sealed(b"k") and not world.said[1:]
     world.bundle.path.joinpath("elsewhere").write_bytes(b"k")
     place.unlink()
     place.symlink_to(world.bundle.path / "elsewhere")
@@ -203,6 +214,11 @@ def test_a_plan_is_built_once_and_kept(world):
     with world.open(max_batch=4, tf32=True) as engine:
         assert engine.info.precision == "tf32" and world.trt.log["flags"] == {"TF32": True}
         assert world.trt.log["timing"] == b"t", "the timing cache of the first build is used by the second"
+    (place,) = world.plans.glob("*.timing")
+    assert place.read_bytes() == sealed(b"tt")
+    place.write_bytes(b"u" + place.read_bytes()[1:])
+    with world.open(max_batch=2) as engine:
+        assert world.trt.log["timing"] == b"", "a damaged one is begun again"
 
 
 @pytest.mark.parametrize("change", ["queries", "gpu", "library", "graph", "damage", "description", "schema"])
