@@ -154,7 +154,7 @@ def export_adapter(
         with timed(seconds, "parity"):
             say("comparing the graphs with the model in batches of different size")
             queries = {prompt_set.name: prompt_set.features for prompt_set in features}
-            report = check_parity(adapter, words, folder, queries, threads=threads_to_use())
+            report = check_parity(adapter, words, folder, queries, say=say)
             report.require()
             say(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
         quantisation = None

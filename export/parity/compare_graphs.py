@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ...engines.backends.ort_session import CPU_PROVIDER, open_session
 from ...engines.errors import ConfigError, EngineError, ExportError
 from ...engines.rounding import with_rounding
+from ..machine import threads_to_use
 from .checks import Floats, ParityReport, Place, TensorCheck, compare
 from .probes import BATCHES, LONG_TEXT, PICTURES, PROBE_TEXTS, arrangements, probe_images
 
@@ -21,10 +23,20 @@ if TYPE_CHECKING:
     from ...engines.tokenizing import TokenBatch, Tokenizer
     from ..adapter import Adapter
 
-__all__ = ["OUTPUTS", "Session", "check_parity", "finding_queries", "longest_text", "queries_of", "text_inputs"]
+__all__ = [
+    "OUTPUTS",
+    "Countdown",
+    "Session",
+    "check_parity",
+    "finding_queries",
+    "longest_text",
+    "queries_of",
+    "text_inputs",
+]
 
 Scores = dict[str, Floats]
 OUTPUTS = ("logits", "saliency")
+_SECONDS_BETWEEN_LINES = 10.0
 _EAGER_SLICE = 2  # images per call of the model; keeps the reference's memory small at 512 and 1024 pixels
 
 
@@ -35,17 +47,19 @@ def check_parity(
     sets: Mapping[str, Floats],
     *,
     batches: Sequence[int] = BATCHES,
-    threads: int = 2,
+    say: Callable[[str], None] = lambda line: None,
 ) -> ParityReport:
     """Compares image.onnx and, with a `tokenizer`, text.onnx in `folder` with `adapter`, on the CPU in float32.
 
     Every output of every slot is compared: all `batches` with a probe picture in each slot, 1, 2 and 22 findings and
     each of `sets` (text features [Q, D...]; of sets with the same queries one), texts one by one, together and
-    padded. Returns the report, which is false when a check fails. Raises ExportError when a graph cannot run.
+    padded. say: called with a line on the progress every ten seconds. Returns the report, which is false when a check
+    fails. Raises ExportError when a graph cannot run.
     """
     import onnxruntime
     import torch
 
+    threads = threads_to_use()
     conditions = {
         "reference": f"torch {torch.__version__}, eager, CPU, float32, {torch.get_num_threads()} threads",
         "engine": f"onnxruntime {onnxruntime.__version__}, CPU, {threads} threads",
@@ -57,15 +71,36 @@ def check_parity(
         features = _eager_text(adapter, tokenizer(PROBE_TEXTS))
         report.checks += _text_checks(adapter, tokenizer, features, Session(folder / "text.onnx", threads))
         queries = queries_of(features, adapter.texts_per_query)
-    trial = _ImageTrial(adapter, Session(folder / "image.onnx", threads), queries)
-    report.checks += trial.batches(batches)
-    for order, text in (([0, 1], queries[:1]), ([0, 1], queries[:2]), ([0], queries[:1])):
-        report.checks += trial.run(order, text)
     # With a book of sentences every set has the same queries, in another order: one of them is enough.
     distinct = {(features.shape, tuple(sorted(map(bytes, features)))): features for features in sets.values()}
-    for number, text in enumerate(distinct.values()):
-        report.checks += trial.run([number % PICTURES], text)
+    runs = [([0, 1], queries[:1]), ([0, 1], queries[:2]), ([0], queries[:1])]
+    runs += [([number % PICTURES], text) for number, text in enumerate(distinct.values())]
+    in_batches = sum(size * len([*arrangements(size, PICTURES)]) for size in batches)
+    progress = Countdown(PICTURES + in_batches + 2 * sum(len(order) for order, _ in runs), say)
+    trial = _ImageTrial(adapter, Session(folder / "image.onnx", threads), queries, progress)
+    report.checks += trial.batches(batches)
+    for order, text in runs:
+        report.checks += trial.run(order, text)
     return report
+
+
+class Countdown:
+    """Counts pictures that a model or a graph has run, of `total`, and says at most every ten seconds how many are
+    left."""
+
+    def __init__(self, total: int, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._say, self._clock = total, say, clock
+        self._done, self._start = 0, clock()
+        self._last = self._start
+
+    def add(self, count: int) -> None:
+        """Counts further pictures."""
+        self._done += count
+        now = self._clock()
+        if now - self._last >= _SECONDS_BETWEEN_LINES and self._done < self._total:
+            self._last = now
+            left = (now - self._start) / self._done * (self._total - self._done)
+            self._say(f"parity: {self._done} of {self._total} pictures compared, {left:.0f} s to go")
 
 
 class Session:
@@ -95,8 +130,10 @@ class Session:
 class _ImageTrial:
     """Runs the probe pictures through model and graph. `text` are the features [22, D...] of the batches."""
 
-    def __init__(self, adapter: Adapter, session: Session, text: Floats) -> None:
+    def __init__(self, adapter: Adapter, session: Session, text: Floats, progress: Countdown) -> None:
         from ..graph import ImageGraph
+
+        self._progress = progress
 
         self._model = ImageGraph(adapter).eval()
         self._session = session
@@ -138,6 +175,7 @@ class _ImageTrial:
 
     def _graph(self, order: Sequence[int], text: Floats) -> Scores:
         outputs = self._session.run(OUTPUTS, {"pixels": self._images[list(order)], "text": text})
+        self._progress.add(len(order))
         return dict(zip(OUTPUTS, outputs, strict=True))
 
     def _eager(self, text: Floats, pictures: Sequence[int]) -> dict[int, Scores]:
@@ -152,6 +190,7 @@ class _ImageTrial:
                 logits, saliency = self._model(torch.from_numpy(self._images[part]), torch.from_numpy(text))
                 for row, number in enumerate(part):
                     found[number] = {"logits": logits[row].numpy().copy(), "saliency": saliency[row].numpy().copy()}
+                self._progress.add(len(part))
         return found
 
 

@@ -165,10 +165,12 @@ def report(
     tables as Markdown, LaTeX, CSV and JSON, and the figures as PDF, SVG and PNG. All files are written before anything
     is printed.
     """
+    from ..evaluation.progress import progress_for
     from ..reporting.presentation import Presentation, parse_columns, parse_list, parse_names
     from ..reporting.report import make_report, write_report
     from ..results.choices import Choices, split_protocols
-    from ..tables.console import print_table
+    from ..results.run_json import read_run
+    from ..tables.console import make_console, print_table
 
     asked["protocol"], scorers = split_protocols(protocols)
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
@@ -177,7 +179,10 @@ def report(
     if models or datasets or names or columns:
         chosen = parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns)
         shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv)
-    made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
+    place = run or resolve_config(config_file).eval.out
+    progress = progress_for(make_console(stderr=True))
+    with progress.cell("numbers of the report", len(read_run(place)["cells"]), "cells") as advance:
+        made = make_report(place, choices, shown, advance)
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
     say = partial(echo, err=True)
@@ -187,7 +192,9 @@ def report(
         from ..card.making import with_cards
 
         made = with_cards(made, trust_folders, folders=folders, page=not no_page, say=say)
-    written = write_report(made, out=out, page=not no_page, say=say, datasets=folders)
+    with progress.cell("tables, figures and page of the report", 1, "steps") as advance:
+        written = write_report(made, out=out, page=not no_page, say=say, datasets=folders)
+        advance(1)
     output.write(json.loads(next(path for path in written if path.name == "report.json").read_bytes()))
     if not quiet and not output.piped:
         console = output.console()

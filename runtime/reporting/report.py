@@ -61,11 +61,19 @@ class Report:
     appendix: Appendix | None = None
 
 
-def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentation = EVERYTHING) -> Report:
-    """The report of the run at `path`. Raises RunError, and ConfigError for choices that do not fit the run."""
+def make_report(
+    path: Path,
+    choices: Choices = DEFAULTS,
+    presentation: Presentation = EVERYTHING,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Report:
+    """The report of the run at `path`; advance: as in `make_results`.
+
+    Raises RunError, and ConfigError for choices that do not fit the run.
+    """
     data = read_run(path)
     run = StoredRun(path, data if presentation == EVERYTHING else presentation.of(data))
-    results = make_results(run, choices)
+    results = make_results(run, choices, advance)
     parts = split_by_protocol(results)
     blocks: tuple[Block, ...] = tuple((part, None) for part in parts)
     if len({cell.model for cell in results.finished if cell.competes}) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -159,8 +159,10 @@ class Results:
         return cell.n if field in GROUNDING else cell.cases - cell.lost
 
 
-def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
-    """All numbers of a run.
+def make_results(
+    run: StoredRun, choices: Choices = DEFAULTS, advance: Callable[[int], None] = lambda count: None
+) -> Results:
+    """All numbers of a run. advance: called with the number of cells whose numbers were computed since the last call.
 
     Raises RunError when a result file cannot be read or lacks the maps that `choices` ask for, ConfigError for choices
     that do not fit the run.
@@ -200,7 +202,10 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
             )
             for (model, dataset), cell in rows.items()
         }
-    cells = {key: future.result() for key, future in made.items()}
+        cells = {}
+        for key, future in made.items():
+            cells[key] = future.result()
+            advance(1)
     return Results(
         models=tuple(model for model in run.models if model not in apart),
         datasets=tuple(run.datasets),

@@ -99,7 +99,7 @@ def test_one_wrong_weight_is_a_parity_error_and_no_bundle(
 
 
 def checked(ready: Any, folder: Path) -> Any:
-    return compare_graphs.check_parity(ready.adapter, HashTokenizer(128, 64), folder, {}, threads=2)
+    return compare_graphs.check_parity(ready.adapter, HashTokenizer(128, 64), folder, {})
 
 
 def graphs(ready: Any, folder: Path) -> Path:

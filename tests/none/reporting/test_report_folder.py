@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from stored_counts import add_cell, random_rows
 from written_report import FILES
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.cli.app import main
+from xbench_fast.runtime.evaluation import progress
+from xbench_fast.runtime.evaluation.progress import SilentProgress
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -163,3 +166,19 @@ def test_without_a_finished_cell_the_report_says_that_an_evaluation_runs(
             main(["report", str(tmp_path / "new")])
     told = capsys.readouterr().err
     assert ended.value.code == 1 and "no finished cell to report yet: kad on two (being evaluated now). An ev" in told
+
+
+def test_the_progress_of_a_report_is_shown(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, int, int]] = []
+
+    class Recorded(SilentProgress):
+        @contextmanager
+        def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
+            counts: list[int] = []
+            yield counts.append
+            steps.append((title, total, sum(counts)))
+
+    monkeypatch.setattr(progress, "progress_for", lambda console: Recorded())
+    with pytest.raises(SystemExit):
+        main(["report", str(run), "--no-page", "--quiet", "--replicates", "0"])
+    assert steps == [("numbers of the report", 2, 2), ("tables, figures and page of the report", 1, 1)]
