@@ -11,6 +11,7 @@ from ...engines.commands import echo
 from ...engines.errors import ConfigError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .completing import RUN_DATASETS, RUN_MODELS
+from .examples import examples
 from .options import Output, json_option
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ with OP one of > >= < <= == != and NAME one of
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=examples("compare", _EPILOG))
 @click.argument("run_a", metavar="RUN_A", type=click.Path(path_type=Path))
 @click.argument("run_b", metavar="[RUN_B]", type=click.Path(path_type=Path), required=False)
 @click.option(

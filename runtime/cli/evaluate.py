@@ -14,6 +14,7 @@ from ...engines.errors import ConfigError
 from ..evaluation.cell_options import Options
 from ..host.config import EvalConfig
 from .completing import DATASETS, ENGINES, MODELS
+from .examples import examples
 from .options import (
     THREADS,
     Output,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 
-@click.command("eval")
+@click.command("eval", epilog=examples("eval"))
 @click.option("--all", "everything", is_flag=True, help="Every bundle found x every dataset configured.")
 @click.option(
     "--model",

@@ -18,6 +18,7 @@ from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs
 from ..tables.latex import TEXT_WIDTH
 from ..tables.table import Intervals
 from .completing import RUN_DATASETS, RUN_MODELS
+from .examples import examples
 from .options import Output, config_option, json_option, raw_csv_option, resolve_config, setting
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     return setting(name, type=Choice(get_args(kind)), help=text, default=default or getattr(_DEFAULTS, key))
 
 
-@click.command()
+@click.command(epilog=examples("report"))
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @config_option
 @json_option

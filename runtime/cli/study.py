@@ -15,6 +15,7 @@ from ...engines.commands import Choice, LazyGroup
 from ...engines.errors import ConfigError, RunError, XBenchError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .completing import RUN_DATASETS, RUN_MODELS
+from .examples import examples
 from .options import Output, config_option, data_options, json_option, raw_csv_option, resolve_config
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _several = partial(click.option, multiple=True)
 _shown = partial(click.option, show_default=True)
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, epilog=examples("study"))
 def study() -> None:
     """Studies of a run: tables on the terminal, and Markdown, CSV, JSON and figures in RUN/studies/NAME/.
 
