@@ -91,7 +91,12 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     ):
         shown.append(("delta Dice", next(iter(of_paper.delta_dice.values()))))
     over = "unweighted mean over" if results.choices.mean == "macro" else "mean weighted by pairs over"
-    then = "datasets" if results.choices.mean_datasets == "macro" else "datasets weighted by their pairs"
+    then = (
+        ", then over datasets"
+        if results.choices.mean_datasets == "macro"
+        else ", then over datasets weighted by their pairs"
+    )
+    then = then if len(results.datasets) > 1 else ""
     notes = (
         *(best_notes([cell for cell in cells if cell.weights != "boxes"]) if maps else ()),
         *(("boxes: Dice and IoU of their union, which has no threshold; silence is 0",) * boxed),
@@ -102,7 +107,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         *(mean_apart_notes(cells) if beside else ()),
         *[PRINTED_NOTE] * bool(printed),
         *flags(shown),
-        f"percent; {over} the classes of a dataset that have pairs, then over {then}; {NONE} means no result; "
+        f"percent; {over} the classes of a dataset that have pairs{then}; {NONE} means no result; "
         "best value of a column bold, second best underlined "
         "(italic in Markdown)",
         *ranking_notes(results.models, left),
@@ -117,7 +122,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         "cut at its best threshold; means over the classes of a dataset.",
         cells,
     )
-    return Table(
+    table = Table(
         "Table 1: grounding",
         tuple(columns),
         tuple(rows),
@@ -128,6 +133,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         first=True,
         caption=what,
     )
+    return table.of_one_dataset() if len(results.datasets) == 1 else table
 
 
 def thresholds(results: Results) -> Table:
@@ -147,7 +153,7 @@ def thresholds(results: Results) -> Table:
         *ranking_notes(results.models, left),
         *lacking_notes(results, tuple(titles)),
     )
-    return Table(
+    table = Table(
         "Threshold sensitivity",
         columns,
         tuple(rows),
@@ -161,6 +167,7 @@ def thresholds(results: Results) -> Table:
             results.finished,
         ),
     )
+    return table.of_one_dataset() if len(results.datasets) == 1 else table
 
 
 def shared_rows(label: str, rows: Mapping[str, tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:

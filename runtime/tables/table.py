@@ -200,6 +200,16 @@ class Table:
                     kept.append(index)
         return replace(self.only(kept), lead=self.lead)
 
+    def of_one_dataset(self) -> Table:
+        """The table without means over datasets, which are those of its only dataset; a number that stands nowhere else
+        moves to the dataset."""
+        (group,) = (group for group in self.groups if group != MEAN_OF_DATASETS)
+        own = {column.key for column in self.columns if column.group != MEAN_OF_DATASETS}
+        kept = [i for i, each in enumerate(self.columns) if each.group != MEAN_OF_DATASETS or each.key not in own]
+        table = self.only(kept)
+        columns = (replace(each, group=group) if each.group else each for each in table.columns)
+        return replace(table, columns=tuple(columns), lead=self.lead)
+
     def with_intervals(self, place: Intervals) -> Table:
         """The table with its intervals below or beside their values, or without them and what is said of them."""
         if place == "below":

@@ -20,6 +20,7 @@ from xbench_fast.runtime.evaluation.progress import SilentProgress
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS
 
 
 @pytest.fixture
@@ -182,3 +183,19 @@ def test_the_progress_of_a_report_is_shown(run: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit):
         main(["report", str(run), "--no-page", "--quiet", "--replicates", "0"])
     assert steps == [("numbers of the report", 2, 2), ("tables, figures and page of the report", 1, 1)]
+
+
+def test_a_mean_of_datasets_needs_two_datasets(run: Path) -> None:
+    """Of one dataset it would repeat each number; delta Dice stands there alone, so it moves to the dataset."""
+    choices = Choices(replicates=0)
+    for table in make_report(run, choices).tables:
+        assert MEAN_OF_DATASETS not in table.groups, table.title
+        assert not any("over datasets" in note for note in table.notes), table.title
+    one = next(table for table in make_report(run, choices).tables if table.first)
+    assert [column.group for column in one.columns if column.key == "delta_dice"] == one.groups and len(one.groups) == 1
+    with RunDirectory(run) as made:
+        made.begin({})
+        add_cell(made, "kad", "two", random_rows(3))
+    two = next(table for table in make_report(run, choices).tables if table.first)
+    assert two.groups[-1] == MEAN_OF_DATASETS and len(two.groups) == 3
+    assert [column.group for column in two.columns if column.key == "delta_dice"] == [MEAN_OF_DATASETS]
