@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
@@ -32,6 +32,16 @@ MEAN_OF_DATASETS: Final = "mean of datasets"
 
 BEST: Final[Mark] = "best"
 SECOND: Final[Mark] = "second"
+
+_BEST: Final = frozenset({"dice_best", "iou_best", "delta_dice"})
+_FITTED: Final = frozenset({"dice_cross_fitted", "iou_cross_fitted", "delta_cross_fitted"})
+_ABOUT: Final[Mapping[str, frozenset[str]]] = {
+    "* ": _BEST,
+    "cross-fitted": _FITTED,
+    "delta Dice:": frozenset({"delta_dice"}),
+    "boxes: Dice and IoU": frozenset({"dice_fixed", "iou_fixed"}),
+}
+"""How a note begins that concerns some numbers alone -> these."""
 
 _NUMBER: Final = re.compile(r"[+\u2212<-]?\s*\d")
 
@@ -198,7 +208,15 @@ class Table:
                 column = self.columns[index]
                 if column.group != MEAN_OF_DATASETS or "mean" in keys or column.key in alone:
                     kept.append(index)
-        return replace(self.only(kept), lead=self.lead)
+        table = replace(self.only(kept), lead=self.lead)
+        return replace(table, notes=tuple(filter(table._concerns, self.notes)))
+
+    def _concerns(self, note: str) -> bool:
+        """Whether a note is about a column that is there, or about the whole table."""
+        if note.startswith("no mean over datasets"):
+            return MEAN_OF_DATASETS in self.groups
+        keys = {column.key for column in self.columns}
+        return all(keys & about for start, about in _ABOUT.items() if note.startswith(start))
 
     def of_one_dataset(self) -> Table:
         """The table without means over datasets, which are those of its only dataset; a number that stands nowhere else

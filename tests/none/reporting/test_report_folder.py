@@ -17,6 +17,7 @@ from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.evaluation import progress
 from xbench_fast.runtime.evaluation.progress import SilentProgress
+from xbench_fast.runtime.reporting.presentation import Presentation, parse_columns
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -199,3 +200,21 @@ def test_a_mean_of_datasets_needs_two_datasets(run: Path) -> None:
     two = next(table for table in make_report(run, choices).tables if table.first)
     assert two.groups[-1] == MEAN_OF_DATASETS and len(two.groups) == 3
     assert [column.group for column in two.columns if column.key == "delta_dice"] == [MEAN_OF_DATASETS]
+
+
+@pytest.mark.parametrize(
+    ("columns", "there"),
+    [
+        (("point",), set[str]()),
+        (("point", "dice"), {"* in-sample"}),
+        (("point", "dice_cross_fitted"), {"cross-fitted"}),
+        (("delta_dice",), {"* in-sample", "delta Dice:"}),
+        ((), {"* in-sample", "cross-fitted", "delta Dice:"}),
+    ],
+)
+def test_notes_are_about_columns_that_are_there(run: Path, columns: tuple[str, ...], there: set[str]) -> None:
+    shown = parse_columns(",".join(columns))
+    made = make_report(run, Choices(replicates=0), Presentation(columns=shown))
+    (table,) = (table for table in made.tables if table.first)
+    starts = ("* in-sample", "cross-fitted", "delta Dice:")
+    assert {start for start in starts for note in table.notes if note.startswith(start)} == there
