@@ -53,11 +53,12 @@ def test_means_and_ranks_are_of_what_is_shown(run: Path) -> None:
 
     def means(found: Report) -> dict[str, str]:
         table = found.tables[0]
-        at = next(i for i, column in enumerate(table.columns) if column.group == "mean of datasets")
+        at = next(i for i, column in enumerate(table.columns) if column.group == table.groups[-1])
         return {cell_of(row[0]).text: cell_of(row[at]).text for row in table.rows}
 
     assert means(shown(run))["toy"] == "-"
     alone = shown(run, datasets=("one",))
+    assert alone.tables[0].groups == ["The one"], "a mean of datasets needs two"
     assert means(alone)["toy"] != "-" and any("not ranked" in note for note in alone.tables[0].notes)
     two = shown(run, models=("mine", "kad-224"))
     assert not any("not ranked" in note or "toy" in note for note in two.tables[0].notes)
