@@ -25,6 +25,7 @@ COMMANDS = {
     "trust": (".trust:trust", "Test whether maps can be believed, with changed weights, images or prompts."),
     "prepare": (".prepare:prepare", "Decode images once, for all models."),
     "cache": (".cache:cache", "List or delete prepared images."),
+    "run": (".run:run", "Remove cells from a run directory."),
     "models": (".models:models", "List the bundles found."),
     "prompts": (".prompts:prompts", "Add prompt sets to a bundle."),
     "datasets": (".datasets:datasets", "List datasets, or audit one."),

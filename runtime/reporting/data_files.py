@@ -74,11 +74,13 @@ def csv_files(
 
 def _table_1(results: Results) -> Iterator[dict[str, Any]]:
     for model, dataset in product(results.models, results.datasets):
+        if (model, dataset) in results.skipped:
+            continue
         cell = results.cells.get((model, dataset))
         yield {
             "model": model,
             "dataset": dataset,
-            "n": cell.n if cell else 0,
+            "n": cell.n if cell else None,
             **_numbers(cell, GROUNDING),
             "note": _best_note(cell),
             "remark": _remark(results, model, dataset),
@@ -150,6 +152,8 @@ def _paper(cell: CellValues) -> Iterator[dict[str, Any]]:
 def _coverage(results: Results, boxes: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
     told = {(found.model, found.dataset): found for found in boxes}
     for model, dataset in product(results.everyone, results.datasets):
+        if (model, dataset) in results.skipped:
+            continue
         cell = results.cells.get((model, dataset))
         yield {
             "model": model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ..datasets.region_boxes import FAULTS
@@ -63,12 +64,14 @@ _HASH = re.compile(r"[0-9a-f]{16,}")
 def provenance(results: Results, run: Mapping[str, Any]) -> dict[str, str]:
     """Facts about the whole run, in words."""
     machine, choices = run["machine"], results.choices
-    cells = len(results.models) * len(results.datasets)
+    cells = sum(pair not in results.skipped for pair in product(results.models, results.datasets))
+    skipped = "; ".join(f"{model} on {dataset}: {why}" for (model, dataset), why in results.skipped.items())
     libraries = ", ".join(f"{name} {version}" for name, version in machine.get("libraries", {}).items())
     return {
         "xbench-fast": str(run["code_version"]),
         "run": f"begun {run['created']}, last written {run['updated']}",
         "cells": f"{len(results.cells)} of {cells} (model, dataset) pairs finished",
+        **({"skipped": skipped} if skipped else {}),
         "processor": f"{machine['cpu']}, {machine['cores']} cores",
         "system": f"{machine.get('system', 'unknown')}, Python {machine.get('python', 'unknown')}",
         "libraries": libraries or "unknown",
@@ -155,6 +158,8 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Table:
     for model in results.everyone:
         for dataset in results.datasets:
             cell = results.cells.get((model, dataset))
+            if (model, dataset) in results.skipped:
+                continue
             if cell is None:
                 reason = results.unfinished.get((model, dataset), "not evaluated")
                 rows.append((model, results.title(dataset), *([NONE] * (len(_COVERAGE) - 3 + own)), reason))

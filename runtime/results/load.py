@@ -110,8 +110,9 @@ class StoredRun:
     """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result, `running` is a
     sentence where an evaluation is writing there now, else empty.
 
-    models, datasets: all of the run, in the order of the last configuration, then as they were run. finished: (model,
-    dataset) of every finished cell, in the order they were run.
+    models, datasets: those with a cell that was begun, in the order of the last configuration, then as they were run.
+    finished: (model, dataset) of every finished cell, in the order they were run. skipped: those of `unfinished` that
+    were skipped: a model and a dataset that do not go together, or a name that was mistyped.
     """
 
     def __init__(self, path: Path, data: Mapping[str, Any]) -> None:
@@ -119,6 +120,7 @@ class StoredRun:
         self.data = data
         self.running = _RUNNING.format(path) if has_writer(path) else ""
         self.unfinished: dict[tuple[str, str], str] = {}
+        self.skipped: dict[tuple[str, str], str] = {}
         self._done: dict[tuple[str, str], Mapping[str, Any]] = {}
         for entry in data["cells"].values():
             state, reason, again = entry.get("state"), "", "run the same eval command again"
@@ -132,10 +134,13 @@ class StoredRun:
                 reason = f"its result file {entry['file']} {fault}; {again}"
             if reason:
                 self.unfinished[entry["model"], entry["dataset"]] = reason
+                if state == "skipped":
+                    self.skipped[entry["model"], entry["dataset"]] = reason.removeprefix("skipped: ")
             else:
                 self._done[entry["model"], entry["dataset"]] = entry
         self.finished = [*self._done]
-        names = [dict.fromkeys(entry[kind] for entry in data["cells"].values()) for kind in ("model", "dataset")]
+        begun = [entry for entry in data["cells"].values() if entry.get("state") != "skipped"]
+        names = [dict.fromkeys(entry[kind] for entry in begun) for kind in ("model", "dataset")]
         first = (data["config"].get(key, ()) for key in ("bundles", "datasets"))
         self.models, self.datasets = (
             list(dict.fromkeys([*(name for name in told if name in found), *found]))

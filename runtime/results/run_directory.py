@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,6 +154,14 @@ class RunDirectory(LockedFolder):
         """Removes the entry `last_attempt` of `give_up`: the latest attempt succeeded. Raises RunError."""
         if self._data["cells"][joined(model, dataset)].pop("last_attempt", None) is not None:
             self.save()
+
+    def forget(self, cells: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Removes the entries of cells, (model, dataset), and writes run.json; returns the other entries. Raises
+        RunError."""
+        for cell in cells:
+            self._data["cells"].pop(joined(*cell), None)
+        self.save()
+        return list(self._data["cells"].values())
 
     def save(self) -> None:
         """Writes run.json, whole or not at all. Raises RunError."""

@@ -46,12 +46,13 @@ _BESIDE: Final = {
 class Results:
     """Everything a report shows: models and datasets in order, finished cells, and why others have no result.
 
-    left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. rows: the stored rows of
-    the cells; pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold of
-    each model, if requested; patients: those of each dataset, with their draws. protocol, protocols: that of this block
-    and those of all blocks (`split_by_protocol`), empty if the run has only one. cut: a sentence for each baseline that
-    is cut to the pairs of the models. conflicts: a sentence for each dataset whose images are not the same for all
-    models. whole: the cells of all blocks.
+    left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. skipped: why cells were
+    not begun; they are in `unfinished` too, and have no row or column of their own. rows: the stored rows of the cells;
+    pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold of each model, if
+    requested; patients: those of each dataset, with their draws. protocol, protocols: that of this block and those of
+    all blocks (`split_by_protocol`), empty if the run has only one. cut: a sentence for each baseline that is cut to
+    the pairs of the models. conflicts: a sentence for each dataset whose images are not the same for all models. whole:
+    the cells of all blocks.
     """
 
     models: tuple[str, ...]
@@ -60,6 +61,7 @@ class Results:
     unfinished: Mapping[tuple[str, str], str]
     choices: Choices = DEFAULTS
     left_out: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    skipped: Mapping[tuple[str, str], str] = field(default_factory=dict)
     rows: Mapping[tuple[str, str], CellRows] = field(default_factory=dict, repr=False, compare=False)
     pairs: Mapping[tuple[str, str], ScoredPairs] = field(default_factory=dict, repr=False, compare=False)
     bases: Mapping[tuple[str, str], Basis] = field(default_factory=dict, repr=False, compare=False)
@@ -211,6 +213,7 @@ def make_results(
         datasets=tuple(run.datasets),
         cells=cells,
         unfinished={**run.unfinished, **left_out},
+        skipped=run.skipped,
         choices=choices,
         left_out=left_out,
         rows=rows,

@@ -56,7 +56,8 @@ def read(path: Path, data: object) -> str:
     (path / "run.json").write_text(json.dumps(data))
     try:
         found = load_run(path)
-        assert set(found.finished) | set(found.unfinished) <= {(m, d) for m in found.models for d in found.datasets}
+        begun = set(found.finished) | (found.unfinished.keys() - found.skipped.keys())
+        assert begun <= {(m, d) for m in found.models for d in found.datasets}
         assert all(isinstance(found.reader(name), str) for name in found.datasets)
         make_report(path, Choices(replicates=0))
         load_material(path, sampling=Resampling(replicates=10))
