@@ -46,7 +46,7 @@ def make_card_world(folder: Path) -> Path:
 
 def cards(folder: Path, *trust: Path, **choices: Any) -> dict[str, TrustCard]:
     """By model; without pictures."""
-    report = make_report(folder / "run", Choices(**{"replicates": 20, **choices}))
+    report = make_report(folder / "run", Choices(**{"replicates": 40, **choices}))
     return {card.model: card for card in make_cards(report, trust, pictures=False)}
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "Replicates",
     "draw_patients",
     "drawn_or_not",
+    "least_replicates",
     "macro_curve",
     "macro_mean",
     "mean_over_classes",
@@ -159,15 +160,19 @@ def drawn_or_not(
     return draws, draws.check(patient_of, items)
 
 
-def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval | None:
-    """Percentile interval of replicates float64 [B], NaN where undefined; None if none is defined.
-
-    Raises ValueError unless 0 < level < 1.
-    """
+def least_replicates(level: float = 0.95) -> int:
+    """The smallest number of replicates that a percentile interval at this level is computed from: 2 / (1 - level), of
+    which one whole replicate lies beyond each end; 40 at 95 %. Raises ValueError unless 0 < level < 1."""
     if not 0 < level < 1:
         raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
-    defined = values[~np.isnan(values)]
-    if len(defined) == 0:
+    return math.ceil(round(2 / (1 - level), 6))  # 1 - 0.9 is not 0.1 in floats
+
+
+def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval | None:
+    """Percentile interval of replicates float64 [B], NaN where undefined; None if fewer than `least_replicates` are
+    defined. Raises ValueError unless 0 < level < 1."""
+    least, defined = least_replicates(level), values[~np.isnan(values)]
+    if len(defined) < least:
         return None
     low, high = _percentiles(defined, level)
     return Interval(float(low), float(high), level, "bootstrap", len(defined))
@@ -179,7 +184,7 @@ def percentile_intervals(values: NDArray[np.float64], level: float = 0.95) -> li
         return []
     found: list[Interval | None] = [None] * values.shape[1]
     whole = np.flatnonzero(~np.isnan(values).any(axis=0))
-    if len(whole) and len(values):
+    if len(whole) and len(values) >= least_replicates(level):
         for place, low, high in zip(whole.tolist(), *_percentiles(values[:, whole], level), strict=True):
             found[place] = Interval(float(low), float(high), level, "bootstrap", len(values))
     for place in set(range(values.shape[1])).difference(whole.tolist()):
@@ -214,7 +219,7 @@ class Replicates:
         return column
 
     def interval(self, field: str, name: str, level: float = 0.95) -> Interval | None:
-        """Percentile interval of a cell; None where no replicate defines it."""
+        """Percentile interval of a cell; None where too few replicates define it."""
         return percentile_interval(self.of(field, name), level)
 
 

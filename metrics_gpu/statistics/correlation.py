@@ -16,7 +16,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import REPLICATES, SEED, Interval, draw_patients, patient_index, percentile_interval
+from .bootstrap import (
+    REPLICATES,
+    SEED,
+    Interval,
+    draw_patients,
+    least_replicates,
+    patient_index,
+    percentile_interval,
+)
 from .intervals import meaningful
 from .sign_flips import LEAST_DRAWS
 
@@ -124,7 +132,7 @@ def trend_band(
 
     Points and groups are those of `correlation`.
     Student's t for independent points; percentiles over lines through drawn `groups` of points that are not. None
-    where `correlation` has no line, or of fewer than four points or groups.
+    where `correlation` has no line, of fewer than four points or groups, or where too few drawn lines are defined.
     """
     a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
     index, units = patient_index(range(len(a)) if groups is None else groups)
@@ -144,6 +152,8 @@ def trend_band(
     ma, mb = weights @ a, weights @ b
     spreads = weights @ (a * a) - ma * ma
     usable = spreads > 1e-12 * (weights @ (a * a))
+    if usable.sum() < least_replicates():
+        return None
     slopes = (weights @ (a * b) - ma * mb)[usable] / spreads[usable]
     lines = mb[usable, None] + slopes[:, None] * (at - ma[usable, None])
     low, high = np.quantile(lines, [0.025, 0.975], axis=0)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import ConfigError
+from ...metrics_gpu.statistics.bootstrap import least_replicates
 from ..results.choices import Choices
 from ..results.pairs import Resampling, unnamed_lines
 from ..studies.material import Material, blocks_of, material_of
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
     from ..studies.outcome import StudyOutcome
     from ..studies.study_cell import StudyCell
 
-__all__ = ["LEAST_DRAWS", "make_cards", "with_cards"]
+__all__ = ["make_cards", "with_cards"]
 
-LEAST_DRAWS: Final = 10
 """Of the bootstrap: verdicts need intervals."""
 _OUT: Final = Path("trust")  # as of the command trust
 
@@ -67,9 +67,9 @@ def make_cards(
     belongs to a card, and two directories that answer one probe; RunError for a folder that is no trust directory.
     """
     choices = report.results.choices
-    if choices.replicates < LEAST_DRAWS:
+    if choices.replicates < (least := least_replicates()):
         raise ConfigError(
-            f"A trust card needs intervals, and --replicates is {choices.replicates}; give {LEAST_DRAWS} or more."
+            f"A trust card needs intervals, and --replicates is {choices.replicates}; give {least} or more."
         )
     told = TrustResults(trust)
     chosen = _pair_choices(report)

@@ -61,7 +61,7 @@ with OP one of > >= < <= == != and NAME one of
 @json_option
 @click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write all tables to this file.")
 @click.option("--replicates", type=click.IntRange(min=0), default=REPLICATES, show_default=True,
-              help="Bootstrap draws of patients; 0 for none.")  # fmt: skip
+              help="Bootstrap draws of patients; 95 % intervals need 40 or more; 0 for none.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Seed of the draws.")
 @click.option("--show", type=click.IntRange(min=0), default=20, show_default=True,
               help="Lines of each list of single pairs.")  # fmt: skip

@@ -106,7 +106,7 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @setting(
     "--replicates",
     type=click.IntRange(min=0),
-    help="Bootstrap resamples of the patients; 0: no intervals.",
+    help="Bootstrap resamples of the patients; 95 % intervals need 40 or more; 0: no intervals.",
     default=_DEFAULTS.replicates,
 )
 @setting("--seed", type=click.IntRange(min=0), help="Seed of the resampling.", default=_DEFAULTS.seed)

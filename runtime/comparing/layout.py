@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..results.choices import too_few_replicates
 from ..tables.metrics import METRICS, NONE, difference_of, p_value, value_of
 from ..tables.table import Column, Table
 from .align import OnlyIn
@@ -24,8 +25,9 @@ def comparison_facts(comparison: Comparison) -> list[str]:
     resampling = comparison.resampling
     if resampling.replicates:
         facts.append(
-            f"[low, high]: {100 * resampling.level:g} % intervals of {resampling.replicates} paired bootstrap draws of "
-            f"patients, seed {resampling.seed}"
+            too_few_replicates(resampling.replicates, resampling.level)
+            or f"[low, high]: {100 * resampling.level:g} % intervals of {resampling.replicates} paired bootstrap draws "
+            f"of patients, seed {resampling.seed}"
         )
     return facts
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ...metrics_gpu.grounding.protocols import NOT_EQUALISED, PROTOCOLS, protocol
 from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
+from ..results.choices import too_few_replicates
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import unnamed_lines
@@ -198,20 +199,22 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
     lines = tuple(f"protocol {name}" for name in protocols) + choices.told
     if not any(cell.resampled for cell in cells):
         return lines
-    drawn = f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed}); "
+    few = too_few_replicates(choices.replicates)
+    drawn = f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed})"
+    drawn = few or drawn
     if not pairs:
         least = " and ".join(f"{LEAST[label]} patients {word} it" for label, word in _LABELS.items())
         return (
-            f"{drawn}of AUC and AUPRC from {least}, in all from {MANY_PATIENTS} patients",
+            f"{drawn}; of AUC and AUPRC from {least}, in all from {MANY_PATIENTS} patients",
             *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
             *lines,
         )
-    chosen = "thresholds are chosen anew in each"
+    chosen = "; thresholds are chosen anew in each"
     if any(cell.grounding.options.unit == "per_model" for cell in cells):
-        chosen = "the threshold of a model is kept in each, cross-fitted ones are chosen anew"
+        chosen = "; the threshold of a model is kept in each, cross-fitted ones are chosen anew"
     return (
-        f"{drawn}{chosen}; t: Student's, of {LEAST['patients']} to {MANY_PATIENTS - 1} patients, none of fewer; "
-        f"Wilson: pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, none of one "
+        f"{drawn}{'' if few else chosen}; t: Student's, of {LEAST['patients']} to {MANY_PATIENTS - 1} patients, none "
+        f"of fewer; Wilson: pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, none of one "
         "patient; expected hits have the interval of a mean",
         *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         *lines,
@@ -230,7 +233,7 @@ def caption(results: Results, what: str, cells: Sequence[CellValues], shown: str
     things = "pairs of an image and a class with a region" if shown == "pairs" else "images"
     n = f"n = {number} {things} for each model."
     how = ""
-    if any(cell.resampled for cell in cells):
+    if any(cell.resampled for cell in cells) and not too_few_replicates(results.choices.replicates):
         how = f" Brackets: 95 % intervals over {results.choices.replicates:,} bootstrap resamples of the patients."
     marks = " Best value of a number in bold, second best underlined." if len(counts) > 1 else ""
     return f"{what} Protocol {protocols}; {n}{how}{marks}"

@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ..datasets.region_boxes import FAULTS
+from ..results.choices import too_few_replicates
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import unnamed_lines
@@ -75,9 +76,10 @@ def provenance(results: Results, run: Mapping[str, Any]) -> dict[str, str]:
         "processor": f"{machine['cpu']}, {machine['cores']} cores",
         "system": f"{machine.get('system', 'unknown')}, Python {machine.get('python', 'unknown')}",
         "libraries": libraries or "unknown",
-        "intervals": f"{choices.replicates} resamples of the patients of each dataset, seed {choices.seed}"
-        if choices.replicates
-        else "none",
+        "intervals": "none"
+        if not choices.replicates
+        else too_few_replicates(choices.replicates)
+        or f"{choices.replicates} resamples of the patients of each dataset, seed {choices.seed}",
         "options": "; ".join(choices.told) or "the defaults (docs/metrics.md §14)",
     }
 

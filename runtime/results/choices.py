@@ -14,9 +14,20 @@ from typing import Any, Final, Literal, get_args
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Protocol, Ties, Unit, protocol
-from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, least_replicates
 
-__all__ = ["DEFAULTS", "F1", "SCORERS", "Auprc", "Choices", "Constant", "Mean", "Pairs", "split_protocols"]
+__all__ = [
+    "DEFAULTS",
+    "F1",
+    "SCORERS",
+    "Auprc",
+    "Choices",
+    "Constant",
+    "Mean",
+    "Pairs",
+    "split_protocols",
+    "too_few_replicates",
+]
 
 SCORERS: Final = ("radvlm", "chexagent", "radfact", "radfact_boxes", "afloc", "chex", "acc50", "rodeo", "coco")
 """Names of the published scorers of boxes, `metrics_gpu.detection.published.registry.SCORERS`."""
@@ -52,7 +63,7 @@ class Choices:
     pairs: all pairs with a region count, or only those whose finding the model also predicts (p >= 0.5).
     auprc, f1: which of the two definitions the tables show; `f1` "best" chooses its threshold on the same images.
     mean: over the classes of a dataset: unweighted, or weighted by pairs; mean_datasets: the same over datasets.
-    replicates: of the bootstrap, 0 for none; seed: its seed.
+    replicates: of the bootstrap, 0 for none; fewer than 40 give no bootstrap interval. seed: its seed.
     """
 
     protocol: str | None = None
@@ -129,6 +140,14 @@ def _text(value: object) -> str:
 
 
 DEFAULTS: Final = Choices()
+
+
+def too_few_replicates(replicates: int, level: float = 0.95) -> str:
+    """Why so many replicates give no percentile interval at this level; empty if they do (docs/metrics.md §8.2)."""
+    least = least_replicates(level)
+    if replicates >= least:
+        return ""
+    return f"no bootstrap intervals: at {100 * level:g} % they need --replicates {least} or more, not {replicates}"
 
 
 def split_protocols(names: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:

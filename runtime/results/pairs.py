@@ -16,7 +16,7 @@ from ...metrics_gpu.grounding.best_thresholds import patient_folds
 from ...metrics_gpu.grounding.protocols import GroundingOptions, Protocol, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from ...metrics_gpu.sweep.counts import Counts, pointing_hits
-from .choices import Choices
+from .choices import Choices, too_few_replicates
 from .load import CellRows, StoredRun
 from .maps import MapRows, load_maps
 from .schema import GRID, WITHOUT_MODEL
@@ -197,7 +197,8 @@ class Resampling:
     @property
     def fact(self) -> str:
         """A line that describes the intervals."""
-        return f"[{100 * self.level:g} % intervals]: {self.replicates} bootstrap draws of patients, seed {self.seed}"
+        drawn = f"[{100 * self.level:g} % intervals]: {self.replicates} bootstrap draws of patients, seed {self.seed}"
+        return too_few_replicates(self.replicates, self.level) or drawn
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -62,12 +62,12 @@ def _lacking(folder: Path) -> None:
 
 def test_a_card_needs_intervals(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command("report", "run", "--card", "--replicates", 0, status=1)
-    assert "A trust card needs intervals, and --replicates is 0; give 10 or more." in capsys.readouterr().err
+    assert "A trust card needs intervals, and --replicates is 0; give 40 or more." in capsys.readouterr().err
 
 
 def test_the_report_says_what_is_not_on_a_card(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(world / "trust", world / "other", ingredients={"bundle": "ab" * 32})
-    command("report", "run", "--trust", "other", "--no-page", "--replicates", 10)
+    command("report", "run", "--trust", "other", "--no-page", "--replicates", 40)
     said = capsys.readouterr()
     line = next(each for each in said.err.splitlines() if "not on the card" in each)
     assert line.startswith("blocks-32 on coco, stability, repeat: not on the card: results of another bundle")
@@ -75,7 +75,7 @@ def test_the_report_says_what_is_not_on_a_card(world: Path, capsys: pytest.Captu
 
 
 def test_a_report_without_cards_reads_no_code_of_them(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command("report", "run", "--card", "--no-page", "--quiet", "--replicates", 10)
+    command("report", "run", "--card", "--no-page", "--quiet", "--replicates", 40)
     (world / "run/report/cards/kept.txt").write_text("mine")
     assert sorted(path.name for path in (world / "run/report/cards").iterdir()) == [
         "baseline_center--coco.json",
@@ -89,7 +89,7 @@ def test_a_report_without_cards_reads_no_code_of_them(world: Path, monkeypatch: 
     for room in ("card", "trusting", "studies"):
         for name in [name for name in sys.modules if name.startswith(f"xbench_fast.runtime.{room}")]:
             monkeypatch.setitem(sys.modules, name, None)
-    command("report", "run", "--no-page", "--quiet", "--replicates", 10)
+    command("report", "run", "--no-page", "--quiet", "--replicates", 40)
     assert [path.name for path in (world / "run/report/cards").iterdir()] == ["kept.txt"]
     assert "cards" not in json.loads((world / "run/report/report.json").read_text())
     assert not (world / "run/report/latex/cards.tex").exists()
@@ -97,8 +97,8 @@ def test_a_report_without_cards_reads_no_code_of_them(world: Path, monkeypatch: 
 
 def test_cards_are_a_data_frame_too(world: Path) -> None:
     run = xb.load_run(world / "run")
-    found = run.table("cards", trust="trust", replicates=10)
-    cells = cards(world, world / "trust", replicates=10)
+    found = run.table("cards", trust="trust", replicates=40)
+    cells = cards(world, world / "trust", replicates=40)
     assert [(row.model, row.line) for row in found.drop_duplicates(["model", "line"]).itertuples()] == [
         (model, line) for model in cells for line in range(1, 10)
     ]
@@ -117,7 +117,7 @@ def test_cards_are_a_data_frame_too(world: Path) -> None:
                 assert (row["metric"], row["what"], row["word"] or None) == (item.label, item.what, item.word)
                 assert (row["n"], row["patients"], row["family"]) == (item.pairs, item.patients, item.family or 0)
     assert len(found[(found.line == 7) & (found.word == "pass")]) == 1
-    assert (run.table("cards", replicates=10).query("line == 7 and model == @MODEL").verdict == "not run").all()
+    assert (run.table("cards", replicates=40).query("line == 7 and model == @MODEL").verdict == "not run").all()
     with pytest.raises(xb.XBenchError, match="'grounding' has nothing of trust directories"):
         run.table(trust="trust")
     with pytest.raises(xb.XBenchError, match="needs intervals"):
@@ -126,7 +126,7 @@ def test_cards_are_a_data_frame_too(world: Path) -> None:
 
 def test_the_pairs_that_a_report_leaves_are_those_of_its_cards(world: Path) -> None:
     def card(*options: object) -> dict[str, Any]:
-        command("report", "run", "--card", "--no-page", "--quiet", "--replicates", 10, *options)
+        command("report", "run", "--card", "--no-page", "--quiet", "--replicates", 40, *options)
         found: dict[str, Any] = json.loads((world / f"run/report/cards/{MODEL}--{DATASET}.json").read_text())
         return found
 
@@ -144,7 +144,7 @@ def test_the_pairs_that_a_report_leaves_are_those_of_its_cards(world: Path) -> N
 def test_a_bundle_is_known_by_its_hash_and_printed_names_are_used(made: Path, world: Path) -> None:
     """The trust directory names the bundle's folder, the report the printed name."""
     command("report", "run", "--trust", "trust", "--names", f"{MODEL}=Ours,{DATASET}=Set", "--no-page", "--quiet",
-            "--replicates", 10, "--models", MODEL)  # fmt: skip
+            "--replicates", 40, "--models", MODEL)  # fmt: skip
     (card,) = json.loads((world / "run/report/report.json").read_text())["cards"]
     assert (card["model"], card["title"], card["lines"][6]["verdict"]) == ("Ours", "Set", "pass")
     assert MODEL in card["lines"][3]["command"], "the command needs the bundle's own name"

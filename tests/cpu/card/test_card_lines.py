@@ -124,8 +124,8 @@ def test_line_9_lists_what_the_studies_of_strata_and_failures_have(world: Path) 
     card = card_of(world)
     line = card["lines"][8]
     assert (line["verdict"], line["told"]) == ("no verdict", "no verdict")
-    command("study", "failures", "run", "--top", 1, "--quiet", "--no-overlays", "--replicates", 20)
-    command("study", "strata", "run", "--quiet", "--replicates", 20)
+    command("study", "failures", "run", "--top", 1, "--quiet", "--no-overlays", "--replicates", 40)
+    command("study", "strata", "run", "--quiet", "--replicates", 40)
     failures = json.loads(Path("run/studies/failures/failures.json").read_text())
     worst = next(row for row in failures["classes"] if row["model"] == MODEL)
     strata = json.loads(Path("run/studies/strata/strata.json").read_text())["strata"]
@@ -146,7 +146,7 @@ def test_line_8_takes_the_study_in_the_run_directory_if_it_is_of_this_result(wor
     # 20 patients of two images each: 10 in a group are too few to be tested, so that nothing can be told.
     rows = ["image,sex", *(f"case{case:04d},{'FM'[case // 2 % 2]}" for case in range(40))]
     (world / "table.csv").write_text("\n".join(rows) + "\n")
-    command("study", "subgroups", "run", "--attributes", "table.csv", "--quiet", "--replicates", 20)
+    command("study", "subgroups", "run", "--attributes", "table.csv", "--quiet", "--replicates", 40)
     line = card_of(world)["lines"][7]
     assert line["verdict"] == "cannot tell" and "0 gaps tested, 1 not tested" in line["why"]
     path = world / "run/studies/subgroups/subgroups.json"

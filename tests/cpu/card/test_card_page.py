@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         say(folder / "trust", "randomisation", ("pass", "pass", "pass"))
         say(folder / "trust", "deletion", ("pass", "cannot tell", "pass", "pass"))
         say(folder / "trust", "region", ("fail", "fail"))
-        command("report", "run", "--trust", "trust", "--quiet", "--replicates", 10)
+        command("report", "run", "--trust", "trust", "--quiet", "--replicates", 40)
     return folder / "run" / "report"
 
 

@@ -119,7 +119,7 @@ def test_exit_status(
 
 def test_files_are_written_before_the_gate_falls(capsys: pytest.CaptureFixture[str], runs: tuple[Path, Path]) -> None:
     files = ("--json", "out/c.json", "--markdown", "out/c.md")
-    ran = Ran(capsys, *runs, "--replicates", 30, "--classes", *files, "--fail-if", "lost_hits > 0")
+    ran = Ran(capsys, *runs, "--replicates", 40, "--classes", *files, "--fail-if", "lost_hits > 0")
     assert ran.status == 1 and "FAIL: lost_hits > 0 (lost_hits = 1)" in ran.out
     for title in ("Rows", "Changes", "Changes per finding", "Flipped hits", "Rows that only one run has"):
         assert title in ran.out

@@ -151,7 +151,7 @@ def test_the_report_has_the_numbers_of_biovil(world: Path, tmp_path: Path) -> No
     found = [score for mine in scores.values() for score in mine]
     means = phrase_means(found, [name for name, mine in scores.items() for _ in mine])
     with pytest.raises(SystemExit) as ended:
-        main(["report", str(tmp_path / "run"), "--protocol", "biovil", "--no-page", "--quiet", "--replicates", "20"])
+        main(["report", str(tmp_path / "run"), "--protocol", "biovil", "--no-page", "--quiet", "--replicates", "40"])
     assert not ended.value.code
     text = (tmp_path / "run/report/tables.md").read_text()
     (table,) = [part for part in text.split("\n## ") if part.startswith("MS-CXR: phrase grounding, protocol biovil")]

@@ -96,7 +96,7 @@ def test_maps_alone_are_compared_as_before(tmp_path: Path) -> None:
             (maps / name / case).mkdir(parents=True, exist_ok=True)
             np.save(maps / name / case / f"{finding}.npy", rng.random((14, 14)).astype(np.float32))
     assert evaluate(data, "--model", f"maps:{maps / 'one'}", "--model", f"maps:{maps / 'two'}") == 0
-    assert command("report", tmp_path / "run", "--quiet", "--no-page", "--replicates", 20) == 0
+    assert command("report", tmp_path / "run", "--quiet", "--no-page", "--replicates", 40) == 0
     found = json.loads((tmp_path / "run/report/report.json").read_text())["differences"]
     assert {item["field"] for item in found} == {"pointing", "dice_best", "dice_cross_fitted"}
 

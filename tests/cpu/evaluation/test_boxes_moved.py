@@ -59,7 +59,7 @@ def test_each_answer_goes_to_the_next_other_patient(data: Path, tmp_path: Path) 
     run = tmp_path / "run"
     assert evaluate(data, "--model", f"moved:{mine}", "--limit", 5, "--out", tmp_path / "few") == 0
     assert rows(tmp_path / "few", "moved:mine") == rows(run, "moved:mine")[:15]
-    assert command("report", run, "--quiet", "--no-page", "--replicates", 20) == 0
+    assert command("report", run, "--quiet", "--no-page", "--replicates", 40) == 0
     text = (run / "report/tables.md").read_text()
     assert "moved:mine: a control, each answer is the one to the image of another patient" in text
     told = json.loads((run / "report/report.json").read_text())

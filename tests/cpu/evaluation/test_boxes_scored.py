@@ -50,7 +50,7 @@ def scored(data: Path, *options: object, boxes: Path, name: str = "") -> dict[st
     out = data.parent / "run"
     arguments = ["--model", model, "--data", f"chestxdet10={data}", "--dataset", "chestxdet10", "--out", out]
     assert command("eval", *arguments, *options) == 0
-    assert command("report", out, "--quiet", "--no-page", "--replicates", 20) == 0
+    assert command("report", out, "--quiet", "--no-page", "--replicates", 40) == 0
     told: dict[str, Any] = json.loads((out / "report/report.json").read_text())
     (found,) = told["boxes"]
     return {**found, "cells": told["cells"]}
@@ -239,10 +239,10 @@ def test_studies_of_thresholds_leave_boxes_out(data: Path, capsys: pytest.Captur
     scored(data, "--missing", "count", boxes=write(data.parent / "mine.jsonl", lines))
     run = data.parent / "run"
     for name in ("thresholds", "calibration"):
-        assert command("study", name, run, "--replicates", 20) == 1
+        assert command("study", name, run, "--replicates", 40) == 1
         assert "boxes:mine: left out, because boxes have no threshold; evaluate a model" in capsys.readouterr().err
     for name, rows in (("strata", "strata"), ("failures", "classes")):
-        assert command("study", name, run, "--replicates", 20) == 0
+        assert command("study", name, run, "--replicates", 40) == 0
         found = json.loads((run / "studies" / name / f"{name}.json").read_text())[rows]
         assert all(row["dice_best"] is None and row["tau_best"] is None for row in found)
         assert any(row["dice_fixed"] == 1 for row in found)  # the Nodule
@@ -250,7 +250,7 @@ def test_studies_of_thresholds_leave_boxes_out(data: Path, capsys: pytest.Captur
     options = ["--data", f"chestxdet10={data}", "--dataset", "chestxdet10", "--out", run]
     assert command("eval", "--model", "baseline:center", *options) == 0
     capsys.readouterr()
-    assert command("study", "thresholds", run, "--replicates", 20) == 0
+    assert command("study", "thresholds", run, "--replicates", 40) == 0
     said = capsys.readouterr().out
     assert "boxes:mine: left out, because boxes have no threshold" in said and "baseline:center" in said
 

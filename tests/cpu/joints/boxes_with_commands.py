@@ -83,7 +83,7 @@ def call(world: World, files: Sequence[str], dataset: str = "coco") -> None:
 
 def studied(world: World, name: str, rows: str, model: str = "") -> tuple[str, list[dict[str, Any]]]:
     """What a study prints, and its rows of a model."""
-    ran = command("study", name, world.folder / "run", "--replicates", 20)
+    ran = command("study", name, world.folder / "run", "--replicates", 40)
     assert ran.status == 0, ran.text
     told = json.loads((world.folder / "run" / "studies" / name / f"{name}.json").read_text())
     assert len(told["notes"]) == len(set(told["notes"]))
@@ -93,7 +93,7 @@ def studied(world: World, name: str, rows: str, model: str = "") -> tuple[str, l
 def compared(world: World, *how: object) -> tuple[dict[str, Any], dict[str, float]]:
     """The only cell that `compare` shows; and number -> its change, of those that both sides have, over all classes."""
     file = world.folder / "compared.json"
-    ran = command("compare", *how, "--json", file, "--replicates", 20, "--fail-if", "changed_truth > 0")
+    ran = command("compare", *how, "--json", file, "--replicates", 40, "--fail-if", "changed_truth > 0")
     assert ran.status == 0, ran.text
     (cell,) = json.loads(file.read_text())["cells"]
     assert not any(cell[side][kind] for side in ("only_a", "only_b") for kind in ("rows", "regions"))
@@ -122,7 +122,7 @@ def both_are_judged(world: World, model: str) -> str:
 
 def left_out(world: World, name: str, model: str) -> str:
     """A study that leaves boxes out."""
-    ran = command("study", name, world.folder / "run", "--replicates", 20)
+    ran = command("study", name, world.folder / "run", "--replicates", 40)
     assert ran.status == 0 and f"{model}: {NO_THRESHOLD}" in ran.text, ran.text
     folder = world.folder / "run" / "studies" / name
     assert all(f"{model}," not in path.read_text() for path in folder.glob("*.csv"))
@@ -193,7 +193,7 @@ def boxes_calibration(world: World) -> None:
 def _left_out(world: World, name: str) -> None:
     world.eval(model=[FP32, world.own_boxes])
     left_out(world, name, BOXES)
-    ran = command("study", name, world.folder / "run", "--model", BOXES, "--replicates", 20)
+    ran = command("study", name, world.folder / "run", "--model", BOXES, "--replicates", 40)
     assert ran.status == 1 and f"{BOXES}: {NO_THRESHOLD}; evaluate a model with saliency maps into the run" in ran.text
 
 

@@ -79,7 +79,7 @@ def int8_compare(world: World) -> None:
 def int8_study(world: World) -> None:
     both(world).eval(model=[FP32, INT8])
     for name in ("thresholds", "strata", "failures"):
-        ran = command("study", name, world.folder / "run", "--replicates", 20)
+        ran = command("study", name, world.folder / "run", "--replicates", 40)
         assert ran.status == 0 and STAMP in ran.text and FP32 in ran.text, ran.text
 
 

@@ -121,7 +121,7 @@ class World:
         return {name: {k: v for k, v in entry.items() if k not in _TIMES} for name, entry in found.items()}
 
     def report(self, *more: object, out: str = "run") -> Path:
-        ran = command("report", self.folder / out, "--no-page", "--quiet", "--replicates", 20, *more)
+        ran = command("report", self.folder / out, "--no-page", "--quiet", "--replicates", 40, *more)
         assert ran.status == 0, ran.text
         return self.folder / out / "report"
 

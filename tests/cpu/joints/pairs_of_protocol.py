@@ -74,7 +74,7 @@ def protocol_twin(world: World) -> None:
     assert report["models"][FP32]["datasets"] == 1, "a mean over the datasets of one protocol"
     assert not any("coco" in text and "again" in text for name, text in world.tables().items() if "Table 1" in name)
     for study in ("thresholds", "calibration"):
-        ran = command("study", study, world.folder / "run", "--replicates", 20)
+        ran = command("study", study, world.folder / "run", "--replicates", 40)
         assert ran.status == 0
         for folder, dataset in ((study, "coco"), (f"{study}-medklip", "again")):
             made = json.loads((world.folder / "run" / "studies" / folder / f"{study}.json").read_text())

@@ -32,7 +32,7 @@ def whole(world: World) -> dict[str, Any]:
     world.whole(model=f"boxes:{world.originals.folder / 'answers.jsonl'}")
     made = world.originals.made[(f"boxes:{world.originals.folder / 'answers.jsonl'}",)]
     if not (made / "report").is_dir():
-        command("report", made, "--no-page", "--quiet", "--replicates", 20)
+        command("report", made, "--no-page", "--quiet", "--replicates", 40)
     (item,) = json.loads((made / "report" / "report.json").read_text())["boxes"]
     found = {name: told["values"] for name, told in item["published"].items()}
     assert set(found) == set(SCORERS) and 0 < found["afloc"]["iou_pairs"] < 1

@@ -54,7 +54,7 @@ def people(world: World, cases: Sequence[str] = ()) -> Path:
 
 def grouped(world: World, out: str = "run", dataset: str = "coco", folder: str = "subgroups") -> tuple[str, Rows]:
     """What `study subgroups` prints by this table, and its rows."""
-    given = ("--attributes", f"{dataset}={people(world)}", "--replicates", 20)
+    given = ("--attributes", f"{dataset}={people(world)}", "--replicates", 40)
     return rows_of(world, out, folder, "subgroups", *given)
 
 
@@ -73,7 +73,7 @@ def subgroups_protocol(world: World) -> None:
     crowd(world).eval(*QUICK)
     world.eval(*world.twin, *MEDKLIP, *QUICK, "--dataset", "again")
     given = [word for name in ("coco", "again") for word in ("--attributes", f"{name}={people(world)}")]
-    _, one = rows_of(world, "run", "subgroups", "subgroups", *given, "--replicates", 20)
+    _, one = rows_of(world, "run", "subgroups", "subgroups", *given, "--replicates", 40)
     other = json.loads((world.folder / "run" / "studies" / "subgroups-medklip" / "subgroups.json").read_text())
     assert {row["dataset"] for row in one["groups"]} == {"coco"}
     assert {row["dataset"] for row in other["groups"]} == {"again"}
@@ -180,7 +180,7 @@ def three_readers(world: World) -> list[object]:
 
 def read(world: World, out: str = "run", folder: str = "readers") -> tuple[str, Rows]:
     """What `study readers` prints, and its rows."""
-    return rows_of(world, out, folder, "readers", "--replicates", 20)
+    return rows_of(world, out, folder, "readers", "--replicates", 40)
 
 
 def readers_protocol(world: World) -> None:
@@ -299,7 +299,7 @@ def probes_protocol(world: World) -> None:
     words = {}
     for out, given in (("run", ()), ("other", ("--protocol", "medklip"))):
         world.eval(*given, out=out)
-        line = ("report", world.folder / out, "--trust", world.folder / "trust", "--no-page", "--replicates", 20)
+        line = ("report", world.folder / out, "--trust", world.folder / "trust", "--no-page", "--replicates", 40)
         ran = command(*line)
         assert ran.status == 0, ran.text
         card = json.loads((world.folder / out / "report" / "cards" / f"{FP32}--coco.json").read_text())
@@ -347,13 +347,13 @@ def probes_readers(world: World) -> None:
 def trust_live(world: World) -> None:
     world.eval(out="bundle")
     xb.evaluate(live, "coco", world.data, geometry=SQUASH, name=FP32, out=world.folder / "run", progress=False)
-    rows = [rows_of(world, out, "trust", "trust", "--replicates", 20)[1] for out in ("run", "bundle")]
+    rows = [rows_of(world, out, "trust", "trust", "--replicates", 40)[1] for out in ("run", "bundle")]
     assert rows[0] == rows[1]
 
 
 def trust_readers(world: World) -> None:
     world.eval(*three_readers(world), model=[FP32, READER])
-    said, rows = rows_of(world, "run", "trust", "trust", "--replicates", 20)
+    said, rows = rows_of(world, "run", "trust", "trust", "--replicates", 40)
     assert {row["model"] for row in rows["verdicts"]} == {FP32} and "boxes from a file have no map" in said
     (count,) = rows["counts"]
     assert count["pairs"] > 2 * count["patients"]
@@ -362,6 +362,6 @@ def trust_readers(world: World) -> None:
 def trust_cache(world: World) -> None:
     cache = ("--cache", world.folder / "cache")
     world.eval(*cache)
-    before = rows_of(world, "run", "trust", "trust", "--replicates", 20)[1]
+    before = rows_of(world, "run", "trust", "trust", "--replicates", 40)[1]
     assert "finished before, reused" in world.eval(*cache, "--verify")
-    assert rows_of(world, "run", "trust", "trust", "--replicates", 20)[1] == before
+    assert rows_of(world, "run", "trust", "trust", "--replicates", 40)[1] == before

@@ -81,7 +81,7 @@ def supervised_compare(world: World) -> None:
 def supervised_study(world: World) -> None:
     taught(world).eval(model=[FP32, NAME])
     for name in ("thresholds", "strata", "failures"):
-        ran = command("study", name, world.folder / "run", "--replicates", 20)
+        ran = command("study", name, world.folder / "run", "--replicates", 40)
         assert ran.status == 0 and STAMP in ran.text, ran.text
 
 

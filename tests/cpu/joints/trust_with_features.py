@@ -19,7 +19,7 @@ CENTER, ONES = "baseline:center", "baseline:ones"
 
 def numbers(world: World, out: str = "run", folder: str = "trust") -> dict[str, Any]:
     """What the study writes of a run, without the texts on it."""
-    ran = command("study", "trust", world.folder / out, "--replicates", 20)
+    ran = command("study", "trust", world.folder / out, "--replicates", 40)
     assert ran.status == 0, ran.text
     told = json.loads((world.folder / out / "studies" / folder / "trust.json").read_text())
     return {name: told[name] for name in ("verdicts", "scores", "differences", "counts")}

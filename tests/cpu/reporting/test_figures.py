@@ -174,7 +174,7 @@ def test_a_model_with_other_cases_is_no_point(tmp_path: Path) -> None:
         figure = correlation_figure(results, per)
         other = "c" if per == "model" else "c on The one"
         assert figure and f"because other images, pairs or labels are behind their numbers: {other}." in figure.caption
-    told = study_correlation(load_material(tmp_path / "run", sampling=Resampling(replicates=20)))
+    told = study_correlation(load_material(tmp_path / "run", sampling=Resampling(replicates=40)))
     assert [(row["points"], row["model"]) for row in told.data["points"]] == [
         (kind, model) for kind in ("models", "cells") for model in "ab"
     ]
@@ -419,7 +419,7 @@ def test_the_line_has_an_interval_from_four_models_on(tmp_path: Path) -> None:
 
 
 def test_intervals_are_drawn_where_there_are_replicates(tmp_path: Path) -> None:
-    found = make(tmp_path / "run", {"kad": "published", "mavl": "published"}, choices=Choices(replicates=25))
+    found = make(tmp_path / "run", {"kad": "published", "mavl": "published"}, choices=Choices(replicates=40))
     with drawing_style("test"):
         (axes,) = draw_delta(found).axes
         panel = draw_recognition(found).axes[0]

@@ -55,7 +55,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def tables(run: Path) -> Iterator[Table]:
-    yield from make_report(run, Choices(replicates=10)).tables
+    yield from make_report(run, Choices(replicates=40)).tables
     stored = load_run(run)
     if "kad" in stored.models:  # the longer names of the other run are enough for the slower tables
         return

@@ -37,7 +37,7 @@ def test_runs_are_compared_without_pairs_whose_region_changed(desk: Desk) -> Non
     (desk.data / "annotations.json").write_text(json.dumps(boxes))
     desk.eval("good")
     pairs = xb.load_run(desk.run).table("grounding", replicates=0).n.iloc[0]
-    said = desk.command("compare", before, desk.run, "--json", desk.folder / "c.json", "--replicates", 20)
+    said = desk.command("compare", before, desk.run, "--json", desk.folder / "c.json", "--replicates", 40)
     (cell,) = json.loads((desk.folder / "c.json").read_text())["cells"]
     assert cell["pairs"] == pairs - 1 and len(cell["region_changes"]) == 1
     assert "another region: left out of the pairs" in said
@@ -109,7 +109,7 @@ def test_a_study_of_two_protocols_is_made_of_each(desk: Desk) -> None:
     desk.eval("good", "poor")
     desk.eval("good", "poor", dataset="chest")
     desk.eval("good", protocol="medklip")
-    studies, quick = desk.run / "studies", ("--replicates", 20)
+    studies, quick = desk.run / "studies", ("--replicates", 40)
     for study, rows in (("thresholds", "sensitivity"), ("strata", "strata"), ("calibration", "cells")):
         said = desk.command("study", study, desk.run, *quick)
         first, other = (json.loads((studies / f / f"{study}.json").read_text()) for f in (study, f"{study}-medklip"))
@@ -168,7 +168,7 @@ def test_a_study_has_the_reference_rows_of_the_report(desk: Desk) -> None:
     desk.eval("baseline:center", "baseline:ones")
     desk.report()
     cells = {cell["model"]: cell for cell in desk.json["cells"]}
-    said = desk.command("study", "thresholds", desk.run, "--replicates", 20)
+    said = desk.command("study", "thresholds", desk.run, "--replicates", 40)
     center = cells["baseline:center"]
     assert f"on {center['n']} of its {center['n'] + center['left_out']} pairs, those of the models" in said
     rows = json.loads((desk.run / "studies/thresholds/thresholds.json").read_text())["sensitivity"]
@@ -176,11 +176,11 @@ def test_a_study_has_the_reference_rows_of_the_report(desk: Desk) -> None:
     assert means == {
         name: (cell["n"], pytest.approx(cell["grounding"]["macro"]["dice_best"])) for name, cell in cells.items()
     }
-    whole = desk.command("study", "thresholds", desk.run, "--model", "baseline:center", "--replicates", 20)
+    whole = desk.command("study", "thresholds", desk.run, "--model", "baseline:center", "--replicates", 40)
     assert "those of the models" not in whole
     desk.move_boxes()
     desk.eval("good")
-    said = desk.command("study", "thresholds", desk.run, "--replicates", 20)
+    said = desk.command("study", "thresholds", desk.run, "--replicates", 40)
     assert "baseline:center on lungs: left out: it does not have all pairs, with the same regions" in said
     rows = json.loads((desk.run / "studies/thresholds/thresholds.json").read_text())["sensitivity"]
     assert {row["model"] for row in rows} == {"maps:good"}

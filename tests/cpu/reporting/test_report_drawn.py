@@ -34,7 +34,7 @@ def test_a_whole_report(run: Path) -> None:
     for kind in ("pdf", "svg", "png"):
         (run / "report" / "figures" / f"figure-9-old.{kind}").write_text("of an earlier report")
     said: list[str] = []
-    written = write_report(make_report(run, Choices(replicates=10)), say=said.append)
+    written = write_report(make_report(run, Choices(replicates=40)), say=said.append)
     names = [path.relative_to(run / "report").as_posix() for path in written]
     assert names[0] == "index.html" and sorted(names) == files(run) and said == []
     drawn = [name for name in names if name.startswith("figures/")]

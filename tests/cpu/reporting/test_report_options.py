@@ -191,7 +191,7 @@ def test_true_positives_only(tmp_path: Path) -> None:
 
 def test_recognition_can_be_shown_otherwise(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", random_rows(1))
-    made = make_report(path, Choices(replicates=30, auprc="trapezoid", f1="best"))
+    made = make_report(path, Choices(replicates=40, auprc="trapezoid", f1="best"))
     cell = made.results.cells["kad", "one"]
     scores = cell.recognised("Mass")
     assert scores is not None
@@ -209,7 +209,7 @@ def test_means_can_be_weighted(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", random_rows(1))
     with RunDirectory(path) as run:
         add_cell(run, "kad", "two", random_rows(2))
-    made = make_report(path, Choices(replicates=20, mean="micro", mean_datasets="micro")).results
+    made = make_report(path, Choices(replicates=40, mean="micro", mean_datasets="micro")).results
     hits, pairs = [], []
     for seed in (1, 2):
         rows = [row for row in random_rows(seed) if row.area is not None]
@@ -401,7 +401,7 @@ ANEW, KEPT = "thresholds are chosen anew in each", "the threshold of a model is 
 def test_notes_claim_no_more_than_the_options_allow(
     swept: Path, asked: dict[str, str | float], never: bool, floor: bool
 ) -> None:
-    made = make_report(swept, Choices(replicates=20, **asked))  # type: ignore[arg-type]
+    made = make_report(swept, Choices(replicates=40, **asked))  # type: ignore[arg-type]
     notes = {table.title: " ".join(table.notes) for table in made.tables}
     assert (NEVER in notes["Threshold sensitivity"]) == never
     dice = [notes["Table 1: grounding"], notes["The one: Dice per class at the best threshold"]]
@@ -495,10 +495,10 @@ def test_the_command_offers_what_can_be_chosen() -> None:
 
 def test_the_command_passes_options_on(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        main(["report", str(swept), "--no-page", "--replicates", "20", "--best", "cross_fit", "--tau-from", "0.01"])
+        main(["report", str(swept), "--no-page", "--replicates", "40", "--best", "cross_fit", "--tau-from", "0.01"])
     shown = capsys.readouterr()
     assert left.value.code == 0 and "made with --tau-from 0.01, --best cross_fit" in shown.out
-    assert "20 resamples of the patients" in shown.out and "Provenance" not in shown.out
+    assert "40 resamples of the patients" in shown.out and "Provenance" not in shown.out
     assert not (swept / "report" / "index.html").exists()
     with pytest.raises(SystemExit) as left:
         main(["report", str(swept), "--quiet", "--no-page", "--tau-from", "0.3"])

@@ -223,7 +223,7 @@ def test_runs_without_what_a_study_needs(name: str, tmp_path: Path, capsys: pyte
         add_cell(made, "kad", "one", empty)
         add_cell(made, "blind", "one", random_rows(2), "baseline")
         made.set_cell("kad", "two", "failed", reason="it broke")
-    study(capsys, name, tmp_path / "run", "--replicates", 20)
+    study(capsys, name, tmp_path / "run", "--replicates", 40)
     data = answer(tmp_path / "run", name)
     assert "kad on two: failed: it broke" in data["facts"] and data["study"] == name
     assert (tmp_path / "run" / "studies" / name / f"{name}.md").read_text().startswith("# ")
@@ -248,14 +248,14 @@ def test_without_matplotlib_there_are_tables_and_a_sentence(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    said = study(capsys, "strata", world / "run" / "run", "--replicates", 20, "--out", tmp_path / "here")
+    said = study(capsys, "strata", world / "run" / "run", "--replicates", 40, "--out", tmp_path / "here")
     assert "No figure: Figures need matplotlib" in said
     assert {path.suffix for path in (tmp_path / "here").iterdir()} == {".md", ".json", ".csv"}
 
 
 def test_the_same_question_has_the_same_answer(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place in ("x", "y"):
-        study(capsys, "strata", world / "run" / "run", "--replicates", 20, "--out", tmp_path / place, "--quiet")
+        study(capsys, "strata", world / "run" / "run", "--replicates", 40, "--out", tmp_path / place, "--quiet")
     names = sorted(path.name for path in (tmp_path / "x").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "y").iterdir())
     for name in names:

@@ -144,7 +144,7 @@ def test_counts_of_another_protocol(protocol: str, tmp_path: Path, capsys: pytes
     classes = {name: [row for row in rows if row["finding"] == name] for name in ("Mass", "Effusion")}
     classes = {name: own for name, own in classes.items() if own}
     for name in ("thresholds", "strata", "failures", "calibration"):
-        said = study(capsys, name, world.out, "--replicates", 20)
+        said = study(capsys, name, world.out, "--replicates", 40)
         assert f"a on coco: protocol {protocol}" in said
         if name == "calibration":
             assert "No isotonic or beta map of a on coco: these counts do not mark every pixel" in said

@@ -46,7 +46,7 @@ def test_the_numbers_are_those_of_the_reference(
     (tmp_path / "data/test_data").mkdir(parents=True)
     shutil.copy(shared / "data/annotations/chestxdet10/test.json", tmp_path / "data")
     run = evaluated(tmp_path / "data", *(f"boxes:{shared}/boxes/predictions/{name}.jsonl" for name in ("scored",)))
-    study(capsys, "errors", run, "--replicates", 20, "--no-overlays")
+    study(capsys, "errors", run, "--replicates", 40, "--no-overlays")
     wanted = json.loads((shared / "boxes/reference.json").read_text())["scored"]
     found = of_kind(run, group="all")
     assert set(found) == set(KINDS)
@@ -115,7 +115,7 @@ def test_maps_are_judged_by_the_true_boxes_of_the_run_or_by_parts(
 ) -> None:
     own = maps(tmp_path / "mine", a=[TOUCHING[0]], b=APART)
     run = evaluated(data, own)
-    said = " ".join(study(capsys, "errors", run, "--replicates", 20).split())
+    said = " ".join(study(capsys, "errors", run, "--replicates", 40).split())
     assert (
         "the region on the grid of 224, where boxes that touch are one (maps:mine on ChestX-Det10: 2 of 2 pairs)"
         in said
@@ -126,7 +126,7 @@ def test_maps_are_judged_by_the_true_boxes_of_the_run_or_by_parts(
     assert found["hit"]["dice"] == pytest.approx((2 / 3 + 1) / 2)
 
     evaluated(data, own, answered(tmp_path / "told.jsonl", a=TOUCHING, b=[[128, 640, 384, 896]]))
-    said = " ".join(study(capsys, "errors", run, "--replicates", 20).split())
+    said = " ".join(study(capsys, "errors", run, "--replicates", 40).split())
     assert "where boxes that touch are one" not in said
     found = of_kind(run, model="maps:mine", group="all", cut="0.5")
     assert {kind: row["boxes"] for kind, row in found.items() if row["boxes"]} == {"hit": 2, "missed": 1}
@@ -137,13 +137,13 @@ def test_maps_are_judged_by_the_true_boxes_of_the_run_or_by_parts(
     (case,) = [row for row in answer(run, "errors")["cases"] if row["model"] == "boxes:told"]
     assert (case["case"], case["kind"], case["dice_if_fixed"]) == ("b", "wrong_side", 1.0)
     # The true boxes are those of the run, whatever model is shown.
-    study(capsys, "errors", run, "--replicates", 20, "--model", "maps:mine")
+    study(capsys, "errors", run, "--replicates", 40, "--model", "maps:mine")
     assert of_kind(run, group="all", cut="0.5") == found
     # True boxes of other contents of the dataset are not those of the maps.
     stored = read_run(run)
     stored["cells"]["boxes:told--chestxdet10"]["ingredients"]["dataset"][1] = "0" * 64
     store_run(run, stored)
-    study(capsys, "errors", run, "--replicates", 20, "--model", "maps:mine")
+    study(capsys, "errors", run, "--replicates", 40, "--model", "maps:mine")
     assert of_kind(run, group="all", cut="0.5")["missed"]["boxes"] == 0
 
 
@@ -163,7 +163,7 @@ def test_regions_that_are_no_boxes(tmp_path: Path, capsys: pytest.CaptureFixture
     told = answered(tmp_path / "told.jsonl", a=APART, b=APART, c=APART)
     own = maps(tmp_path / "mine", a=APART, b=APART, c=APART)
     run = evaluated(data, told, own, reader="coco")
-    said = " ".join(study(capsys, "errors", run, "--replicates", 20, "--no-overlays").split())
+    said = " ".join(study(capsys, "errors", run, "--replicates", 40, "--no-overlays").split())
     assert "boxes:told on coco: 1 pairs whose region is no union of boxes are left out." in said
     assert "maps:mine on coco: 1 of 3 pairs" in said
     kinds = ("hit", "hallucinated", "missed")
@@ -182,7 +182,7 @@ def test_an_overlay_shows_the_truth_and_marks_the_kind(
     from PIL import Image
 
     run = evaluated(data, answered(tmp_path / "told.jsonl", a=[*TOUCHING, [640, 640, 768, 768]], b=[]))
-    study(capsys, "errors", run, "--replicates", 20)
+    study(capsys, "errors", run, "--replicates", 40)
     drawn = {row["kind"]: row["overlay"] for row in answer(run, "errors")["cases"]}
     assert set(drawn) == {"hallucinated", "silent"}
 
@@ -208,7 +208,7 @@ def test_an_overlay_shows_the_truth_and_marks_the_kind(
 def test_the_figure_has_a_bar_for_each_cut(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = answered(tmp_path / "told.jsonl", a=[*TOUCHING, [640, 640, 768, 768]], b=[])
     run = evaluated(data, told, maps(tmp_path / "mine", a=TOUCHING, b=APART))
-    study(capsys, "errors", run, "--replicates", 20, "--no-overlays")
+    study(capsys, "errors", run, "--replicates", 40, "--no-overlays")
     folder = run / "studies/errors"
     drawing, page = (folder / "errors.svg").read_text(), (folder / "errors.md").read_text()
     for kind in KINDS:

@@ -33,13 +33,13 @@ def test_the_page_of_the_report_shows_the_study(
 
     def reported() -> str:
         capsys.readouterr()
-        assert command("report", run, "--replicates", 20, "--quiet") == 0
+        assert command("report", run, "--replicates", 40, "--quiet") == 0
         captured = capsys.readouterr()
         return captured.out + captured.err
 
     written(8)
     assert "study of errors" not in reported() and "Kinds of errors" not in page.read_text()
-    study(capsys, "errors", run, "--replicates", 20)
+    study(capsys, "errors", run, "--replicates", 40)
     told = answer(run, "errors")
     reported()
     text = page.read_text()
@@ -54,7 +54,7 @@ def test_the_page_of_the_report_shows_the_study(
     assert f"1 of {len(shown)} examples of errors" in reported()
     (run / "studies/errors" / told["cases"][0]["overlay"]).unlink()
     assert "cannot be shown" in reported() and "Kinds of errors" not in page.read_text()
-    study(capsys, "errors", run, "--replicates", 20)
+    study(capsys, "errors", run, "--replicates", 40)
     written(9)
     assert "is of earlier results and is not in the page; run" in reported()
     assert "Kinds of errors" not in page.read_text()

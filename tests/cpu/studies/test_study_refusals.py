@@ -43,12 +43,12 @@ def test_own_maps_that_were_not_kept(
     small = own_maps(tmp_path / "small", data, (6, 6))
     world.run([], [config], files=[own_maps(tmp_path / "mine", data, *sizes), small])
     why = "its maps are larger than 64 x 64 or of several sizes, so the run did not keep them."
-    said = study(capsys, "failures", world.out, "--replicates", 20)
+    said = study(capsys, "failures", world.out, "--replicates", 40)
     assert f"No overlays of maps:mine on coco: {why}" in said
     cases = answer(world.out, "failures")["cases"]
     drawn = {row["model"]: row["overlay"] is not None for row in cases}
     assert drawn == {"maps:mine": False, "maps:small": True}
-    said = study(capsys, "calibration", world.out, "--replicates", 20)
+    said = study(capsys, "calibration", world.out, "--replicates", 40)
     assert f"No quantile normalisation of maps:mine on coco: {why}" in said
 
 
@@ -67,12 +67,12 @@ def test_variants_of_different_protocols_are_refused(
     """Their threshold 0.5 is another thing, and so are all differences."""
     one = run_of(tmp_path / "a", ("kad", {}))
     two = run_of(tmp_path / "b", ("kad", {"protocol": "medklip", "grid": [8, 8]}))
-    said = study(capsys, name, one, two, "--replicates", 20, code=1)
+    said = study(capsys, name, one, two, "--replicates", 40, code=1)
     assert "was evaluated by protocol 'default'" in said and "by 'medklip'" in said
     assert "their numbers cannot be compared; evaluate both with the same --protocol" in said
     assert not (one / "studies").exists()
     three = run_of(tmp_path / "c", ("kad", {"protocol": "medklip", "grid": [4, 4]}))
-    study(capsys, name, two, three, "--replicates", 20)
+    study(capsys, name, two, three, "--replicates", 40)
 
 
 def test_a_variant_of_unknown_size_is_no_reference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,13 +83,13 @@ def test_a_variant_of_unknown_size_is_no_reference(tmp_path: Path, capsys: pytes
         ("mixed", {"grid": None, "map_size": None}),
         ("large", {"grid": None, "map_size": [100, 90]}),
     )
-    said = study(capsys, "resolution", run, "--replicates", 20)
+    said = study(capsys, "resolution", run, "--replicates", 40)
     assert "kad on The one: mixed is left out, because the size of its maps is not known." in said
     found = answer(run, "resolution")["differences"]
     assert {row["reference"] for row in found} == {"coarse [4 x 4]"}
     assert {row["variant"] for row in found} == {"fine [8 x 8]", "large [100 x 90]"}
     alone = run_of(tmp_path / "alone", ("fine", {"grid": [8, 8]}), ("mixed", {"grid": None}))
-    said = study(capsys, "resolution", alone, "--replicates", 20, code=1)
+    said = study(capsys, "resolution", alone, "--replicates", 40, code=1)
     assert "No model family has two variants on one dataset" in said and "mixed is left out" in said
 
 
@@ -107,7 +107,7 @@ def test_the_size_of_own_maps_is_noted_whether_they_are_kept_or_not(
         entry = world.entry("maps:mine--coco")
         assert entry["map_size"] == list(size) and entry["grid"] == ([6, 6] if name == "small" else None)
         outs.append(world.out.rename(tmp_path / f"run-{name}"))
-    study(capsys, "resolution", *outs, "--replicates", 20)
+    study(capsys, "resolution", *outs, "--replicates", 40)
     found = answer(outs[0], "resolution")["differences"]
     assert {(row["reference"], row["variant"]) for row in found} == {("run-small [6 x 6]", "run-large [100 x 100]")}
 

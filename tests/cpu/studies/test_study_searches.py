@@ -48,9 +48,9 @@ def test_the_search_is_the_protocols(run: tuple[str, Path], capsys: pytest.Captu
     classes = classes_of(path)
     levels = best_levels(protocol, classes)
     expected = {name: mean(dice(row, levels[name]) for row in own) for name, own in classes.items()}
-    said = study(capsys, "calibration", path, "--replicates", 20)
-    study(capsys, "thresholds", path, "--replicates", 20)
-    study(capsys, "failures", path, "--replicates", 20)
+    said = study(capsys, "calibration", path, "--replicates", 40)
+    study(capsys, "thresholds", path, "--replicates", 40)
+    study(capsys, "failures", path, "--replicates", 40)
     line = {
         "paper": "protocol paper searches for best thresholds: from 0.01 on",
         "mavl": "protocol mavl searches for best thresholds: one for all classes of a dataset, from 0.01 on",
@@ -73,7 +73,7 @@ def test_the_search_is_the_protocols(run: tuple[str, Path], capsys: pytest.Captu
 
 def test_near_best_begins_with_the_search(run: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     protocol, path = run
-    study(capsys, "thresholds", path, "--replicates", 20, "--within", 20)
+    study(capsys, "thresholds", path, "--replicates", 40, "--within", 20)
     first = 1 if protocol in ("paper", "mavl") else 0
     for name, own in classes_of(path).items():
         curve = [mean(dice(row, k) for row in own) for k in range(101)]

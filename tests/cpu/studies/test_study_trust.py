@@ -79,7 +79,7 @@ def test_a_map_that_ignores_its_prompt_does_not_answer_it(judged: dict[str, Any]
 def test_what_the_files_and_the_tables_say(
     judged: dict[str, Any], demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = study(capsys, "trust", demo, "--replicates", 20, "--dataset", "chestxdet10", "--model", "kad-demo")
+    said = study(capsys, "trust", demo, "--replicates", 40, "--dataset", "chestxdet10", "--model", "kad-demo")
     assert "answers the prompt" in said and "cannot tell (" in said and "m = " in said
     assert (
         "other finding: those with a region in the same image, because a run keeps no maps of absent findings" in said
@@ -250,7 +250,7 @@ def test_degenerate_maps_are_counted_and_void_a_test(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], value: float
 ) -> None:
     run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4]}, spoiled(0.2, value)))
-    said = study(capsys, "trust", run, "--replicates", 20)
+    said = study(capsys, "trust", run, "--replicates", 40)
     data = answer(run, "trust")
     (count,) = data["counts"]
     assert f"{count['degenerate']} of {count['pairs']} pairs have a degenerate map" in said and count["degenerate"] > 2
@@ -258,7 +258,7 @@ def test_degenerate_maps_are_counted_and_void_a_test(
     assert first["verdict"] == "void" and first["degenerate"] == count["degenerate"] and "void (" in said
     assert {row["verdict"] for row in data["verdicts"]} == {"void"}
     run = make_run(tmp_path / "all", ("kad", {"grid": [4, 4]}, spoiled(1.0, value)))
-    study(capsys, "trust", run, "--replicates", 20)
+    study(capsys, "trust", run, "--replicates", 40)
     data = answer(run, "trust")
     assert {row["verdict"] for row in data["verdicts"]} == {"void"}
     (chance,) = [r for r in data["verdicts"] if r["baseline"] == "chance"]
@@ -269,7 +269,7 @@ def test_degenerate_maps_are_counted_and_void_a_test(
 
 def test_regions_that_are_no_pairs_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4], "empty": 2, "outside": 1}, random_rows(1)))
-    said = study(capsys, "trust", run, "--replicates", 20)
+    said = study(capsys, "trust", run, "--replicates", 40)
     assert "kad on The one: 3 regions have no pixel or lie outside their image, and are no pairs." in said
     assert answer(run, "trust")["counts"][0]["uncounted_regions"] == 3
 
@@ -283,12 +283,12 @@ def of_patients(patients: int) -> Any:
 
 def test_few_patients_and_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "few", ("kad", {"grid": [4, 4]}, of_patients(9)))
-    said = study(capsys, "trust", run, "--replicates", 20)
+    said = study(capsys, "trust", run, "--replicates", 40)
     assert "cannot tell (9 patients)" in said
     rows = answer(run, "trust")["verdicts"]
     assert all(row["verdict"] == "cannot tell" and row["difference_low"] is not None for row in rows)
     run = make_run(tmp_path / "one", ("kad", {"grid": [4, 4]}, of_patients(1)))
-    said = study(capsys, "trust", run, "--replicates", 20)
+    said = study(capsys, "trust", run, "--replicates", 40)
     rows = answer(run, "trust")["verdicts"]
     assert "cannot tell (1 patient)" in said and "have no other patient with the finding" in said
     by = {row["baseline"]: row for row in rows}
@@ -302,7 +302,7 @@ def test_a_dataset_of_one_finding_asks_nothing_about_the_prompt(
 ) -> None:
     rows = [row for row in random_rows(1) if row.finding == "Mass"]
     run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4], "findings": ["Mass"]}, rows))
-    said = study(capsys, "trust", run, "--replicates", 20)
+    said = study(capsys, "trust", run, "--replicates", 40)
     (row,) = [r for r in answer(run, "trust")["verdicts"] if r["baseline"] == "other_finding"]
     assert row["told"] == "cannot tell (0 patients)" and row["why"].startswith("no other finding in the image: ")
     assert "do not ask about the prompt" in said
@@ -312,7 +312,7 @@ def test_results_without_maps_are_left_out_with_a_sentence(tmp_path: Path, capsy
     boxes = ("boxes:mine", {"weights": "boxes", "grid": None}, random_rows(1))
     ones = ("baseline:ones", {"weights": "baseline", "grid": None, "ties": "expected"}, random_rows(1))
     run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4]}, random_rows(1)), ones)
-    said = study(capsys, "trust", run, "--replicates", 20)
+    said = study(capsys, "trust", run, "--replicates", 40)
     assert (
         "No trust tests of baseline:ones on The one: a run keeps no maps of this baseline."
         in answer(run, "trust")["facts"]
@@ -336,7 +336,7 @@ def test_two_models_are_one_family_and_measures_are_not(tmp_path: Path, capsys: 
     run = make_run(
         tmp_path / "run", ("kad", {"grid": [4, 4]}, random_rows(1)), ("mavl", {"grid": [4, 4]}, random_rows(1))
     )
-    study(capsys, "trust", run, "--replicates", 20)
+    study(capsys, "trust", run, "--replicates", 40)
     data = answer(run, "trust")
     assert [row["family"] for row in data["verdicts"]] == [6] * 6
     main = [row for row in data["differences"] if row["class"] == "mean" and not row["exploratory"]]

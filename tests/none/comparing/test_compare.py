@@ -300,7 +300,7 @@ def test_auc_of_a_class_is_tested_by_delong(runs: tuple[Path, Path]) -> None:
 
 
 def test_a_run_compared_with_itself_has_not_changed(runs: tuple[Path, Path]) -> None:
-    found = compared((runs[0], runs[0]), Resampling(20, 1))
+    found = compared((runs[0], runs[0]), Resampling(40, 1))
     assert all(value == 0 for value in measures(found).values())
     for cell in found.cells:
         for change in (*cell.whole, *cell.classes):
@@ -331,7 +331,7 @@ def test_rows_are_matched_by_name_not_by_place(runs: tuple[Path, Path], tmp_path
     rows = random_rows(1)
     cases = [rows[index : index + 3] for index in range(0, len(rows), 3)]
     turned = write_run(tmp_path / "c", {("kad", "one"): [row for case in reversed(cases) for row in case]})
-    found = compared((runs[0], turned), Resampling(20, 1), datasets=("one",))
+    found = compared((runs[0], turned), Resampling(40, 1), datasets=("one",))
     assert all(value == 0 for value in measures(found).values())
 
 
@@ -347,7 +347,7 @@ def test_baselines_have_no_scores_to_compare(tmp_path: Path) -> None:
     for row in rows:
         row.logit = None
     path = write_run(tmp_path / "run", {("baseline:ones", "one"): rows}, "baseline")
-    found = compared((path, path), Resampling(20, 1))
+    found = compared((path, path), Resampling(40, 1))
     cell = found.cells[0]
     assert {change.field for change in cell.whole} == set(METRICS) - {"auc", "auprc"}
     assert cell.rows.logits is None and measures(found)["auc_drop"] is None
@@ -367,14 +367,14 @@ def test_families_are_said(runs: tuple[Path, Path]) -> None:
 
 
 def test_the_record_is_complete_plain_data(runs: tuple[Path, Path]) -> None:
-    found = compared(runs, Resampling(20, 1))
+    found = compared(runs, Resampling(40, 1))
     data = json.loads(json.dumps(to_record(found), allow_nan=False))
     assert data["measures"] == measures(found)
     for stored, cell in zip(data["cells"], found.cells, strict=True):
         assert len(stored["rows"]["flips"]) == len(cell.rows.flips)
         assert stored["changes"][0]["interval"]["low"] == cell.whole[0].interval.low  # type: ignore[union-attr]
         assert [item["case"] for item in stored["only_a"]["cases"]] == ["c3", "c8", "c12"]
-    assert any("20 paired bootstrap draws" in line for line in comparison_facts(found))
+    assert any("40 paired bootstrap draws" in line for line in comparison_facts(found))
 
 
 @pytest.mark.parametrize(

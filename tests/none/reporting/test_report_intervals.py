@@ -31,7 +31,7 @@ from xbench_fast.runtime.results.numbers.run_numbers import Results, make_result
 from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
-FEW = Choices(replicates=40, seed=5)
+FEW = Choices(replicates=60, seed=5)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_replicates_equal_resampled_patients(results: Results) -> None:
     """Every number of a cell, in the first replicates, from the drawn images and pairs themselves."""
     cell, rows = results.cells["clip", "one"], results.rows["clip", "one"]
     patients = results.patients["one"]
-    assert patients.draws is not None and patients.draws.replicates == 40
+    assert patients.draws is not None and patients.draws.replicates == 60
     of_image = patients.of_images(rows)
     of_pair = of_image[rows.image_of]
     for b in range(6):
@@ -107,7 +107,7 @@ def test_models_of_a_dataset_meet_the_same_draws_and_datasets_do_not(results: Re
     assert one is not None and two is not None
     assert one.counts.shape == two.counts.shape and (one.counts != two.counts).any()
     assert (make_results(load_run(run), FEW).patients["one"].draws.counts == one.counts).all()  # type: ignore[union-attr]
-    other = make_results(load_run(run), Choices(replicates=40, seed=6)).patients["one"].draws
+    other = make_results(load_run(run), Choices(replicates=60, seed=6)).patients["one"].draws
     assert other is not None and (other.counts != one.counts).any()
 
 
@@ -258,7 +258,7 @@ def test_delong_compares_the_labels_that_two_models_have(tmp_path: Path) -> None
 def test_one_question_has_one_answer_in_report_and_compare(run: Path) -> None:
     """The same two models, field by field: difference, interval, and p; a third model beside them changes nothing."""
     stored = load_run(run)
-    sampling = Resampling(replicates=40, seed=5)
+    sampling = Resampling(replicates=60, seed=5)
     compared = compare_runs(stored, stored, ("mavl", "kad"), ("one",), sampling).cells[0]
     reported = find_differences(make_results(stored, FEW))
     both = [item for item in reported.numbers if (item.dataset, item.first, item.second) == ("one", "kad", "mavl")]
@@ -276,7 +276,7 @@ def test_one_question_has_one_answer_in_report_and_compare(run: Path) -> None:
 def test_a_study_of_variants_has_the_patients_and_p_of_the_report(results: Results) -> None:
     """Two models as variants of each other; draws and signs depend on the dataset's name, not on its title."""
     variants = [Variant(model, results.rows[model, "one"], results.pairs[model, "one"]) for model in ("mavl", "kad")]
-    group = side_by_side("kad", "A title", variants, Resampling(40, 5))
+    group = side_by_side("kad", "A title", variants, Resampling(60, 5))
     people = results.patients["one"]
     assert group is not None and group.patients.draws is not None and people.draws is not None
     assert (group.patients.draws.counts == people.draws.counts).all()

@@ -92,7 +92,7 @@ def by_kind(rows: list[dict[str, Any]], **key: str) -> dict[str, dict[str, Any]]
 @pytest.mark.usefixtures("plain")
 def test_each_drawing_has_its_kind_and_its_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, times = run_of(tmp_path / "run"), 2
-    said = study(capsys, "errors", run, "--replicates", 30)
+    said = study(capsys, "errors", run, "--replicates", 40)
     assert "kad on The one: 18 of 18 pairs" in " ".join(said.split()) and "ones on" not in said
     data = answer(run, "errors")
     rows = data["errors"]
@@ -151,7 +151,7 @@ def test_the_best_threshold_is_one_for_the_dataset(tmp_path: Path, capsys: pytes
     with RunDirectory(run) as made:
         made.begin({})
         add_cell(made, "kad", "one", rows, grid=[CELLS, CELLS])
-    study(capsys, "errors", run, "--replicates", 20)
+    study(capsys, "errors", run, "--replicates", 40)
     data = answer(run, "errors")
     pairs = [row for row in rows if row.area is not None]
     curves = [
@@ -178,7 +178,7 @@ def test_the_best_threshold_is_one_for_the_dataset(tmp_path: Path, capsys: pytes
     few = [row for row in data["errors"] if row["group"] == "all"]
     assert all(row["f1_gain_low"] is None for row in few), "no interval of 9 patients"
     assert all((run / "studies/errors" / row["overlay"]).is_file() for row in data["cases"])
-    study(capsys, "errors", run, "--replicates", 20, "--cases", 0, "--no-overlays")
+    study(capsys, "errors", run, "--replicates", 40, "--cases", 0, "--no-overlays")
     assert not list((run / "studies/errors").rglob("*.png")) and not answer(run, "errors")["cases"]
 
 
@@ -194,7 +194,7 @@ def test_the_part_with_the_highest_value_comes_first(tmp_path: Path, capsys: pyt
     with RunDirectory(tmp_path / "run") as made:
         made.begin({})
         add_cell(made, "kad", "one", rows, grid=[CELLS, CELLS])
-    study(capsys, "errors", tmp_path / "run", "--replicates", 20, "--no-overlays")
+    study(capsys, "errors", tmp_path / "run", "--replicates", 40, "--no-overlays")
     found = by_kind(answer(tmp_path / "run", "errors")["errors"], cut="0.5", group="all")
     assert (found["hit"]["boxes"], found["duplicate"]["boxes"]) == (9, 9)
     assert found["duplicate"]["dice"] + found["duplicate"]["dice_gain"] == pytest.approx(2 * 256 / (256 + 400))
@@ -205,7 +205,7 @@ def test_a_run_without_maps_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
     with RunDirectory(tmp_path / "run") as made:
         made.begin({})
         add_cell(made, "kad", "one", drawn_rows(1), grid=None)
-    said = study(capsys, "errors", tmp_path / "run", "--replicates", 20)
+    said = study(capsys, "errors", tmp_path / "run", "--replicates", 40)
     assert "No errors of kad on The one: its maps are larger than 64 x 64" in " ".join(said.split())
 
 
