@@ -22,7 +22,7 @@ from ..statistics.bootstrap import SEED, macro_curve
 from ..statistics.exact_sums import exact_values
 from ..sweep.counts import Counts, dice_curves, iou_curves
 from ..sweep.sweep_options import LEVELS, level
-from .protocols import GroundingOptions
+from .protocols import GroundingOptions, Mean
 
 __all__ = [
     "FIXED",
@@ -32,10 +32,13 @@ __all__ = [
     "at_level",
     "best_levels",
     "cross_fitted",
+    "mean_curve",
     "model_levels",
     "pair_folds",
     "patient_folds",
 ]
+
+Float = NDArray[np.float64]
 
 FIXED: Final = level(0.5)
 
@@ -62,23 +65,41 @@ def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[n
 def model_levels(
     datasets: Sequence[tuple[Counts, NDArray[np.integer]]], options: GroundingOptions | None = None
 ) -> tuple[int, int] | None:
-    """One threshold for all datasets of a model, best for the mean over datasets of the mean over classes.
+    """One threshold for all datasets of a model, best for the mean over datasets of the mean over classes, as `options`
+    weigh them.
 
     datasets: the counts and the class of each pair, per dataset. Returns the levels of Dice and IoU for `grounding`,
     None if there is no pair at all. Raises ValueError if a pair has no region.
     """
     options = options or GroundingOptions(unit="per_model")
-    dice, iou = [], []
+    dice: list[Float] = []
+    iou: list[Float] = []
+    sizes: list[NDArray[np.intp]] = []
     for counts, class_of in datasets:
         if len(counts):
-            each_dice, each_iou = dice_curves(counts), iou_curves(counts)
             members = [np.flatnonzero(class_of == c) for c in np.unique(class_of)]
-            dice.append(macro_curve([each_dice[pairs].mean(axis=0) for pairs in members]))
-            iou.append(macro_curve([each_iou[pairs].mean(axis=0) for pairs in members]))
+            numbers = [np.array(len(pairs)) for pairs in members]
+            for found, each in ((dice, dice_curves(counts)), (iou, iou_curves(counts))):
+                found.append(mean_curve([each[pairs].mean(axis=0) for pairs in members], numbers, options.mean))
+            sizes.append(np.array(len(counts)))
     if not dice:
         return None
-    k, k_iou = best_levels(macro_curve(dice), macro_curve(iou), options)
+    whole_dice, whole_iou = (mean_curve(found, sizes, options.mean_datasets) for found in (dice, iou))
+    k, k_iou = best_levels(whole_dice, whole_iou, options)
     return int(k), int(k_iou)
+
+
+def mean_curve(curves: Sequence[Float], numbers: Sequence[NDArray[np.number]], mean: Mean) -> Float:
+    """Mean float64 [..., 101] of the curves that are defined, NaN where none is: unweighted, or (`micro`) weighted by
+    `numbers` of pairs [...], one for each curve. Levels that are equally good for each curve stay so."""
+    if mean == "macro":
+        return macro_curve(curves)
+    weights = np.stack(numbers).astype(np.float64)[..., None]
+    total = weights.sum(axis=0)
+    sums = exact_values(np.where(weights > 0, np.stack(curves) * weights, 0.0)).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Float = sums / total
+    return found
 
 
 LEAVE_ONE_OUT: Final = 500
@@ -138,9 +159,6 @@ def _divided(has: NDArray[np.bool_], order: NDArray[np.integer]) -> NDArray[np.i
             heapq.heapreplace(heap, (of_class + 1, of_all + 1, f))
         total = np.bincount(fold[fold >= 0], minlength=FOLDS)
     return fold
-
-
-Float = NDArray[np.float64]
 
 
 def cross_fitted(

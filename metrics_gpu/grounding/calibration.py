@@ -17,10 +17,9 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import macro_curve
 from ..sweep.counts import Counts, dice_curves
 from ..sweep.sweep_options import LEVELS, level
-from .best_thresholds import FIXED, best_levels
+from .best_thresholds import FIXED, best_levels, mean_curve
 from .curve_shape import LEVEL_VALUES, level_histogram
 from .protocols import GroundingOptions
 
@@ -135,8 +134,9 @@ def calibrated_levels(
     classes = np.unique(class_of)
     shared = options.unit == "per_dataset" and len(classes) > 0
     if shared and "best" in methods:
-        means = [dice[class_of == c].mean(axis=0) for c in classes]
-        levels["best"][:] = _best(macro_curve(means), options)
+        members = [np.flatnonzero(class_of == c) for c in classes]
+        means, numbers = [dice[own].mean(axis=0) for own in members], [np.array(len(own)) for own in members]
+        levels["best"][:] = _best(mean_curve(means, numbers, options.mean), options)
     for c in classes:
         own = class_of == c
         if "best" in methods and not shared:

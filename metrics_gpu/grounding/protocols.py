@@ -17,6 +17,7 @@ __all__ = [
     "PROTOCOLS",
     "GroundingOptions",
     "IouAt",
+    "Mean",
     "Protocol",
     "Ties",
     "Unit",
@@ -25,6 +26,7 @@ __all__ = [
 
 Unit = Literal["per_class", "per_dataset", "per_model", "per_image", "cross_fit"]
 IouAt = Literal["joint", "independent"]
+Mean = Literal["macro", "micro"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class GroundingOptions:
     tau_from: first threshold of the search, 0.0 or 0.01 (parity with the paper's Table 1).
     ties: pointing at tied maxima: the `first` in row-major order; a hit if `any` lies in the region (MedKLIP, MAVL); or
         the `expected` hit, the share of them in the region. Maxima tie if they pass the last threshold, tau = 1.
-    unit: what shares one best threshold: each class, the whole dataset (by the macro mean), all datasets of a model,
-        each pair alone; or `cross_fit`, for each class on other patients than those it is applied to.
+    unit: what shares one best threshold: each class, the whole dataset, all datasets of a model, each pair alone; or
+        `cross_fit`, for each class on other patients than those it is applied to.
+    mean, mean_datasets: the mean over classes, and over datasets, for which a threshold that they share is best:
+        unweighted (`macro`), or weighted by pairs (`micro`).
     iou_at: IoU at the threshold found for Dice (`joint`) or at its own (`independent`).
     """
 
@@ -43,11 +47,14 @@ class GroundingOptions:
     ties: Ties = "first"
     unit: Unit = "per_class"
     iou_at: IouAt = "joint"
+    mean: Mean = "macro"
+    mean_datasets: Mean = "macro"
 
     def __post_init__(self) -> None:
         if self.tau_from not in (0.0, 0.01):
             raise ValueError(f"tau_from is 0.0 or 0.01, got {self.tau_from}")
-        for name, kind in (("ties", Ties), ("unit", Unit), ("iou_at", IouAt)):
+        kinds = {"ties": Ties, "unit": Unit, "iou_at": IouAt, "mean": Mean, "mean_datasets": Mean}
+        for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} is one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
 
@@ -159,7 +166,8 @@ _ALL: Final = (
         notes=(
             "Raw attention above t = 0.001, 0.002, ..., 0.1; the source steps by 0.00001 from 0.0001, so its best mean "
             "Dice over the test set can be slightly higher.",
-            "The source means over all pairs of a dataset; the search here is by the mean over classes.",
+            "The source means over all pairs of a dataset; the search here is by the mean over classes, or over pairs "
+            "where --mean micro is given.",
         ),
     ),
     Protocol(

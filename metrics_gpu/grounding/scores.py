@@ -21,9 +21,9 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Replicates, macro_curve, mean_over_classes
+from ..statistics.bootstrap import Replicates, mean_over_classes
 from ..sweep.sweep_options import LEVELS
-from .best_thresholds import FIXED, at_level, best_levels
+from .best_thresholds import FIXED, at_level, best_levels, mean_curve
 from .pairs import ClassSums, Float, Pairs, Sums, class_sums
 from .protocols import GroundingOptions
 
@@ -192,7 +192,8 @@ def _levels(
     with np.errstate(invalid="ignore", divide="ignore"):
         curves = [(sums.dice / sums.n[:, None], sums.iou / sums.n[:, None]) for sums in (one.whole for one in classes)]
     if options.unit == "per_dataset" and curves:
-        dice, iou = (macro_curve(kind) for kind in zip(*curves, strict=True))
+        numbers = [one.whole.n for one in classes]
+        dice, iou = (mean_curve(kind, numbers, options.mean) for kind in zip(*curves, strict=True))
         return [best_levels(dice, iou, options)] * len(classes)
     return [best_levels(dice, iou, options) for dice, iou in curves]
 

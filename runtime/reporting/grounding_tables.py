@@ -148,7 +148,7 @@ def thresholds(results: Results) -> Table:
     )
     rows: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, cells, strict=True)]
     notes = (
-        f"percent; {delta_note(results, results.finished)}",
+        f"percent; {delta_note(results.finished)}",
         *interval_notes(results, results.finished),
         *ranking_notes(results.models, left),
         *lacking_notes(results, tuple(titles)),

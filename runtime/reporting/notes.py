@@ -103,20 +103,19 @@ def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
     return note
 
 
-def never_negative(results: Results, cells: Sequence[CellValues]) -> bool:
-    """Whether Dice at the best threshold of a dataset cannot be less than at 0.5, which the search includes."""
-    units = {cell.grounding.options.unit for cell in cells}
-    safe = {"per_class", "per_image"} | ({"per_dataset"} if results.choices.mean == "macro" else set())
-    return units <= safe
+def never_negative(cells: Sequence[CellValues]) -> bool:
+    """Whether Dice at the best threshold of a dataset cannot be less than at 0.5, which the search includes: the search
+    of a dataset maximises the mean over classes that is printed."""
+    return {cell.grounding.options.unit for cell in cells} <= {"per_class", "per_image", "per_dataset"}
 
 
-def delta_note(results: Results, cells: Sequence[CellValues]) -> str:
+def delta_note(cells: Sequence[CellValues]) -> str:
     """The meaning of the delta columns, which depends on how thresholds were chosen."""
     other = "chosen on other patients"
     if not in_sample(cells):
         return f"delta: Dice at the threshold {other} minus Dice at 0.5, percentage points; it can be below 0"
     note = "delta: Dice at the best threshold minus Dice at 0.5, percentage points"
-    if never_negative(results, cells):
+    if never_negative(cells):
         return f"{note}, never below 0 as the threshold is chosen on the same data; cross-fitted: {other}, so it can be"
     return f"{note}; cross-fitted: {other}; both can be below 0"
 

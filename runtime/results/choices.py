@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
-from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Protocol, Ties, Unit, protocol
+from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Mean, Protocol, Ties, Unit, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, least_replicates
 
 __all__ = [
@@ -34,7 +34,6 @@ SCORERS: Final = ("radvlm", "chexagent", "radfact", "radfact_boxes", "afloc", "c
 
 Auprc = Literal["average_precision", "trapezoid"]
 F1 = Literal["fixed", "best"]
-Mean = Literal["macro", "micro"]
 Constant = Literal["miss", "skip"]
 Pairs = Literal["all", "true_positives"]
 
@@ -117,6 +116,8 @@ class Choices:
             ties="expected" if entry.get("ties") == "expected" else "first" if boxed else self.ties or told.ties,
             unit=self.best or told.unit,
             iou_at=self.iou_at or told.iou_at,
+            mean=self.mean,
+            mean_datasets=self.mean_datasets,
         )
 
     @property

@@ -120,7 +120,7 @@ def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
     quoted = list(_printed(results, rows))
     paper = {model: value for model, value, reasons in quoted if not reasons}
     cells = [cell for cell in results.finished if cell.n]
-    never = ", so never below 0" if never_negative(results, cells) else ""
+    never = ", so never below 0" if never_negative(cells) else ""
     kind = f"{IN_SAMPLE}{never}" if in_sample(cells) else CROSS_FITTED
     said = [
         "Delta Dice in percentage points: Dice at the best threshold minus Dice at 0.5, mean over findings, then over "

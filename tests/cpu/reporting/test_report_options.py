@@ -392,7 +392,7 @@ ANEW, KEPT = "thresholds are chosen anew in each", "the threshold of a model is 
         ({"tau_from": 0.01}, True, False),
         ({"best": "per_image"}, True, True),
         ({"best": "per_dataset"}, True, False),
-        ({"best": "per_dataset", "mean": "micro"}, False, False),
+        ({"best": "per_dataset", "mean": "micro"}, True, False),
         ({"best": "per_model"}, False, False),
         ({"best": "cross_fit"}, False, False),
         ({"protocol": "chexlocalize"}, True, False),

@@ -46,7 +46,9 @@ def world(seed=0, pairs=40, patients=15):
 @pytest.mark.parametrize("unit", ["per_class", "per_dataset", "per_image", "cross_fit", "per_model"])
 def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
     counts, class_of, patient_of, draws = world()
-    options = GroundingOptions(unit=unit, iou_at=iou_at, ties="expected")
+    options = GroundingOptions(
+        unit=unit, iou_at=iou_at, ties="expected", mean="micro" if iou_at == "joint" else "macro"
+    )
     fold_of = patient_of[None] if unit == "cross_fit" else None
     levels = (20, 30) if unit == "per_model" else None
     asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, draws=draws, patient_of=patient_of)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 
 import numpy as np
 import pytest
+from exact_units import in_units
 from scipy import stats
-from test_grounding import random_counts
+from test_grounding import counts_of, random_counts
 from xbench_fast.metrics_gpu.grounding.best_thresholds import model_levels
+from xbench_fast.metrics_gpu.grounding.calibration import calibrated_levels
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
@@ -261,6 +264,50 @@ def test_one_threshold_for_a_model():
     assert result.macro.best_tau == k / 100
     assert result.classes[1].dice_best == pytest.approx(curves(sets[0][0])[0][sets[0][1] == 1, k].mean())
     assert model_levels([]) is None
+
+
+def peaked_counts(rng, peaks):
+    """Counts of maps of 400 pixels that mark the region alone at the level `peaks` [P], more below it, less above."""
+    level, region = np.arange(101)[None], rng.integers(20, 90, len(peaks))[:, None]
+    below = np.minimum(1, level / np.maximum(peaks, 1)[:, None]) ** rng.uniform(0.3, 3, (len(peaks), 1))
+    above = np.clip((level - peaks[:, None]) / (101 - peaks)[:, None], 0, 1)
+    area = np.rint(400 - (400 - region) * below - region * above).astype(int)
+    return counts_of(area, np.minimum(area, region), region[:, 0].astype(np.int32))
+
+
+def test_a_shared_threshold_is_the_best_for_the_mean_that_is_printed():
+    """Of all thresholds by brute force; classes and datasets differ in size, so that the means differ."""
+    differs, kinds = 0, ("macro", "micro")
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        classes = np.repeat([0, 1, 2], [16, 5, 3]), np.zeros(7, int)
+        peaks = [rng.choice([20, 50, 80], 3)[of] + rng.integers(0, 9, len(of)) for of in classes]
+        sets = [(peaked_counts(rng, own), of) for own, of in zip(peaks, classes, strict=True)]
+        dice = [in_units(curves(counts)[0]) for counts, _ in sets]
+        of_set = {
+            "macro": [
+                np.mean([d[of == c].mean(axis=0) for c in np.unique(of)], axis=0)
+                for d, of in zip(dice, classes, strict=True)
+            ],
+            "micro": [d.mean(axis=0) for d in dice],
+        }
+        best = set()
+        for mean, over in product(kinds, kinds):
+            whole = np.average(of_set[mean], axis=0, weights=[24, 7] if over == "micro" else [1, 1])
+            k = int(np.round(whole, 11).argmax())
+            options = GroundingOptions(unit="per_model", mean=mean, mean_datasets=over)
+            assert model_levels(sets, options) == (k, k)
+            best.add(k)
+        for mean, place in product(kinds, (0, 1)):
+            k = int(np.round(of_set[mean][place], 11).argmax())
+            alone = GroundingOptions(unit="per_dataset", mean=mean)
+            found = grounding(Pairs(*sets[place], list("abc")), alone)
+            assert round(100 * found.macro.best_tau) == k
+            assert getattr(found, mean).dice_best == pytest.approx(of_set[mean][place][k], abs=1e-12)
+            levels = calibrated_levels(*sets[place], np.arange(len(classes[place])), ["best"], alone)["best"]
+            assert set(levels.tolist()) == {k}
+        differs += len(best) > 1
+    assert differs >= 3, "the four means have different best thresholds"
 
 
 def test_searches_say_what_they_need():
