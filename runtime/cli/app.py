@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "eval": (".evaluate:evaluate", "Evaluate models on datasets."),
-    "merge": (".merge:merge", "Put the shards of an evaluation together."),
+    "merge": (".run:merge", "Put the shards of an evaluation together."),
     "report": (".report:report", "Tables, figures and a page of a run, with intervals."),
     "serve": (".serve:serve", "Answer requests for exported models over HTTP and gRPC."),
     "compare": (".compare:compare", "Compare two runs or two models; a regression gate."),

@@ -1,4 +1,4 @@
-"""`xbench-fast run`: changes of a run directory that need no evaluation."""
+"""`xbench-fast run` and `merge`: changes of run directories that need no evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...engines.commands import LazyGroup, echo
 from .completing import RUN_DATASETS, RUN_MODELS
 from .options import Output, json_option
 
-__all__ = ["run"]
+__all__ = ["merge", "run"]
 
 
 @click.group("run", cls=LazyGroup)
@@ -33,7 +33,7 @@ def remove(folder: Path, model: str, dataset: str | None, yes: bool, dry_run: bo
     A cell without a result, as one that was skipped because of a mistyped name, is removed at once. Where one has a
     result or parts of it, --yes must be given. Reports and studies that were written before stay as they are.
     """
-    from ..results.removal import find_cells, remove_cells, stored_rows
+    from ..results.runs.removal import find_cells, remove_cells, stored_rows
 
     found = find_cells(folder, model, dataset)
     kept = [entry for entry in found if stored_rows(folder, entry)]
@@ -48,6 +48,36 @@ def remove(folder: Path, model: str, dataset: str | None, yes: bool, dry_run: bo
         return 0
     echo(f"Error: nothing was removed: {len(kept)} of {len(found)} have a result or parts of one; add --yes.", err=True)
     return 1
+
+
+@click.command("merge")
+@click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Run directory of the whole.")
+@json_option
+def merge(shards: tuple[Path, ...], out: Path, output: Output) -> int:
+    """Put the shards of an evaluation together.
+
+    SHARDS are the directories that `xbench-fast eval --shard I/N` wrote, all N of them, in any order. The result is
+    that of an evaluation in one piece: a later eval with the same --out computes nothing again. Cells that a shard has
+    not finished are named and left out; merge again when it has. The shards themselves stay as they are.
+    """
+    from ..evaluation.progress import progress_for
+    from ..results.run_json import read_run
+    from ..results.runs.merging import merge_shards
+
+    progress = progress_for(output.console())
+    outcome = merge_shards(shards, out, progress.say)
+    done = outcome.computed + outcome.reused
+    progress.say(
+        f"{out}: {done} cell{'' if done == 1 else 's'} merged ({outcome.reused} of them before), "
+        f"{len(outcome.skipped)} skipped, {len(outcome.failed)} not merged"
+    )
+    for model, dataset, reason in outcome.failed:
+        echo(f"Error: {model} on {dataset}: {reason}", err=True)
+    if done:
+        progress.say(f"next: xbench-fast report {out}")
+    output.write({"run": str(out), "cells": outcome.to_json(read_run(out)["cells"])})
+    return 1 if outcome.failed or not done else 0
 
 
 def _rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

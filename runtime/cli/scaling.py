@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..host.config import DatasetConfig
     from ..results.outcome import RunOutcome
     from ..results.run_directory import RunDirectory
-    from ..results.shards import Shard
+    from ..results.runs.shards import Shard
     from ..scaling.jobs import Backend, Described, WorkPlan
     from ..scaling.ray_pool import RayWorkers
 
@@ -51,7 +51,7 @@ class Scale:
         """The run directory, and where prepared images are kept unless --cache says it; `configured`: as xbench.toml
         says. Memory-mapped files on a file system that several machines write to are no cache, so that one is not used.
         """
-        from ..results.shards import shard_folder
+        from ..results.runs.shards import shard_folder
 
         if self.cluster is not None:
             return out, None
@@ -107,7 +107,7 @@ def scaling_options(function: F) -> F:
         gpus_per_worker: float | None,
         **others: Any,
     ) -> Any:
-        from ..results.shards import Shard
+        from ..results.runs.shards import Shard
 
         scale = Scale(Shard.parse(shard) if shard is not None else None, cluster, workers, gpus_per_worker)
         return function(*args, scale=scale, **others)

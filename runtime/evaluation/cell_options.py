@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..host.config import EvalConfig
-from ..results.shards import Shard
+from ..results.runs.shards import Shard
 
 __all__ = ["Options"]
 

@@ -22,7 +22,7 @@ from ..images.decoders import CPU, choose_decoder
 from ..results.loaded_dataset import check_reader
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
-from ..results.shards import Shard
+from ..results.runs.shards import Shard
 from .cell_options import Options
 from .live import LiveModel
 from .pairing import configured_protocol, needed_geometries, select_bundles, select_datasets

@@ -23,7 +23,7 @@ from .cell_key import dataset_digest, digest_of, reader_code
 if TYPE_CHECKING:
     from ..datasets.checking.turned_images import TurnedImage
     from .load import StoredRun
-    from .shards import Shard
+    from .runs.shards import Shard
 
 __all__ = ["LoadedDataset", "check_reader", "current_dataset", "load_dataset"]
 

@@ -17,7 +17,7 @@ from ...engines.visible_text import visible_text
 from ..host.machine import code_version, describe_machine
 from .folder_lock import LOCK_FILE, lock_folder
 from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
-from .shards import is_shard_folder
+from .runs.shards import is_shard_folder
 from .storage import CellFiles, is_draft, remove_drafts, result_fault
 
 __all__ = ["LockedFolder", "RunDirectory", "now"]

@@ -25,7 +25,7 @@ def basis_of(run: StoredRun, model: str, dataset: str) -> dict[str, str]:
 
     Raises RunError when the file cannot be read.
     """
-    entry = run.data["cells"][f"{model}--{dataset}"]
+    entry = run.entry(model, dataset)
     path = run.path / entry["file"]
     try:
         rows = file_digest(path)
@@ -38,7 +38,7 @@ def predicted_boxes(run: StoredRun, datasets: Iterable[str]) -> list[tuple[str, 
     """Model and dataset of the finished results of predicted boxes on these datasets: the study of errors takes their
     true boxes for maps too."""
     wanted = set(datasets)
-    entries = ((name, run.data["cells"]["--".join(name)]) for name in run.finished)
+    entries = ((name, run.entry(*name)) for name in run.finished)
     return [name for name, entry in entries if name[1] in wanted and entry["weights"] == "boxes"]
 
 

@@ -7,5 +7,5 @@ placement   how many workers fit on the nodes of a cluster, and with how many th
 ray_pool    the workers as actors of Ray Data
 ray_serve   the server of `runtime/serving` as a deployment of Ray Serve
 
-Independent shards need none of this: `runtime/results/shards.py`, `merging.py`.
+Independent shards need none of this: `shards.py` and `merging.py` of `runtime/results/runs`.
 """

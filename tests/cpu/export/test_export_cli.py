@@ -98,11 +98,11 @@ def test_wrong_options_end_with_status_2(capsys: pytest.CaptureFixture[str], arg
         (["--model", "absent.py:Model", "--weights", "stand-in"], "absent.py"),
     ],
 )
-def test_what_is_not_possible_is_one_sentence_and_status_1(
+def test_what_is_not_possible_is_one_sentence_and_status_2(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     pytest.importorskip("torch")
-    assert main([*arguments, "--out", str(tmp_path / "out")]) == 1
+    assert main([*arguments, "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert words in error and error.splitlines()[-1].startswith("xbench-export: ") and "Traceback" not in error
     assert not (tmp_path / "out").exists()
@@ -116,7 +116,7 @@ def test_a_vocabulary_that_is_not_there_is_said_although_the_checkpoint_has_its_
     demo = root / "demo"
     options = ("--checkpoint", str(demo / "kad-demo.pt"), "--prompts", str(demo / "prompts.yaml"))
     command = ["--model", "kad", *options, "--tokenizer", str(tmp_path / "vocab"), "--out", str(tmp_path / "out")]
-    assert main(command) == 1
+    assert main(command) == 2
     assert f"There is no folder {tmp_path / 'vocab'}" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 

@@ -26,12 +26,12 @@ from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps
-from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.row_groups import JoinedFiles
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
+from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.runs.shards import Shard, shard_folder
 from xbench_fast.runtime.results.schema import result_schema
-from xbench_fast.runtime.results.shards import Shard, shard_folder
 from xbench_fast.runtime.results.storage import KEY_FIELD, CellFiles
 
 TIMES = int(os.environ.get("XBENCH_FUZZ", "1"))

@@ -22,10 +22,10 @@ from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import StoredRun, load_run
 from xbench_fast.runtime.results.maps import load_maps
-from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.results.shards import Shard
+from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.runs.shards import Shard
 from xbench_fast.runtime.studies.material import load_material
 
 pytestmark = pytest.mark.usefixtures("empty_drawings")
@@ -212,7 +212,7 @@ def test_a_shard_that_changes_while_it_is_merged(
     with RunDirectory(world.out) as run:
         run.begin({"shard": "1/1"})
     file = world.out / world.entry()["file"]
-    monkeypatch.setattr("xbench_fast.runtime.results.merging.result_fault", lambda path, key: "")
+    monkeypatch.setattr("xbench_fast.runtime.results.runs.merging.result_fault", lambda path, key: "")
     flip_last_bit(file, "saliency")
     ((_, _, reason),) = merge_shards([world.out], tmp_path / "merged", lambda line: None).failed
     assert f"{file} cannot be read" in reason and "CRC checksum verification failed" in reason

@@ -12,11 +12,11 @@ from stored_counts import add_cell, random_rows
 from xbench_fast.engines.errors import DataError, RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import RUN_FILE
+from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.runs.shards import Shard, shard_folder
 from xbench_fast.runtime.results.schema import result_schema
-from xbench_fast.runtime.results.shards import Shard, shard_folder
 from xbench_fast.runtime.results.storage import KEY_FIELD, CellFiles
 from xbench_fast.runtime.studies.material import load_material
 

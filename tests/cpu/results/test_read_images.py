@@ -22,9 +22,9 @@ from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images import contents
 from xbench_fast.runtime.images.contents import ABSENT, Contents, content_hash, file_state
-from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.results.shards import Shard
+from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.runs.shards import Shard
 
 pytestmark = pytest.mark.usefixtures("empty_drawings")
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
-from xbench_fast.runtime.results.shards import Shard, shard_folder
+from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.runs.shards import Shard, shard_folder
 
 COUNT, CHUNK = 43, 4
 MODELS = ("blocks-32--coco", "baseline:center--coco", "maps:maps--coco")

@@ -19,9 +19,9 @@ from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.region_grid import region_fault
 from xbench_fast.runtime.datasets.region_shapes import AtLeast, Polygons, Rle, union
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_json import read_run, store_run
-from xbench_fast.runtime.results.shards import Shard
+from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.runs.shards import Shard
 
 LINE = "regions: 2 outside their image and not counted, 1 partly outside their image and clipped"
 

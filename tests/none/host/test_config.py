@@ -107,14 +107,15 @@ def test_a_missing_file_is_an_error_only_when_named(tmp_path: Path) -> None:
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
-    path = write(tmp_path, WHOLE)
+    path, bundles = write(tmp_path, WHOLE), tmp_path / "flag"
+    bundles.mkdir()
     config = resolve_config(
         path,
-        [Path("flag")],
+        [bundles],
         ["rsna=/new/place", "coco=there"],
         ["coco.images=pictures", "coco.prompts=rsna", "rsna.limit=3", "mine.reader=coco", "mine.root=/moved"],
     )
-    assert config.bundles == (Path("flag"),)
+    assert config.bundles == (bundles,)
     assert config.datasets["rsna"].root == Path("/new/place")
     assert config.datasets["rsna"].options == {"csv": "test.csv", "limit": 3}
     assert config.datasets["coco"] == DatasetConfig("coco", Path("there"), "coco", "rsna", {"images": "pictures"})

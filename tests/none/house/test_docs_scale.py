@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.runtime.cli.evaluate import evaluate
-from xbench_fast.runtime.cli.merge import merge
+from xbench_fast.runtime.cli.run import merge
 from xbench_fast.runtime.scaling.ray_serve import build
 
 

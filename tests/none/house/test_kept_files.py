@@ -20,7 +20,7 @@ from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.results.cell_key import digest_of
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps
-from xbench_fast.runtime.results.merging import merge_shards
+from xbench_fast.runtime.results.runs.merging import merge_shards
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CELL = "kad-demo--chestxdet10"

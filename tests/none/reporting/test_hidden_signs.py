@@ -56,7 +56,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_no_file_and_no_line_of_a_report_holds_them(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    command("report", run, "--full", "--card", "--replicates", 10)
+    command("report", run, "--full", "--card", "--replicates", 40)
     said = capfd.readouterr()
     assert not hidden(said.out + said.err) and "\\u202e" in said.out
     kinds = {".md", ".tex", ".csv", ".json", ".html"}
@@ -78,7 +78,7 @@ def test_tables_stay_whole(run: Path) -> None:
 
 
 def test_a_study_and_a_run_file_hold_none(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    command("study", "strata", run, "--replicates", 10)
+    command("study", "strata", run, "--replicates", 40)
     said = capfd.readouterr()
     assert not hidden(said.out + said.err)
     for path in [*(run / "studies" / "strata").glob("*.[mcj]*"), run / "run.json"]:
@@ -92,7 +92,10 @@ def test_errors_and_wrong_usage_show_them(tmp_path: Path, capfd: pytest.CaptureF
     assert not hidden(said.out + said.err) and "\\x1b" in said.err and "\\u202e" in said.err
 
 
-def test_the_audit_of_a_dataset_shows_names_whole(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_audit_of_a_dataset_shows_names_whole(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
     folder = CASES / "terminal-escapes-in-names"
     command("datasets", "check", "d", "--data", f"d={folder}", "--data-option", "d.reader=coco")
     said = capfd.readouterr().out
@@ -103,11 +106,11 @@ def test_texts_in_csv_are_no_formulas_and_numbers_stay(tmp_path: Path, capfd: py
     shutil.copytree(CASES / "csv-formulas" / "d", tmp_path / "d")
     data = ("--data", f"d={tmp_path / 'd'}", "--data-option", "d.reader=csv")
     command("eval", "--model", "baseline:center", "--dataset", "d", *data, "--no-cache", "--out", tmp_path / "run")
-    report = make_report(tmp_path / "run", Choices(replicates=10))
+    report = make_report(tmp_path / "run", Choices(replicates=40))
     write_report(with_cards(report, [], page=False), page=False)
     texts = {}
     for raw in (False, True):
-        write_report(make_report(tmp_path / "run", Choices(replicates=10), Presentation(raw_csv=raw)), page=False)
+        write_report(make_report(tmp_path / "run", Choices(replicates=40), Presentation(raw_csv=raw)), page=False)
         file = tmp_path / "run" / "report" / "classes.csv"
         texts[raw] = {row["class"]: row for row in csv.DictReader(file.read_text().splitlines())}
     assert set(texts[False]) == {"'=1+1", "'@SUM(1)", "'+2", "'-3", "Mass"}
@@ -119,4 +122,4 @@ def test_texts_in_csv_are_no_formulas_and_numbers_stay(tmp_path: Path, capfd: py
         }
         assert float(row["delta_dice_points"]) == float(other["delta_dice_points"])
     capfd.readouterr()
-    command("study", "strata", tmp_path / "run", "--replicates", 10, "--raw-csv", "--quiet")
+    command("study", "strata", tmp_path / "run", "--replicates", 40, "--raw-csv", "--quiet")

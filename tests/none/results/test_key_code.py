@@ -33,14 +33,14 @@ HEADER = "kinds other_kinds dicom.elements dicom.reading"
 DICOM = f"{HEADER} dicom.codecs dicom.frames dicom.grey dicom.stored dicom.tables jpeg_header lossless run_lengths voi"
 PIXELS = f"engines.geometry area compiled decode images.geometry intensity png_jpeg {DICOM}"
 SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
-COUNTS = f"{SWEEP} native protocols measure"
+COUNTS = f"{SWEEP} exact_sums native protocols measure"
 REGIONS = f"{BOXED} region_grid evaluation.decoding evaluation.drawn contents images.size {HEADER}"
 ROWS = f"{COUNTS} {REGIONS} queries scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 BOXES = (
     "box_files box_models detection.boxes unions pointing answers.read answers.frames paths strict_json compiled "
-    "arguments counts sweep.masks sweep_options sweep.maps native protocols measure"
+    "arguments counts exact_sums sweep.masks sweep_options sweep.maps native protocols measure"
 )
 DECIDE = {
     "reader": f"chestxdet10 {READER}",
@@ -56,8 +56,9 @@ DECIDE = {
 }
 OTHERS = (
     "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "
-    "machine config storage results.merging run_directory comparability results.load reporting.report reporting.notes "
-    "figure_4_thresholds gallery.pictures tables.table bootstrap delong grounding.calibration grounding.scores "
+    "machine config storage results.runs.merging run_directory comparability results.load reporting.report "
+    "reporting.notes figure_4_thresholds gallery.pictures tables.table bootstrap delong grounding.calibration "
+    "grounding.scores "
     "evaluation.progress finishing cache.store cache.layout cache.masks decoders backends.gpu runtime.cli.evaluate "
     "host.doctor server map_orientation"
 )

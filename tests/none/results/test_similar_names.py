@@ -17,10 +17,10 @@ from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps
-from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
-from xbench_fast.runtime.results.shards import Shard
+from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.runs.shards import Shard
 
 SIMILAR = ("a b", "a_b", "a-b", "A_b")
 
@@ -72,7 +72,7 @@ def test_each_of_similar_datasets_has_its_index_its_latex_and_its_card(
 ) -> None:
     world.run([make_bundle(tmp_path / "blocks-32").path], named(images, *SIMILAR))
     assert len(list((world.out / "images").iterdir())) == 4
-    report = make_report(world.out, Choices(replicates=20))
+    report = make_report(world.out, Choices(replicates=40))
     written = write_report(with_cards(report, [], page=False), page=False)
     assert len({str(path).lower() for path in written}) == len(written)
     stems = [path.stem for path in written]

@@ -12,7 +12,7 @@ import pytest
 from xbench_fast.engines.errors import ConfigError, EngineError, MissingExtraError
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.scaling import Scale
-from xbench_fast.runtime.results.shards import Shard
+from xbench_fast.runtime.results.runs.shards import Shard
 from xbench_fast.runtime.scaling.ray_pool import RayWorkers
 
 

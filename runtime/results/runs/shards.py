@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ...engines.errors import ConfigError
+from ....engines.errors import ConfigError
 
 __all__ = ["Shard", "is_shard_folder", "shard_folder"]
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...engines.errors import RunError
-from ...engines.file_names import joined, plain_stem, unique_stem
-from ...engines.registry import did_you_mean
-from .maps import index_file
-from .run_directory import RunDirectory
-from .run_json import read_run
+from ....engines.errors import RunError
+from ....engines.file_names import joined, plain_stem, unique_stem
+from ....engines.registry import did_you_mean
+from ..maps import index_file
+from ..run_directory import RunDirectory
+from ..run_json import read_run
 
 __all__ = ["find_cells", "remove_cells", "stored_rows"]
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...engines.errors import RunError
-from ..datasets.region_boxes import FAULTS
-from .cell_key import changed_ingredients, digest_of
-from .integrity import fault_in_rows
-from .outcome import RunOutcome, kept_line
-from .read_images import same_images
-from .run_directory import RunDirectory
-from .run_json import read_run
-from .schema import result_schema, under_new_names
+from ....engines.errors import RunError
+from ...datasets.region_boxes import FAULTS
+from ..cell_key import changed_ingredients, digest_of
+from ..integrity import fault_in_rows
+from ..outcome import RunOutcome, kept_line
+from ..read_images import same_images
+from ..run_directory import RunDirectory
+from ..run_json import read_run
+from ..schema import result_schema, under_new_names
+from ..storage import KEY_FIELD, CellFiles, result_fault, write_table
 from .shards import Shard
-from .storage import KEY_FIELD, CellFiles, result_fault, write_table
 
 __all__ = ["merge_shards"]
 
