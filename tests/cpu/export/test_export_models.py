@@ -262,10 +262,10 @@ def test_wrong_options_for_all_end_with_status_2(
 def test_all_of_an_empty_folder_is_status_1_with_a_summary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["--model", "all", "--checkpoints", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert "0 of 7 exported, 7 failed" in capsys.readouterr().err
-    assert main(["--model", "all", "--checkpoints", str(tmp_path / "absent"), "--out", str(tmp_path / "out")]) == 1
+    assert main(["--model", "all", "--checkpoints", str(tmp_path / "absent"), "--out", str(tmp_path / "out")]) == 2
     assert "There is no folder" in capsys.readouterr().err
     line = ["--model", "biovil,kad", "--checkpoints", str(tmp_path), "--out", str(tmp_path / "out"), "--text-encoder"]
-    assert main([*line, str(tmp_path / "absent")]) == 1
+    assert main([*line, str(tmp_path / "absent")]) == 2
     assert "There is no file or folder" in capsys.readouterr().err
     assert main([*line, str(tmp_path)]) == 1
     said = capsys.readouterr().err

@@ -128,7 +128,7 @@ def test_what_the_class_leaves_out(folder: Path, tmp_path: Path, capsys: pytest.
         "saliency": (1, 2, 8, 8),
     }
     line = ["--model", f"{folder / 'tiny.py'}:TinyAdapter", "--weights", "stand-in", "--out", str(tmp_path)]
-    assert main(line) == 1
+    assert main(line) == 2
     assert "has no stand-in weights; give a checkpoint" in capsys.readouterr().err
 
 

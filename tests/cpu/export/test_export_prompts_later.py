@@ -86,7 +86,7 @@ def test_one_set_is_taken_and_an_existing_one_kept(kad_demo: Any, tmp_path: Path
     assert again.returncode == 1 and "already has a prompt set 'other'" in again.stderr
     assert encode("--bundle", bundle.path, "--prompts", mine, "--replace").returncode == 0
     absent = encode("--bundle", bundle.path, "--prompts", mine, "--set", "third")
-    assert absent.returncode == 1 and "has no set 'third': " in absent.stderr
+    assert absent.returncode == 2 and "has no set 'third': " in absent.stderr
     assert "known are mine, other." in absent.stderr
 
 
@@ -109,7 +109,7 @@ def test_several_bundles_at_once(kad_demo: Any, tmp_path: Path, mine: Path) -> N
     assert [Bundle.load(first.path.with_name(name)).digest for name in (first.path.name, "second")] == before
     for which in ((), ("--all", "--bundle", "second")):
         unclear = encode(*which, *folder)
-        assert unclear.returncode == 1 and "Say which bundles get the prompts" in unclear.stderr
+        assert unclear.returncode == 2 and "Say which bundles get the prompts" in unclear.stderr
 
 
 def test_a_bundle_without_its_tokenizer_is_refused(clip_b32: Any, tmp_path: Path, mine: Path) -> None:
