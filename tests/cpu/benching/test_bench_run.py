@@ -160,7 +160,7 @@ def test_the_command(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert code == (0 if record["verdict"] == "VALID" else 1)
     assert [one["scenario"] for one in record["measurements"]] == ["offline", "sweep"]
     assert "offline" in shown and "images" in shown and "not run" in shown
-    assert _run(["bench", "sweep", "--against", "magic"]) == 1
+    assert _run(["bench", "sweep", "--against", "magic"]) == 2
     assert "Unknown runner 'magic': known are " in capsys.readouterr().err
 
 

@@ -61,7 +61,7 @@ def _lacking(folder: Path) -> None:
 
 
 def test_a_card_needs_intervals(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command("report", "run", "--card", "--replicates", 0, status=1)
+    command("report", "run", "--card", "--replicates", 0, status=2)
     assert "A trust card needs intervals, and --replicates is 0; give 40 or more." in capsys.readouterr().err
 
 

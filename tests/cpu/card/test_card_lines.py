@@ -44,7 +44,7 @@ def record(trust: Path, probe: str) -> list[dict[str, Any]]:
 
 def test_lines_1_to_3_are_those_of_the_study_of_trust(world: Path) -> None:
     card = card_of(world)
-    rows = study_trust(load_material(world / "run", sampling=Resampling(20))).data["verdicts"]
+    rows = study_trust(load_material(world / "run", sampling=Resampling(40))).data["verdicts"]
     for line, baseline in zip(card["lines"], ("chance", "prior", "other_finding"), strict=False):
         (row,) = [row for row in rows if (row["model"], row["baseline"]) == (MODEL, baseline)]
         number = line["numbers"][0]

@@ -163,5 +163,5 @@ def test_what_is_no_bundle_is_told_where_to_go(model: str, words: str, capsys: p
 
 
 def test_dali_needs_a_cache(capsys: pytest.CaptureFixture[str]) -> None:
-    trust("--decoder", "dali", status=1)
+    trust("--decoder", "dali", status=2)
     assert "--decoder dali decodes into the cache, once for all probes; give --cache" in capsys.readouterr().err
