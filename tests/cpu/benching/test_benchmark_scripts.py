@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,9 +59,17 @@ Script = Callable[..., Any]
 
 
 @pytest.fixture
-def script(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Runs the main function of a script with arguments and --json, and returns what it wrote."""
+def importable(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts can be imported by their names, some of which files of demo/ have too, during a test alone."""
     monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    for path in (root / "benchmarks").glob("*.py"):
+        monkeypatch.setitem(sys.modules, path.stem, ModuleType(path.stem))  # what is there now comes back afterwards
+        del sys.modules[path.stem]
+
+
+@pytest.fixture
+def script(importable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Runs the main function of a script with arguments and --json, and returns what it wrote."""
 
     def run(name: str, *arguments: object) -> Any:
         out = tmp_path / f"{name}.json"
@@ -73,9 +81,8 @@ def script(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scrip
 
 
 @pytest.fixture
-def module(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+def module(importable: None) -> Callable[[str], Any]:
     """Imports a script."""
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
     return importlib.import_module
 
 

@@ -204,7 +204,7 @@ def test_a_model_whose_queries_see_one_another_is_asked_phrase_by_phrase(
 def test_a_prompt_set_and_a_bundle_without_text_graph_are_refused(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(world, tmp_path / "run", "--data-option", "mscxr.prompts=coco", status=1)
+    run(world, tmp_path / "run", "--data-option", "mscxr.prompts=coco", status=2)
     assert (
         "asks each image its own phrases, so it takes no prompt set; leave prompts=coco out" in capsys.readouterr().err
     )

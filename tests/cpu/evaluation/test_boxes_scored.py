@@ -216,7 +216,7 @@ def test_the_report_shows_the_scorers_that_are_asked(data: Path, tmp_path: Path)
     )
     told = json.loads((tmp_path / "run/report/report.json").read_text())
     assert list(told["boxes"][0]["published"]) == ["afloc"] and told["choices"]["protocol"] == "paper"
-    assert command("report", tmp_path / "run", "--quiet", "--protocol", "paper", "--protocol", "mavl") == 1
+    assert command("report", tmp_path / "run", "--quiet", "--protocol", "paper", "--protocol", "mavl") == 2
     run = xb.load_run(tmp_path / "run")
     for protocol, shown, counted in ((["rodeo", "paper"], ["rodeo"], "paper"), ("coco", ["coco"], None)):
         folder = xb.report(run, page=False, protocol=protocol, replicates=0)
