@@ -53,7 +53,7 @@ def limit_maps(world: World) -> None:
     world.maps = world.folder / "maps"
     put_maps(world.maps, range(LIMITED))
     for how, cases, missing in ((LIMIT, 6, 0), ((), CASES, 3)):
-        world.eval(*how, model=world.own_maps)
+        world.eval(*how, model=world.own_maps, status=int(missing > 0))
         entry = world.entry("maps:maps--coco")
         assert (entry["cases"], entry["missing"]) == (cases, missing)
     assert first(world.rows("maps:maps--coco")).equals(first(world.whole(model=f"maps:{world.originals.folder}/maps")))

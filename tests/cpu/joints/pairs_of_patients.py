@@ -87,7 +87,7 @@ def precision_patients(world: World) -> None:
 
 
 def reader_patients(world: World) -> None:
-    said = world.eval(*world.own_reader, *named(world), status=1)
+    said = world.eval(*world.own_reader, *named(world), status=2)
     assert "patients" in said and "no option" in said
     reader = world.own("reader")
     text = reader.read_text().replace("import Case, Dataset", "import PATIENTS, Case, Dataset")

@@ -108,7 +108,7 @@ def twin_phrases(world: World) -> None:
 
 
 def prompts_phrases(world: World) -> None:
-    said = world.eval(*asked(world), "--data-option", "mscxr.prompts=coco", status=1)
+    said = world.eval(*asked(world), "--data-option", "mscxr.prompts=coco", status=2)
     assert (
         "The dataset 'mscxr' asks each image its own phrases, so it takes no prompt set; leave prompts=coco out" in said
     )
@@ -152,7 +152,7 @@ def engine_phrases(world: World) -> None:
 
 
 def patients_phrases(world: World) -> None:
-    said = world.eval(*asked(world), "--data-option", "mscxr.patients=who.csv", status=1)
+    said = world.eval(*asked(world), "--data-option", "mscxr.patients=who.csv", status=2)
     assert "The dataset 'mscxr' has no option 'patients'" in said
     patients = dict(zip(*(whole(world)[name].to_pylist() for name in ("case_id", "patient_id")), strict=True))
     assert patients["case0000"] == patients["case0000~2"] == patients["case0001"] == "p10000000"

@@ -125,6 +125,6 @@ def protocol_engine(world: World) -> None:
     assert "12 cases" in world.eval(*MEDKLIP, "--engine", "auto")
     before = world.entry()
     assert "finished before, reused" in world.eval(*MEDKLIP, "--engine", "onnxruntime-cpu")
-    said = world.eval(*MEDKLIP, "--engine", "onnxruntime-cpux", status=1)
+    said = world.eval(*MEDKLIP, "--engine", "onnxruntime-cpux", status=2)
     assert said.startswith("Error: ") and "did you mean 'onnxruntime-cpu'" in said
     assert world.entry() == before and NUMPY not in str(before)

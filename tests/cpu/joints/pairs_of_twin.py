@@ -105,7 +105,7 @@ def precision_engine(world: World) -> None:
     world.eval(model=FP16)
     before = world.entry(f"{FP16}--coco")
     assert before["engine"]["precision"] == "fp16"
-    said = world.eval("--tf32", model=FP16, status=1)
+    said = world.eval("--tf32", model=FP16, status=2)
     assert said.startswith("Error: --tf32 is for engines on a GPU") and world.entry(f"{FP16}--coco") == before
 
 
