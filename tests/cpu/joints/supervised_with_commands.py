@@ -54,7 +54,7 @@ def supervised_prompts(world: World) -> None:
     file.write_text('{"coco": {"Effusion": ["Hernia"], "Mass": ["Mass"]}, "free": {"Mass": ["a round blob"]}}')
     line = ("prompts", "encode", "--prompts", file, "--bundles", taught(world).models, "--bundle", NAME)
     ran = command(*line)
-    assert ran.status == 1 and f"{NAME}: The model is supervised and reads no text, and 'a round blob' is" in ran.text
+    assert ran.status == 2 and f"{NAME}: The model is supervised and reads no text, and 'a round blob' is" in ran.text
     assert "known are Mass, Hernia" in ran.text
     assert command(*line, "--set", "coco").status == 0
     world.eval(model=NAME)

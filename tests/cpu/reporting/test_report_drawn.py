@@ -44,7 +44,7 @@ def test_a_whole_report(run: Path) -> None:
         "Table 1: grounding",
         "Differences between models: The one",
         "Coverage",
-        "10 resamples of the patients",
+        "40 resamples of the patients",
     ):
         assert text in page
 

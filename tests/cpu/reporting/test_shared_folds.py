@@ -88,4 +88,5 @@ def test_models_with_other_pairs_share_the_folds_and_every_command_prints_one_nu
         ]
         wanted = {"model": "mavl", "class": finding, "method": "held_out"}
         numbers += [row["dice"] for row in study["classes"] if wanted.items() <= row.items()]
-        assert numbers == pytest.approx([numbers[0]] * 4, abs=1e-12), finding
+        # The study has a mean of its own of values in units of 2^-32.
+        assert numbers == pytest.approx([numbers[0]] * 4, abs=2e-10), finding

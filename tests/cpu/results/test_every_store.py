@@ -53,7 +53,7 @@ TRUST = Path("trust")
 OF_RUN = ("--bundles", "models", "--data", "coco=data", "--threads", "1", "--batch", "3", "--chunk", "8")
 BOTH = (*OF_RUN, "--model", "blocks-32", "--model", "baseline:center", "--data", "mscxr=data")
 HALF = (*OF_RUN, "--model", "blocks-32", "--chunk", "4", "--engine", f"{__name__}:Stopping", "--no-cache")
-DRAWS = 10
+DRAWS = 40
 
 _stopping = [False]
 
