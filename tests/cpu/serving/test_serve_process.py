@@ -124,7 +124,7 @@ def test_sigterm_lets_accepted_requests_finish(folder: Path, tmp_path: Path, mor
 def refused(*arguments: object) -> str:
     line = [*COMMAND, "--engine", "onnxruntime-cpu", *map(str, arguments)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 1 and done.stdout == "" and done.stderr.startswith("Error: ")
+    assert done.returncode in (1, 2) and done.stdout == "" and done.stderr.startswith("Error: ")
     assert len(done.stderr.strip().splitlines()) == 1
     return done.stderr
 

@@ -101,5 +101,5 @@ def test_files_that_do_not(folder: Path, certificate: str | None, key: str | Non
 def test_a_wrong_key_is_one_sentence(folder: Path) -> None:
     line = [*COMMAND, "--bundles", str(folder / "models"), "--certfile", str(folder / "one.crt")]
     done = subprocess.run([*line, "--keyfile", str(folder / "other.key")], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and done.stdout == "" and len(done.stderr.strip().splitlines()) == 1
+    assert done.returncode == 2 and done.stdout == "" and len(done.stderr.strip().splitlines()) == 1
     assert done.stderr.startswith("Error: The key ")

@@ -233,9 +233,9 @@ def test_errors_are_sentences(world: Path, tmp_path: Path, capsys: pytest.Captur
     run = world / "run" / "run"
     assert "no run directory" in study(capsys, "strata", tmp_path, code=1)
     assert "has no model 'kad': did you mean 'a'? known are a, b" in study(
-        capsys, "strata", run, "--model", "kad", code=1
+        capsys, "strata", run, "--model", "kad", code=2
     )
-    assert "has no dataset 'rsna'" in study(capsys, "thresholds", run, "--dataset", "rsna", code=1)
+    assert "has no dataset 'rsna'" in study(capsys, "thresholds", run, "--dataset", "rsna", code=2)
     with RunDirectory(tmp_path / "empty") as made:
         made.begin({})
         made.set_cell("kad", "one", "failed", reason="it broke")

@@ -276,7 +276,8 @@ def test_mistakes_are_sentences(
     (tmp_path / "BAD").write_text("case,age\nc0,4\nc1,four\n")
     (tmp_path / "OTHER").write_text("case,sex\nx,F\n")
     words = [re.sub("TABLE|BAD|OTHER", lambda name: str(tmp_path / name[0]), text) for text in given]
-    said = study(capsys, "subgroups", world, *words, "--out", tmp_path / "out", code=1)
+    usage = sentence.startswith(("The table nowhere", "there are no", "gives the", "No case has"))
+    said = study(capsys, "subgroups", world, *words, "--out", tmp_path / "out", code=2 if usage else 1)
     assert sentence in said and len(said.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
 
 
