@@ -61,7 +61,7 @@ class OpenClipModel:
         return queries.logits(logits).positive, maps.reshape(len(pixels), len(findings), *maps.shape[1:])
 
     def _texts(self, name: str) -> tuple[str, ...]:
-        """The prompts of a finding by its name, or by one that differs only in case, as of a bundle."""
+        """The positive prompts of a finding. A name that differs only in case is the same finding, as in a bundle."""
         entry = self._prompts.get(name)
         if entry is not None:
             return entry.positive

@@ -42,14 +42,14 @@ def external_locations(graph: Path) -> list[str]:
     """
     if not graph.stat().st_size:
         return []
-    found: dict[str, None] = {}
+    locations: dict[str, None] = {}
     with graph.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             for location in _locations(data, 0, len(data), "model", 0):
-                found.setdefault(location)
+                locations.setdefault(location)
         except _Damaged:
             pass
-    return list(found)
+    return list(locations)
 
 
 def _locations(data: mmap.mmap, start: int, end: int, message: str, depth: int) -> Iterator[str]:

@@ -60,11 +60,11 @@ def label_stems(names: Sequence[str]) -> list[str]:
 def _distinct(stems: Sequence[str], names: Sequence[str]) -> list[str]:
     """The stems; those that several names have end in a digest."""
     often, seen = Counter(stem.lower() for stem in stems), Counter[str]()
-    found = []
+    unique = []
     for stem, name in zip(stems, names, strict=True):
-        found.append(stem if often[stem.lower()] == 1 else f"{stem}-{_digest(name, str(seen[name]))}")
+        unique.append(stem if often[stem.lower()] == 1 else f"{stem}-{_digest(name, str(seen[name]))}")
         seen[name] += 1
-    return found if len({stem.lower() for stem in found}) == len(found) else _distinct(found, names)
+    return unique if len({stem.lower() for stem in unique}) == len(unique) else _distinct(unique, names)
 
 
 def _digest(*names: str) -> str:

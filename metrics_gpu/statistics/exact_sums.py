@@ -20,10 +20,10 @@ def exact_values(values: NDArray[np.floating]) -> NDArray[np.float64]:
     Such values are integers in units of 2^-32, so their sums and their products with integer weights are exact in
     float64 as long as no partial sum reaches 2^21: two million drawn pairs of at most 1. NaN and infinity stay.
     """
-    found: NDArray[np.float64] = np.multiply(values, _UNITS, dtype=np.float64)
-    np.rint(found, out=found)
-    found /= _UNITS
-    return found
+    rounded: NDArray[np.float64] = np.multiply(values, _UNITS, dtype=np.float64)
+    np.rint(rounded, out=rounded)
+    rounded /= _UNITS
+    return rounded
 
 
 def exact_mean(values: NDArray[np.floating]) -> float | None:

@@ -94,12 +94,12 @@ def clear(root: Path, *, outdated_only: bool = False) -> tuple[list[StoreInfo], 
 
 def _folders(root: Path) -> Iterator[Path]:
     try:
-        found = sorted(root.iterdir())
+        entries = sorted(root.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise RunError(f"The cache {root} cannot be read: {error.strerror}.") from error
-    for folder in found:
+    for folder in entries:
         with contextlib.suppress(OSError):
             if _is_store(folder) or (_leads_nowhere(folder) and _NAME.fullmatch(folder.name)):
                 yield folder

@@ -24,10 +24,10 @@ def _compute(answers: Answers, table: BoxOverlaps) -> Values:
     """Boxes in the order of the text; a box looks only at its best true box, and misses if that one is taken."""
     areas = np.zeros((len(_THRESHOLDS), len(answers.truth)))
     _areas(table.values, table.offsets, table.given, table.truth, np.array(_THRESHOLDS), areas)
-    found: dict[str, float | None] = {"avg_iou": exact_mean(table.values)}
+    scores: dict[str, float | None] = {"avg_iou": exact_mean(table.values)}
     for threshold, of_pairs in zip(_THRESHOLDS, areas, strict=True):
-        found[f"mAP_{threshold}"] = exact_mean(of_pairs) if len(of_pairs) else math.nan
-    return found
+        scores[f"mAP_{threshold}"] = exact_mean(of_pairs) if len(of_pairs) else math.nan
+    return scores
 
 
 def _areas_loop(values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, out: Any) -> None:
