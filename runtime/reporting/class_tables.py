@@ -26,7 +26,7 @@ from .notes import (
     source_notes,
 )
 from .paper import Printed, paper
-from .paper.paper_numbers import PrintedModel, paper_notes
+from .paper.paper_numbers import PrintedModel, apart_notes, paper_legend
 
 __all__ = ["class_auc", "class_dice", "class_pointing", "recognition"]
 
@@ -62,7 +62,8 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
         *interval_notes(results, cells),
         *source_notes(cells),
         *ranking_notes(results.models, left),
-        *paper_notes(cells, body),
+        *paper_legend(body),
+        *apart_notes(cells, body),
         *[PRINTED_NOTE] * bool(of_paper),
         *flags((f"{who}, {name or 'Mean'}", item) for who, found in quoted for name, item in found.items()),
     )

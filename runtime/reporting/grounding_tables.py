@@ -27,7 +27,7 @@ from .notes import (
     ranking_notes,
     source_notes,
 )
-from .paper.paper_numbers import FIELDS, PrintedModel, mean_apart_notes, paper, paper_notes
+from .paper.paper_numbers import FIELDS, PrintedModel, apart_notes, paper, paper_legend
 
 __all__ = ["shared_rows", "table_1", "thresholds", "with_printed"]
 
@@ -97,24 +97,30 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         else ", then over datasets weighted by their pairs"
     )
     then = then if len(results.datasets) > 1 else ""
+    searched = best_notes([cell for cell in cells if cell.weights != "boxes"]) if maps else ()
+    drawn = interval_notes(results, cells)
+    meaning = ("cross-fitted: ", "[low, high]")
     notes = (
-        *(best_notes([cell for cell in cells if cell.weights != "boxes"]) if maps else ()),
-        *(("boxes: Dice and IoU of their union, which has no threshold; silence is 0",) * boxed),
-        floor_note(results, cells),
-        *interval_notes(results, cells),
+        *(note for note in searched if not note.startswith(meaning)),
+        *ranking_notes(results.models, left),
+        *left_out_notes(results),
+        *not_asked_notes(results, cells),
+        *lacking_notes(results, (*titles, *["delta_dice"] * maps)),
+        *(note for note in drawn if not note.startswith(meaning)),
         *source_notes(cells),
-        *paper_notes(cells, body),
-        *(mean_apart_notes(cells) if beside else ()),
+        *apart_notes(cells, body, means=beside),
         *[PRINTED_NOTE] * bool(printed),
         *flags(shown),
+    )
+    legend = (
         f"percent; {over} the classes of a dataset that have pairs{then}; {NONE} means no result; "
         "best value of a column bold, second best underlined "
         "(italic in Markdown)",
-        *ranking_notes(results.models, left),
-        *not_asked_notes(results, cells),
-        *left_out_notes(results),
-        *lacking_notes(results, (*titles, *["delta_dice"] * maps)),
+        *(note for note in (*searched, *drawn) if note.startswith(meaning)),
+        *(("boxes: Dice and IoU of their union, which has no threshold; silence is 0",) * boxed),
+        floor_note(results, cells),
         *(["delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points"] * maps),
+        *paper_legend(body),
     )
     what = caption(
         results,
@@ -132,6 +138,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         turns="dataset",
         first=True,
         caption=what,
+        legend=legend,
     )
     return table.of_one_dataset() if len(results.datasets) == 1 else table
 

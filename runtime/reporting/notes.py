@@ -13,6 +13,7 @@ from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import unnamed_lines
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading, percent
+from ..tables.stamps import UNOFFICIAL_PROMPTS
 from .paper.paper_numbers import MARK, PRINTED_MARK, Printed
 
 __all__ = [
@@ -184,7 +185,7 @@ def source_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
         equalises = cell.family in PROTOCOLS and cell.reader in protocol(cell.family).equalises
         plain |= equalises and not cell.equalised
     other = [f"{model}: {prompt_summary(found)}" for model, found in prompts.items() if set(found) - {"official"}]
-    line = f"prompts that are not the authors' official ones (docs/parity.md §7): {'; '.join(other)}"
+    line = f"{UNOFFICIAL_PROMPTS} (docs/parity.md §7): {'; '.join(other)}"
     return (*((line,) if other else ()), *((NOT_EQUALISED,) if plain else ()))
 
 

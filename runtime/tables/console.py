@@ -66,6 +66,8 @@ def print_table(console: Console, table: Table) -> None:
     console.print()
     for line in table.notes:
         print_line(console, line, "dim")
+    if table.legend:
+        print_line(console, f'What columns, values and intervals mean: "{table.legend_title}" in tables.md', "dim")
 
 
 def _drawn(table: Table, width: int) -> list[list[Text]]:

@@ -16,6 +16,7 @@ from typing import Final
 from ...engines.file_names import label_stems
 from ...engines.visible_text import visible_line
 from .latex_text import escaped, number_text, text_width
+from .stamps import OWN_WEIGHTS, UNOFFICIAL_PROMPTS
 from .table import Item, Table, cell_of
 
 __all__ = ["NARROW", "TEXT_WIDTH", "WRITTEN", "latex_files", "to_latex"]
@@ -35,6 +36,8 @@ _SIZES: Final = ((8.0, 3.0), (8.0, 2.0), (7.0, 2.0), (7.0, 1.5))
 _LINES: Final = 28  # of a part of a table, so that it fits on a page with its caption and notes
 _NOTES: Final = 1400  # characters of notes below a table; other notes, and longer ones, are comments in the file
 _NOTE: Final = 260
+_KNOWN: Final = (OWN_WEIGHTS, UNOFFICIAL_PROMPTS)
+"""What the author of a paper knows of the models that it presents: a comment in the file."""
 _WORDS: Final = 34  # characters of a line of text
 _PAGE: Final = 6  # floats between two \clearpage in a file of all tables, as LaTeX holds few at once
 
@@ -81,7 +84,11 @@ def _document(title: str, lines: Sequence[str], floats: Sequence[tuple[Table, li
     body = ""
     count = 0
     for table, parts in floats:
-        body += "".join(f"% Note: {_comment(note)}\n" for note in _notes(table)[1])
+        known = [_sentence(line) for line in table.stamps if line.endswith(_KNOWN)]
+        body += "".join(f"% Note: {_comment(note)}\n" for note in (*known, *_notes(table)[1]))
+        if table.legend:
+            body += f"% {_comment(table.legend_title)}:\n"
+            body += "".join(f"%   {_comment(line)}\n" for line in table.legend)
         for text, _ in parts:
             body += f"\n{text}"
             count += 1
@@ -149,7 +156,8 @@ def _float(table: Table, look: tuple[float, float], place: tuple[int, int], widt
     label = f"\\label{{tab:{table.name}}}" if table.name else ""
     title = escaped(_TITLE.sub("", table.title).capitalize() if _TITLE.match(table.title) else table.title)
     if number == 1:
-        told = " ".join(map(_sentence, (table.caption or table.title, *table.stamps)))
+        stamps = (line for line in table.stamps if not line.endswith(_KNOWN))
+        told = " ".join(map(_sentence, (table.caption or table.title, *stamps)))
         caption = f"\\caption[{{{title}}}]{{{escaped(told)}}}{label}"
     else:
         caption = f"\\addtocounter{{table}}{{-1}}\n\\caption[]{{{title} (continued)}}"
@@ -181,7 +189,7 @@ def _notes(table: Table) -> tuple[list[str], list[str]]:
     shown: list[str] = []
     rest: list[str] = []
     for note in sorted(table.notes, key=lambda note: not note.startswith(("*", "\u2020", "\u2021"))):
-        room = len(note) <= _NOTE and sum(map(len, shown)) + len(note) <= _NOTES
+        room = not note.startswith(_KNOWN) and len(note) <= _NOTE and sum(map(len, shown)) + len(note) <= _NOTES
         (shown if room else rest).append(_sentence(note.replace(" (italic in Markdown)", "")))
     return shown, rest
 

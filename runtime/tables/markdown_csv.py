@@ -30,6 +30,7 @@ def to_markdown(title: str, lines: Sequence[str], tables: Sequence[Table]) -> st
     """A whole document: a heading, a list of facts about the run, the tables."""
     blocks = [f"# {markdown_text(title)}", "\n".join(f"- {markdown_text(line)}" for line in lines)]
     blocks += [_table(table) for table in tables]
+    blocks += [f"## {markdown_text(each.legend_title)}\n\n{_lines(each.legend)}" for each in tables if each.legend]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -40,8 +41,14 @@ def _table(table: Table) -> str:
     rows = [heads, ["---"] + ["---:"] * (len(heads) - 1), *([_item(item) for item in row] for row in table.rows)]
     grid = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     stamps = "\n".join(f"> **{markdown_text(line)}**  " for line in table.stamps)
-    notes = "\n".join(f"{markdown_text(line)}  " for line in table.notes)
+    where = (f'What columns, values and intervals mean: "{table.legend_title}" at the end',) * bool(table.legend)
+    notes = _lines((*table.notes, *where))
     return "\n\n".join(block for block in (f"## {markdown_text(table.title)}", stamps, grid, notes) if block)
+
+
+def _lines(texts: Iterable[str]) -> str:
+    """The texts, each on a line of its own."""
+    return "\n".join(f"{markdown_text(text)}  " for text in texts)
 
 
 def _item(item: Item) -> str:

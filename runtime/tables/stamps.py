@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
 __all__ = [
+    "OWN_WEIGHTS",
+    "UNOFFICIAL_PROMPTS",
     "box_stamps",
     "cell_stamps",
     "entry_stamp",
@@ -18,13 +20,17 @@ __all__ = [
     "uncertain_stamps",
 ]
 
+OWN_WEIGHTS: Final = "own weights: nothing says that they are published ones"
+UNOFFICIAL_PROMPTS: Final = "prompts that are not the authors' official ones"
+"""How a note on the words of prompts begins."""
+
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
     "maps": "saliency maps from a folder; no model was run",
     "boxes": "boxes from a file; no model was run, and there is no threshold",
     "reader": "what a reader marked; no model was run, and there is no threshold",
     "live": "a model called from Python: no bundle stands behind these numbers",
-    "own": "own weights: nothing says that they are published ones",
+    "own": OWN_WEIGHTS,
     "stand-in": "stand-in weights: the numbers say nothing about the model",
     "randomised": "randomised weights: a control, the numbers say nothing about the model",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",

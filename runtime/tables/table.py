@@ -93,6 +93,11 @@ def cell_of(item: Item) -> Cell:
     return item if isinstance(item, Cell) else Cell(item)
 
 
+def _marked(note: str) -> str:
+    """The title of the column that a note on a marked number of the paper is about, empty for another note."""
+    return note.partition(": ")[0].rpartition(", ")[2].removeprefix("\u2020 ") if note.startswith("\u2020 ") else ""
+
+
 def _visible(item: Item) -> Item:
     if isinstance(item, str):
         return visible_line(item)
@@ -115,8 +120,9 @@ class Column:
 class Table:
     """A titled grid of printed items with lines of text above (stamps) and below (notes).
 
-    name: for labels, and of its files. detail: too long for a terminal; first: what a
-    terminal shows of a whole report. caption: what it shows, in sentences, for a paper.
+    notes: what concerns these data: what is left out, and marks. legend: what columns and values mean; a page folds it,
+    other writers put it where it does not hide the notes. name: for labels, and of its files. detail: too long for a
+    terminal; first: what a terminal shows of a whole report. caption: what it shows, in sentences, for a paper.
     lead: the leading columns, which say what a row is; None: those without a group, or the first of a table without
     groups. turns: what the rows are if rows and columns are exchanged ("class"); empty if it is not to be turned.
     """
@@ -132,6 +138,7 @@ class Table:
     caption: str = ""
     lead: int | None = None
     turns: str = ""
+    legend: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -140,11 +147,16 @@ class Table:
         # Names come from files; no writer of tables needs to think of signs that its reader would obey.
         for name in ("title", "caption"):
             object.__setattr__(self, name, visible_line(getattr(self, name)))
-        for name in ("stamps", "notes"):
+        for name in ("stamps", "notes", "legend"):
             object.__setattr__(self, name, tuple(map(visible_line, getattr(self, name))))
         heads = (replace(c, title=visible_line(c.title), group=visible_line(c.group)) for c in self.columns)
         object.__setattr__(self, "columns", tuple(heads))
         object.__setattr__(self, "rows", tuple(tuple(map(_visible, row)) for row in self.rows))
+
+    @property
+    def legend_title(self) -> str:
+        """The heading of the legend where it stands apart from the table."""
+        return f"How to read {self.title}"
 
     @property
     def leading(self) -> int:
@@ -209,7 +221,9 @@ class Table:
                 if column.group != MEAN_OF_DATASETS or "mean" in keys or column.key in alone:
                     kept.append(index)
         table = replace(self.only(kept), lead=self.lead)
-        return replace(table, notes=tuple(filter(table._concerns, self.notes)))
+        hidden = {column.title for column in self.columns} - {column.title for column in table.columns}
+        kept_notes = (note for note in self.notes if table._concerns(note) and _marked(note) not in hidden)
+        return replace(table, notes=tuple(kept_notes), legend=tuple(filter(table._concerns, self.legend)))
 
     def _concerns(self, note: str) -> bool:
         """Whether a note is about a column that is there, or about the whole table."""
@@ -237,9 +251,12 @@ class Table:
             tuple(replace(item, **changes) if isinstance(item, Cell) and item.interval else item for item in row)
             for row in self.rows
         )
-        kept = (note for note in self.notes if place == "inline" or not note.startswith("[low, high]"))
         caption = self.caption if place == "inline" else re.sub(r" Brackets: [^.]*\.", "", self.caption)
-        return replace(self, rows=rows, notes=tuple(kept), caption=caption)
+        texts: dict[str, Any] = {
+            name: tuple(line for line in lines if place == "inline" or not line.startswith("[low, high]"))
+            for name, lines in (("notes", self.notes), ("legend", self.legend))
+        }
+        return replace(self, rows=rows, caption=caption, **texts)
 
     def turned(self) -> Table:
         """Rows and columns exchanged: a row for each column after the leading ones, by its group and its title."""

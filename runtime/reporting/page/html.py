@@ -150,6 +150,8 @@ def table_view(table: Table, number: int, models: Sequence[str]) -> SimpleNamesp
         title=table.title,
         stamps=table.stamps,
         notes=table.notes,
+        legend=table.legend,
+        legend_title=table.legend_title,
         whole=_grid(table, models),
         parts=tuple(_grid(part, models) for part in paper.parts(len, WIDEST)) if len(table.columns) > WIDEST else (),
     )

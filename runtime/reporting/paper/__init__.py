@@ -8,6 +8,6 @@ quoted.csv    numbers of the text and of Figures 3 and 4
 
 from __future__ import annotations
 
-from .paper_numbers import MARK, Paper, Printed, paper, paper_notes, why_apart, why_mean_apart
+from .paper_numbers import MARK, Paper, Printed, paper, why_apart, why_mean_apart
 
-__all__ = ["MARK", "Paper", "Printed", "paper", "paper_notes", "why_apart", "why_mean_apart"]
+__all__ = ["MARK", "Paper", "Printed", "paper", "why_apart", "why_mean_apart"]

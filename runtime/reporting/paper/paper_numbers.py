@@ -22,9 +22,9 @@ __all__ = [
     "Paper",
     "Printed",
     "PrintedModel",
-    "mean_apart_notes",
+    "apart_notes",
     "paper",
-    "paper_notes",
+    "paper_legend",
     "why_apart",
     "why_mean_apart",
 ]
@@ -200,34 +200,35 @@ def why_mean_apart(cells: Sequence[CellValues]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(reason for cell in cells for reason in why_apart(cell)), *_datasets(cells)]))
 
 
-def mean_apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """A line for each reason why means over datasets have no difference to the paper's beside those of their cells."""
-    reasons: dict[str, list[str]] = {}
-    rows: dict[str, list[CellValues]] = {}
-    for cell in cells:
-        rows.setdefault(cell.model, []).append(cell)
-    for model, row in rows.items():
-        if any(cell.reader in paper().datasets and cell.family in paper().delta_dice for cell in row):
-            for reason in _datasets(row):
-                reasons.setdefault(reason, []).append(model)
-    return tuple(f"no difference to the paper's delta Dice, {why}: {', '.join(of)}" for why, of in reasons.items())
-
-
-def paper_notes(cells: Iterable[CellValues], rows: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
-    """What to know about the paper's numbers in a table, with a line for each reason why cells have no difference to
-    them; nothing if no row shows one."""
+def paper_legend(rows: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
+    """What the paper's numbers in these rows are; nothing if no row shows one."""
     if not any(item.paper for row in rows for item in row):
         return ()
-    reasons: dict[str, list[str]] = {}
-    for cell in cells:
-        if any((cell.family, cell.reader) == key[:2] for key in paper().table1):
-            for reason in why_apart(cell):
-                reasons.setdefault(reason, []).append(f"{cell.model} on {cell.title}")
     return (
         "paper: as XBench (arXiv 2510.19599) prints it; the difference to it, in points, is given for published "
         "weights with official prompts, in fp32 and with the exact decoder, on all of the paper's pairs",
-        *(f"no difference to the paper, {reason}: {', '.join(named)}" for reason, named in reasons.items()),
     )
+
+
+def apart_notes(cells: Iterable[CellValues], rows: Iterable[Sequence[Cell]], *, means: bool = False) -> tuple[str, ...]:
+    """Why cells of a table have no difference to the paper's numbers, in one line with the cells of the same reasons
+    together; nothing if no row shows such a number. means: delta Dice over datasets too."""
+    if not paper_legend(rows):
+        return ()
+    reasons: dict[tuple[str, ...], list[str]] = {}
+    models: dict[str, list[CellValues]] = {}
+    for cell in cells:
+        models.setdefault(cell.model, []).append(cell)
+        if any((cell.family, cell.reader) == key[:2] for key in paper().table1) and (why := why_apart(cell)):
+            reasons.setdefault(why, []).append(f"{cell.model} on {cell.title}")
+    for model, row in models.items():
+        known = any(cell.reader in paper().datasets and cell.family in paper().delta_dice for cell in row)
+        if means and known and (why := tuple(_datasets(row))):
+            reasons.setdefault(why, []).append(f"delta Dice of {model}")
+    if not reasons:
+        return ()
+    groups = (", ".join((" and ".join(named), *why)) for why, named in reasons.items())
+    return (f"no difference to the paper: {'; '.join(groups)}",)
 
 
 def _datasets(cells: Sequence[CellValues]) -> Iterator[str]:

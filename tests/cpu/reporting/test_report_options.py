@@ -353,7 +353,7 @@ def test_a_tolerance_takes_back_what_is_said_of_chance(tmp_path: Path) -> None:
     for tolerance in (0.0, 9.0):
         tables = {t.title: t for t in make_report(path, Choices(replicates=0, tolerance_px=tolerance)).tables}
         first, classes = tables["Table 1: grounding"], rows_of(tables["The one: pointing per class"])
-        assert any("chance level of Point" in note for note in first.notes) == (tolerance == 0)
+        assert any("chance level of Point" in note for note in (*first.notes, *first.legend)) == (tolerance == 0)
         assert (rows_of(first)["all-ones"][0] == "") == (tolerance > 0) == ("chance" not in classes)
         assert rows_of(first)["all-ones"][1] != "" and ("region" in classes) == (tolerance > 0)
 
@@ -402,7 +402,7 @@ def test_notes_claim_no_more_than_the_options_allow(
     swept: Path, asked: dict[str, str | float], never: bool, floor: bool
 ) -> None:
     made = make_report(swept, Choices(replicates=40, **asked))  # type: ignore[arg-type]
-    notes = {table.title: " ".join(table.notes) for table in made.tables}
+    notes = {table.title: " ".join((*table.notes, *table.legend)) for table in made.tables}
     assert (NEVER in notes["Threshold sensitivity"]) == never
     dice = [notes["Table 1: grounding"], notes["The one: Dice per class at the best threshold"]]
     assert [FLOOR_HOLDS in note for note in dice] == [floor, floor]
@@ -498,7 +498,8 @@ def test_the_command_passes_options_on(swept: Path, capsys: pytest.CaptureFixtur
         main(["report", str(swept), "--no-page", "--replicates", "40", "--best", "cross_fit", "--tau-from", "0.01"])
     shown = capsys.readouterr()
     assert left.value.code == 0 and "made with --tau-from 0.01, --best cross_fit" in shown.out
-    assert "40 resamples of the patients" in shown.out and "Provenance" not in shown.out
+    assert "Provenance" not in shown.out
+    assert "40 resamples of the patients" in (swept / "report" / "tables.md").read_text()
     assert not (swept / "report" / "index.html").exists()
     with pytest.raises(SystemExit) as left:
         main(["report", str(swept), "--quiet", "--no-page", "--tau-from", "0.3"])

@@ -97,7 +97,7 @@ def test_no_note_on_thresholds_stands_under_a_table_of_auc(tmp_path: Path) -> No
     tables = {table.name: table for table in make_report(write(tmp_path / "run", few(5)), FEW).tables}
 
     def said(table: Table) -> str:
-        return " ".join(table.notes)
+        return " ".join((*table.notes, *table.legend))
 
     for name in ("auc-one", "recognition"):
         assert "resamples of the patients" in said(tables[name]) and "3 patients with it" in said(tables[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +22,8 @@ from xbench_fast.runtime.reporting.presentation import Presentation, parse_colum
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS
+from xbench_fast.runtime.tables.markdown_csv import markdown_text
+from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS, Column, Table
 
 
 @pytest.fixture
@@ -217,4 +219,31 @@ def test_notes_are_about_columns_that_are_there(run: Path, columns: tuple[str, .
     made = make_report(run, Choices(replicates=0), Presentation(columns=shown))
     (table,) = (table for table in made.tables if table.first)
     starts = ("* in-sample", "cross-fitted", "delta Dice:")
-    assert {start for start in starts for note in table.notes if note.startswith(start)} == there
+    assert {start for start in starts for note in (*table.notes, *table.legend) if note.startswith(start)} == there
+
+
+def test_the_legend_of_table_1_stands_apart_in_every_form(run: Path) -> None:
+    """What columns mean never hides what is left out: the page folds it, the others name where it stands."""
+    made = make_report(run, Choices(replicates=0))
+    (one,) = (table for table in made.tables if table.first)
+    assert one.legend and len(one.notes) <= 5 and not set(one.legend) & set(one.notes)
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(run), "--replicates", "0", "--quiet"])
+    assert not ended.value.code
+    folder = run / "report"
+    markdown, latex = (folder / "tables.md").read_text(), (folder / "tables.tex").read_text()
+    page = (folder / "index.html").read_text()
+    assert f'"{one.legend_title}" at the end' in markdown and f"<summary>{one.legend_title}</summary>" in page
+    for line in one.legend:
+        assert markdown_text(line) in markdown.partition(f"## {one.legend_title}")[2]
+        assert f"%   {line}" in latex.splitlines() and html.escape(line, quote=False) in page
+
+
+def test_a_flag_of_the_paper_stands_where_its_column_does() -> None:
+    table = Table(
+        "t",
+        (Column("model"), Column("Point", "A", "pointing"), Column("Dice*", "A", "dice_best")),
+        (("kad", "1", "2"),),
+        notes=("\u2020 kad, A, Point: rounded", "\u2020 kad, A, Dice*: other pairs", "\u2020 kad, Mass: swapped"),
+    )
+    assert table.chosen(["dice_best"]).notes == table.notes[1:]

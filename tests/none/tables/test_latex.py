@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,18 @@ def test_notes_without_room_are_comments() -> None:
     marked = body(to_latex("T", [], [wide(1, notes=(*["n" * 250] * 9, "\u2021 printed"))]))
     assert "ddagger$ printed." in marked, "what a mark means is never left out"
     assert "short." in body(text) and "set 59" not in body(text) and f"% Note: {long}." in text
+
+
+def test_a_legend_and_what_the_author_knows_are_comments() -> None:
+    """The paper's author knows whose weights and prompts these are; other stamps and notes stay in the paper."""
+    known = ("mine, kad: own weights: nothing says that they are published ones", "clip: stand-in weights")
+    notes = ("prompts that are not the authors' official ones (docs): mine: own", "not asked for on x: Mass")
+    text = to_latex("T", [], [replace(wide(1, notes=notes), stamps=known, legend=("[low, high]: an interval",))])
+    shown = body(text)
+    assert "own weights" not in shown and "official" not in shown and "interval" not in shown
+    assert "clip: stand-in weights." in shown and "not asked for on x: Mass." in shown
+    for line in (f"% Note: {known[0]}.", f"% Note: {notes[0]}.", "%   [low, high]: an interval"):
+        assert line in text.splitlines()
 
 
 def test_each_table_has_a_file_that_says_what_it_needs() -> None:
