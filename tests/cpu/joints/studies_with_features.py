@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import xbench_fast as xb
 from int8_with_commands import STAMP
-from joint_inputs import FP32, INT8, put_boxes, put_bundle
+from joint_inputs import FP32, INT8, move_box, put_boxes, put_bundle
 from joint_world import World, command
 from numpy.typing import NDArray
 from pairs_of_patients import named
@@ -88,6 +88,29 @@ def subgroups_shards(world: World) -> None:
     world.merge()
     world.eval(*QUICK, out="piece")
     assert grouped(world)[1] == grouped(world, "piece")[1]
+
+
+def subgroups_changed(world: World) -> None:
+    def line() -> dict[str, Any]:
+        (file,) = (world.report("--card") / "cards").glob("*.json")
+        found: dict[str, Any] = next(each for each in json.loads(file.read_text())["lines"] if each["line"] == 8)
+        return found
+
+    crowd(world).eval(*QUICK)
+    grouped(world)
+    before = line()
+    assert "earlier results" not in str(before["notes"]) and before["numbers"]
+    data = world.own("data")
+    move_box(data / "annotations.json")
+    files = [data / "images" / f"case{case:04d}.png" for case in (0, 3)]
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, reversed(contents), strict=True):
+        file.write_bytes(content)
+    world.eval(*QUICK)
+    after = line()
+    assert "is of earlier results" in str(after["notes"]) and after["numbers"] != before["numbers"]
+    grouped(world)
+    assert line()["numbers"] == after["numbers"]
 
 
 def subgroups_precision(world: World) -> None:

@@ -108,6 +108,21 @@ def twice_renamed(world: World) -> None:
     assert cell["other_patients"] == ["case0000", "case0009"] and not cell["other_files"] and cell["pairs"] == 4
 
 
+def twice_names(world: World) -> None:
+    names = ["a b", "a_b", "a-b"]
+    models = world.own("models")
+    for name in names:
+        put_bundle(world.originals, models / name, "fp32", [prompt_set()])
+    world.eval(model=names)
+    assert set(world.cells("run")) == {f"{name}--coco" for name in names}
+    folder = world.report("--card")
+    report = json.loads((folder / "report.json").read_text())
+    assert sorted(cell["model"] for cell in report["cells"]) == sorted(names)
+    assert report["differences"] and all(map(nothing, report["differences"]))
+    cards = [json.loads(file.read_text()) for file in (folder / "cards").glob("*.json")]
+    assert sorted(card["model"] for card in cards) == sorted(names)
+
+
 def twice_others(world: World) -> None:
     twice(world).eval(model=[FP32, FP16])
     world.eval(*patients(world, [f"w{case // 2}" for case in range(CASES)]), model=FP16)

@@ -58,7 +58,7 @@ def test_the_study_of_trust_meets_what_changes_maps_regions_or_patients() -> Non
 def test_one_model_twice_meets_what_an_image_is() -> None:
     """Its file and its patient (docs/metrics.md §8.4)."""
     assert [(row.first, row.second) for row in twice_joints()] == [
-        ("twice", name) for name in ("images", "patients", "renamed", "others")
+        ("twice", name) for name in ("images", "patients", "renamed", "names", "others")
     ]
 
 
@@ -67,6 +67,7 @@ def test_the_other_studies_of_trust_meet_them_too() -> None:
     assert len(set(have)) == len(have)
     met = {name: {second for first, second in have if first == name} for name in ("subgroups", "readers", "probes")}
     assert met.keys() == {first for first, _ in have}
+    assert "changed" in met["subgroups"]
     assert {"protocol", "shards", "precision", "live", "boxes", "patients", "cache"} <= met["subgroups"] & met[
         "readers"
     ]
