@@ -192,6 +192,8 @@ def test_average_precision_needs_scores_and_stands_between_precision_and_recall(
     unsure = average_precision(made([[good], [bad]], true, scores=[[0.1], [0.9]]))
     assert sure["ap@0.5"] == pytest.approx(51 / 101)
     assert unsure["ap@0.5"] == pytest.approx(51 / 101 / 2)
+    half = average_precision(made([[[0, 0, 10, 5]], [good]], true, scores=[[0.9], [0.1]]))
+    assert half["ap@0.5"] == 1.0, "an IoU of exactly 0.5 meets it"
     # An absent class that was asked lowers the precision of the boxes that follow.
     answers = made([[good], [good]], true, scores=[[0.9], [0.1]])
     asked = BoxLists.of([[bad]], [[0.5]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,18 @@ def test_every_number_equals_plain_loops_over_the_shared_rows(runs: tuple[Path, 
             assert change.value == pytest.approx(naive.value("b", change.field, change.name), abs=1e-12)
     mean = found.models[0].whole[0]
     assert mean.reference == pytest.approx(np.mean([cell.whole[0].reference for cell in found.cells]))
+
+
+def test_the_largest_change_of_a_logit_can_be_that_of_a_negative_prompt(tmp_path: Path) -> None:
+    rows = random_rows(1, negative=True)
+    moved = [replace(row) for row in rows]
+    place = next(i for i, row in enumerate(rows) if row.logit is not None and row.finding == "Effusion" and i > 30)
+    moved[place].logit_negative = np.float32(np.float32(rows[place].logit_negative) + 7)
+    moved[0].logit = np.float32(np.float32(rows[0].logit) + 3)
+    a, b = (write_run(tmp_path / name, {("kad", "one"): each}) for name, each in (("a", rows), ("b", moved)))
+    logits = compared((a, b)).cells[0].rows.logits
+    assert logits is not None and logits.largest == pytest.approx(7, abs=1e-5)
+    assert (logits.case, logits.finding) == (rows[place].case_id, "Effusion")
 
 
 def test_rows_that_changed_are_found(runs: tuple[Path, Path]) -> None:

@@ -46,6 +46,16 @@ def test_a_window_is_pydicoms(function: str, window: tuple[float, float], photom
         close(decode_grey(data, "a.dcm"), by_pydicom(data))
 
 
+@pytest.mark.parametrize("bits", [9, 10, 11])
+def test_a_window_counts_from_nine_stored_bits_on(bits: int) -> None:
+    """Plates of computed radiography store 10 bits."""
+    values = (DEEP >> (12 - bits)).astype(np.uint16)
+    window = {"WindowCenter": 2 ** (bits - 2), "WindowWidth": 2 ** (bits - 2)}
+    data = dicom(values, bits=bits, **window)
+    close(decode_grey(data, "a.dcm"), by_pydicom(data))
+    assert (decode_grey(data, "a.dcm") != decode_grey(dicom(values, bits=bits), "a.dcm")).any()
+
+
 def test_the_three_functions_differ_and_linear_is_the_default() -> None:
     tags = {"WindowCenter": 2000, "WindowWidth": 40}
     linear, exact, sigmoid = (decode_grey(dicom(DEEP, bits=12, VOILUTFunction=f, **tags), "a.dcm") for f in FUNCTIONS)

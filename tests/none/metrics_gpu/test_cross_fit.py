@@ -20,7 +20,7 @@ from xbench_fast.metrics_gpu.grounding.best_thresholds import (
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding
-from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.bootstrap import SEED, draw_patients
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 
 OPTIONS = GroundingOptions(unit="cross_fit")
@@ -177,6 +177,26 @@ def test_more_patients_are_divided_into_stratified_folds():
     assert patient_folds(has).tolist() == [list(range(LEAVE_ONE_OUT + 1))], "one without a finding does not count"
     with pytest.raises(ValueError, match="the shape"):
         patient_folds(patient_of)
+
+
+def test_a_patient_gets_the_emptiest_fold_of_its_rarest_finding():
+    """As docs/metrics.md §5 says it: of equal folds the one with the fewest patients of all, then the first."""
+    _, class_of, patient_of = many(seed=3)
+    has = has_of(class_of, patient_of)
+    generator = np.random.Generator(np.random.PCG64(SEED))
+    for fold_of in patient_folds(has):
+        order = generator.permutation(len(has)).tolist()
+        expected: dict[int, int] = {}
+        for c in sorted(range(has.shape[1]), key=lambda c: has[:, c].sum()):
+            of_all = [list(expected.values()).count(f) for f in range(FOLDS)]
+            of_class = [sum(bool(has[p, c]) for p, own in expected.items() if own == f) for f in range(FOLDS)]
+            for patient in order:
+                if has[patient, c] and patient not in expected:
+                    f = min(range(FOLDS), key=lambda f: (of_class[f], of_all[f], f))
+                    expected[patient] = f
+                    of_class[f] += 1
+                    of_all[f] += 1
+        assert fold_of.tolist() == [expected[patient] for patient in range(len(has))]
 
 
 def test_a_class_whose_pairs_are_nearly_all_in_one_fold_leaves_each_patient_out():

@@ -58,7 +58,9 @@ def test_what_is_no_number_stays() -> None:
 
 def test_the_values_of_pairs_are_whole_units() -> None:
     counts = random_counts(np.random.default_rng(1), 20)
+    counts.area[:10, -1], counts.overlap[:10, -1] = 3, 1
     hits = pointing_hits(counts, "expected")
+    assert np.rint(1 / 3 * 2**32) / 2**32 in hits
     for values in (dice_curves(counts), iou_curves(counts), dice_at(counts, np.full(20, 37)), hits):
         assert np.array_equal(values * 2**32, np.rint(values * 2**32))
     assert np.array_equal(dice_at(counts, np.full(20, 37)), dice_curves(counts)[:, 37])

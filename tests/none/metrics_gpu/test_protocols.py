@@ -81,6 +81,22 @@ def test_chexlocalize_compares_strictly():
         grounding(Pairs(counts, np.zeros(12, int), ["x"]))
 
 
+def test_a_value_that_meets_medklips_threshold_exactly_is_not_above_it():
+    grids, masks = np.full((1, 14, 14), F(0.008)), np.zeros((1, 224, 224), bool)
+    grids[0, 7:] = F(0.004)
+    masks[0, :100] = True
+    counts = sweep(grids, masks, sweeping=protocol("medklip").sweeping)
+    assert counts.area[0, 50] == 0 < counts.area[0, 49] == 224 * 112
+
+
+@pytest.mark.parametrize("name", ["medklip", "mavl"])
+def test_one_of_two_maxima_in_the_region_is_a_hit(name):
+    grids, masks = np.zeros((1, 14, 14), F), np.zeros((1, 224, 224), bool)
+    grids[0, 3, 3] = grids[0, 10, 10] = F(0.02)
+    masks[0, 30:80, 30:80] = True
+    assert scores(name, grids, masks).pointing == 1.0
+
+
 def test_paper_and_default():
     grids, masks = world(3)
     found, default = scores("paper", grids, masks), scores("default", grids, masks)
