@@ -108,7 +108,7 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     counts, class_of, crossed = pairs.counts, np.asarray(pairs.class_of), crossed and not pairs.masks
     draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
     dice, iou = with_floor(counts, pairs.pixels, slice(FIXED, FIXED + 1) if pairs.masks else slice(None))
-    hits = pointing_hits(counts, options.ties) if pairs.hits is None else exact_values(pairs.hits)
+    hits = pointing_hits(counts, options.ties) if pairs.hits is None else pairs.hits
     best = (dice[:, 0], iou[:, 0]) if pairs.masks else _each_best(dice, iou, options)
     table = np.column_stack([np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best, dice[:, :-1], iou[:, :-1]])
     person, weights = patient_of, draws.weights if crossed else None

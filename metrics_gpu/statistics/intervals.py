@@ -184,7 +184,7 @@ def pointing_interval(
     of a mean, as chance has: a binomial one would be of hits that nobody counted. drawn: bootstrap replicates.
     """
     patient_of = np.unique(patient_of, return_inverse=True)[1]
-    patients, hits = int(patient_of.max(initial=-1)) + 1, exact_values(hits)
+    patients = int(patient_of.max(initial=-1)) + 1
     if not counted(hits):
         return mean_interval(drawn, shares(hits, np.zeros(len(hits), np.intp), patient_of, patients), level)
     if drawn is None or patients < 2:

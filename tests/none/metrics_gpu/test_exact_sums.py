@@ -104,11 +104,12 @@ def test_grounding_has_the_same_bits_in_any_order(patients: int, iou_at: str) ->
     has[patient_of, class_of] = True
     has[:, 0] = True
     folds, draws = pair_folds(patient_folds(has), class_of, patient_of), draw_patients(patients, 20, seed=1)
+    shares_of = rng.random(pairs)
     searches = [(GroundingOptions(unit=unit, iou_at=iou_at, ties="expected"), None) for unit in UNITS]
     told = None
     for order in orders(pairs)[: 7 if patients == 30 else 4]:
         asked = Pairs(counts.take(chosen[order]), class_of[order], NAMES, fold_of=folds[:, order], draws=draws,
-                      patient_of=patient_of[order])  # fmt: skip
+                      patient_of=patient_of[order], hits=shares_of[order])  # fmt: skip
         found = groundings(asked, searches)
         each = [{name: value[np.argsort(order)] for name, value in item.each.items()} for item in found]
         scores = [[item.classes, item.macro, item.micro, item.drawn] for item in found]
@@ -185,7 +186,8 @@ def test_intervals_of_few_patients_have_the_same_bits_in_any_order() -> None:
         values, patient = hits[order], patient_of[order]
         parts = shares(values, class_of[order], patient, 9)
         means = class_means(values[:, None], class_of[order], 2, draw_patients(9, 10), patient)
-        found = bits([parts, means, pointing_interval((values > 0.5) * 1.0, patient, np.zeros(50))])
+        counted = pointing_interval((values > 0.5) * 1.0, patient, np.zeros(50))
+        found = bits([parts, means, counted, pointing_interval(values, patient, None)])
         told = told or found
         assert found == told
 
