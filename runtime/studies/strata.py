@@ -205,7 +205,8 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
         IN_SAMPLE,
         CROSS_FITTED,
         "percent; means over the pairs of a stratum, all classes together; thresholds are the stratum's own",
-        f"{ALL}: unweighted, over the datasets that have pairs in the stratum",
+        *[f"{ALL}: unweighted, over the datasets that have pairs in the stratum"]
+        * any(r["dataset"] == ALL for r in rows),
         "chance: the mean region fraction, the expected pointing of a random pixel; it grows with the region",
         "a cell of a 14 x 14 grid is 0.51 percent of the image, of a 7 x 7 grid 2.04 percent",
     )

@@ -104,7 +104,9 @@ def test_correlation(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_strata(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = world / "run" / "run"
-    assert "Wilson" in study(capsys, "strata", run, "--replicates", 50)
+    assert "mean of datasets" not in study(capsys, "strata", run, "--dataset", "coco", "--replicates", 40)
+    said = study(capsys, "strata", run, "--replicates", 50)
+    assert "Wilson" in said and "mean of datasets: unweighted" in said
     rows = answer(run, "strata")["strata"]
     every = [row for own in pairs_of(stored(run, "b", "coco")).values() for row in own]
     for name, low, high in (("tiny", 0, 0.005), ("small", 0.005, 0.02), ("medium", 0.02, 0.08), ("large", 0.08, 2)):
