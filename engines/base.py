@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -38,7 +38,8 @@ def _silent(line: str) -> None:
 class EngineOptions:
     """Options of the GPU backends, and `throughput`, which is for the CPU backend.
 
-    max_batch: largest number of images in one submission, for which buffers are allocated. build: whether a TensorRT
+    max_batch: largest number of images in one submission, for which buffers are allocated; a bundle that states a
+    smaller `largest_batch` bounds it. build: whether a TensorRT
     plan may be built. pad: compute every batch at the largest size, with unused images that are cut off the scores: one
     shape for all, so that nothing is chosen or planned anew for the last batch. tf32: let float32 products round their
     inputs to TF32. device: number of the GPU. throughput: each thread computes images of its own, so that large batches
@@ -82,7 +83,9 @@ class Engine(ABC):
     def __init__(self, bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> None:
         self.bundle = bundle
         self.threads = threads
-        self.options = options or EngineOptions()
+        asked = options or EngineOptions()
+        self.options = replace(asked, max_batch=bundle.manifest.batch_within(asked.max_batch))
+        self._asked_batch = asked.max_batch
         self._info: EngineInfo | None = None
         self._inputs: tuple[TensorSpec, ...] = ()
 
@@ -99,6 +102,11 @@ class Engine(ABC):
             if complaint is not None:
                 raise EngineError(complaint)
             self._inputs = self.bundle.graph("image").inputs
+            if self.options.max_batch < self._asked_batch:
+                self.options.say(
+                    f"{self.bundle.name}: batches of at most {self.options.max_batch} images instead of "
+                    f"{self._asked_batch}, the largest that its bundle.json states as compared"
+                )
             self._info = self._open()
         return self
 
@@ -114,12 +122,12 @@ class Engine(ABC):
 
         pixels: uint8 [B, 1, S, S], bright is radio-dense, prepared with the bundle's geometry; text: float32
         [Q, D...], the features of one prompt set. Raises EngineError for inputs that do not fit, when the backend
-        fails, and when the logits are not finite.
+        fails, and when the logits are not finite. More images than the bundle's `largest_batch` are run in parts.
         """
         backend = self.info.backend
         self._check("pixels", pixels, np.dtype(np.uint8), 0)
         self._check("text", text, np.dtype(np.float32), 1)
-        scores = self._run(np.ascontiguousarray(pixels), np.ascontiguousarray(text))
+        scores = self._in_parts(np.ascontiguousarray(pixels), np.ascontiguousarray(text))
         batch, queries = pixels.shape[0], text.shape[0]
         wanted = ((batch, queries), (batch, queries, *self.bundle.manifest.grid))
         if (scores.logits.shape, scores.saliency.shape) != wanted:
@@ -129,6 +137,14 @@ class Engine(ABC):
             )
         self.check_finite(scores.logits, text, lambda image: pixels[image])
         return scores
+
+    def _in_parts(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        most = self.bundle.manifest.batch_within(len(pixels))
+        parts = [self._run(pixels[start : start + most], text) for start in range(0, len(pixels), most)]
+        if len(parts) == 1:
+            return parts[0]
+        logits, saliency = ([getattr(part, name) for part in parts] for name in ("logits", "saliency"))
+        return Scores(np.concatenate(logits), np.concatenate(saliency))
 
     def check_finite(
         self, logits: NDArray[np.float32], text: NDArray[np.float32], pixels: Callable[[int], NDArray[np.uint8]]

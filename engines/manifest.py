@@ -147,7 +147,9 @@ class Manifest:
     weights are known as published, in words: empty for others, and in bundles of versions that took every checkpoint
     for published; `not_learnt` names constants of the image graph that look like weights, such as a smoothing filter;
     `findings` are the only ones that a supervised model knows: it reads no text, and the text features of the i-th are
-    row i of the identity matrix.
+    row i of the identity matrix; `largest_batch` is the largest batch in which images of a wrapped graph were compared
+    with the same images alone, and no engine gives the graph more: None where nothing states it,
+    and at least 2, since the engine on the CPU computes pairs.
     """
 
     model: Text
@@ -170,6 +172,11 @@ class Manifest:
     quantisation: Quantisation | None = None
     not_learnt: tuple[Text, ...] = ()
     findings: tuple[Text, ...] = ()
+    largest_batch: Annotated[int, Meta(ge=2, le=2**20)] | None = None
+
+    def batch_within(self, asked: int) -> int:
+        """The number of images that the graph may get at once where `asked` are wanted."""
+        return asked if self.largest_batch is None else min(asked, self.largest_batch)
 
     @property
     def averages_prompts(self) -> bool:
@@ -194,7 +201,7 @@ class Manifest:
         try:
             schema = SCHEMA_FIXED if self.findings else SCHEMA
             data: dict[str, Any] = {"schema": schema, **asdict(self), "geometry": self.geometry.to_json()}
-            for key in ("weights_source", "quantisation", "not_learnt", "findings"):
+            for key in ("weights_source", "quantisation", "not_learnt", "findings", "largest_batch"):
                 if not data[key]:
                     del data[key]
             data[CHECKSUM] = checksum_of(data)

@@ -1,9 +1,9 @@
-"""Makes a bundle from the user's ONNX file; checks its interface and that images in a batch are independent."""
+"""Makes a bundle from the user's ONNX file; checks its interface, its outputs and that images are independent."""
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,17 @@ from ..engines.prompts.prompt_encoding import assemble
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
 from ..engines.rounding import stated_precision
-from .machine import require_packages, threads_to_use, versions, workspace
-from .parity.checks import ParityReport, Place, compare
-from .parity.compare_graphs import Session
-from .parity.probes import probe_images
+from .machine import require_packages, versions, workspace
+from .parity.alone import GraphTrial, batch_sizes
+from .parity.output_checks import last_function, not_finite, refusal, remarks
 
 __all__ = ["Facts", "read_features", "read_geometry", "wrap"]
-
-_BATCHES = (2, 3, 8)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts that a graph does not state; `geometry` fits the graph's pixels."""
+    """Facts that a graph does not state; `geometry` fits the graph's pixels. largest_batch: that the bundle is made
+    for, None for the largest that is compared as a rule (docs/parity.md §6)."""
 
     name: str
     variant: str
@@ -42,6 +40,7 @@ class Facts:
     description: str
     logit_scale: float
     smoothing: float = 0.0
+    largest_batch: int | None = None
 
 
 def read_geometry(text: str) -> Geometry:
@@ -93,23 +92,33 @@ def wrap(
 ) -> Bundle:
     """Writes `out`/<name>-<variant> with `graph` as its image graph, and no text graph.
 
-    Raises ExportError (the graph has another interface, cannot run, or does not take this prompt set), ParityError
-    (an image's result depends on its neighbours in the batch), BundleError, MissingExtraError.
+    Raises ExportError (the graph has another interface, cannot run, does not take this prompt set, or no right number
+    follows from its outputs), ParityError (an image's result depends on its neighbours in the batch), BundleError,
+    MissingExtraError.
     """
     require_packages()
     target = out / f"{facts.name}-{facts.variant}"
     check_place(target, force)
-    spec, opset, precision = _interface(graph, facts.geometry.size)
+    spec, opset, precision, function = _interface(graph, facts.geometry.size)
     for prompt_set in sets:
         if prompt_set.features.shape[1:] != spec.inputs[1].shape[1:]:
             raise ExportError(
                 f"{graph} takes text features {list(spec.inputs[1].shape)}, the set '{prompt_set.name}' has "
                 f"{list(prompt_set.features.shape)}."
             )
-    progress("running the graph in batches of different size")
-    report = _consistent(graph, facts.geometry.size, sets, precision)
-    report.require()
     rows, columns = (int(size) for size in spec.outputs[1].shape[2:])
+    sizes = batch_sizes(facts.geometry.size, facts.largest_batch)
+    trial = GraphTrial(graph, facts.geometry.size, (rows, columns), precision)
+    progress("running the graph with one picture at a time")
+    alone = trial.alone(sets)
+    if (reason := not_finite(alone)) is not None:
+        raise ExportError(f"{graph.name} is not wrapped: {reason}.")
+    report = trial.compare(alone, sizes, progress)
+    if (reason := refusal(alone, function)) is not None:
+        raise ExportError(f"{graph.name} is not wrapped: {reason}.")
+    noticed = list(remarks(alone))
+    for line in noticed:
+        progress(f"warning: {line}")
     manifest = Manifest(
         model=facts.name,
         variant=facts.variant,
@@ -124,8 +133,9 @@ def wrap(
         prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in sets},
         opset=opset,
         exporter={**versions(), "wrapped": graph.name},
-        parity=report.to_json(),
+        parity={**report.to_json(), **({"remarks": noticed} if noticed else {})},
         precision=precision,
+        largest_batch=sizes[-1],
     )
     with workspace(target, 0) as folder:
         files = {"image.onnx": graph}
@@ -135,8 +145,8 @@ def wrap(
         return write_bundle(target, manifest, files, replace=force)
 
 
-def _interface(graph: Path, size: int) -> tuple[GraphSpec, int, str]:
-    """The graph's tensors, opset and precision."""
+def _interface(graph: Path, size: int) -> tuple[GraphSpec, int, str, str]:
+    """The graph's tensors, opset, precision, and the operator that makes its logits."""
     import onnx
 
     try:
@@ -184,7 +194,7 @@ def _interface(graph: Path, size: int) -> tuple[GraphSpec, int, str]:
         ),
     )
     opset = max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    return spec, opset, stated_precision(model)
+    return spec, opset, stated_precision(model), last_function(model.graph)
 
 
 def _shape(value: Any) -> tuple[list[int], str]:
@@ -194,25 +204,3 @@ def _shape(value: Any) -> tuple[list[int], str]:
     tensor = value.type.tensor_type
     kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name if tensor.elem_type else "none"
     return [axis.dim_value if axis.HasField("dim_value") else 0 for axis in tensor.shape.dim], kind
-
-
-def _consistent(graph: Path, size: int, sets: list[PromptSet], precision: str) -> ParityReport:
-    """Compares every slot of several batches with the same picture alone."""
-    session, images = Session(graph, threads_to_use(), rounding=precision == "bf16"), probe_images(size)
-    report = ParityReport({"reference": "the graph itself, one picture at a time", "engine": "onnxruntime, CPU"})
-    names = ("logits", "saliency")
-    for prompt_set in sets:
-        text = np.ascontiguousarray(prompt_set.features)
-
-        def run(order: list[int], text: NDArray[np.float32] = text) -> Mapping[str, NDArray[np.float32]]:
-            return dict(zip(names, session.run(names, {"pixels": images[order], "text": text}), strict=True))
-
-        alone = [run([number]) for number in range(max(_BATCHES))]
-        full = {name: max(float(np.abs(one[name]).max()) for one in alone) for name in names}
-        for batch in _BATCHES:
-            together = run(list(range(batch)))
-            for slot in range(batch):
-                for name in names:
-                    place, pair = Place("alone", batch, slot, len(text)), (together[name][slot], alone[slot][name][0])
-                    report.checks.append(compare(name, place, *pair, full_scale=full[name]))
-    return report

@@ -115,10 +115,12 @@ def make_bundle(
     text: bool = False,
     supervised: tuple[str, ...] = (),
     smoothing: float = 0.0,
+    largest_batch: int | None = None,
 ) -> Bundle:
     """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run. `text`:
     with the text graph of `save_text_graph` and a tokenizer without a vocabulary. `supervised`: all that its model
-    knows; it then has the set of these findings alone. `smoothing`: what it says of its maps."""
+    knows; it then has the set of these findings alone. `smoothing`, `largest_batch`: what it says of its
+    maps and batches."""
     source = path.parent / f".source-{path.name}"
     source.mkdir(parents=True)
     (source / "image.onnx").write_bytes(graph.read_bytes() if graph else b"run by NumPy in this test")
@@ -156,6 +158,7 @@ def make_bundle(
         exporter={"test": "1"},
         parity={"passed": True, "compared": 12, "needed": 1e-6, "tolerance": 1e-4},
         findings=supervised,
+        largest_batch=largest_batch,
     )
     return write_bundle(path, manifest, files)
 

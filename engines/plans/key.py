@@ -30,7 +30,9 @@ class Profile:
 
     @staticmethod
     def of(bundle: Bundle, batch: int) -> Profile:
-        """Up to `batch` images and the queries of the bundle's largest prompt set, optimised for its typical set."""
+        """Up to `batch` images, or the bundle's `largest_batch` where that is smaller, and the queries of the bundle's
+        largest prompt set, optimised for its typical set."""
+        batch = bundle.manifest.batch_within(batch)
         sizes = sorted(len(record.texts) for record in bundle.manifest.prompt_sets.values()) or [16]
         return Profile((1, batch, batch), (1, sizes[len(sizes) // 2], max(sizes[-1], 2)))
 

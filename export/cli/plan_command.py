@@ -36,7 +36,9 @@ def build_plans(
     for bundle in bundles:
         key = plan_key(bundle, family, gpu, Profile.of(bundle, batch), tf32=tf32)
         plan = provide_plan(bundle, family, key, say=say)
-        say(f"{bundle.name}: {key.precision} plan for {gpu.name}, batches up to {batch}, {len(plan) / 1e6:.0f} MB")
+        most = key.profile.batch[2]
+        why = "" if most == batch else f" instead of {batch}, as its bundle.json states"
+        say(f"{bundle.name}: {key.precision} plan for {gpu.name}, batches up to {most}{why}, {len(plan) / 1e6:.0f} MB")
 
 
 @click.command("plan")
@@ -54,6 +56,7 @@ def plan_command(paths: tuple[Path, ...], backend: str, batch: int, tf32: bool) 
 
     BUNDLE is a bundle or a folder of bundles. A plan is kept in the bundle and belongs to one GPU, one version of
     TensorRT and one profile; xbench-fast builds it by itself when it is missing, so this command only does it earlier.
+    Its batches never exceed the largest_batch of bundle.json.
     """
     require_backend(backend)
     found = [Bundle.load(path) for folder in paths for path in find_bundles(folder) or [folder]]

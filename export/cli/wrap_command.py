@@ -45,6 +45,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="CELLS",
     help="Standard deviation of the Gaussian by which the graph smooths its map; 0: it does not.",
 )
+@click.option(
+    "--batch",
+    type=click.IntRange(2, 1024),
+    show_default="256 images up to 128 x 128 pixels, 64 up to 256 x 256, else 17",
+    help="Largest batch that the bundle is for; nothing gives the graph a larger one.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 def wrap_command(
     graph: Path,
@@ -57,13 +63,17 @@ def wrap_command(
     description: str,
     logit_scale: float,
     smoothing: float,
+    batch: int | None,
     force: bool,
 ) -> int:
     """Make a bundle from a ready ONNX file.
 
     GRAPH takes pixels uint8 [batch, 1, S, S] and text float32 [findings, D...] and returns logits [batch, findings]
-    (probability = sigmoid) and saliency [batch, findings, h, w], float32. It is run in batches of 1, 2, 3 and 8: an
-    image's result must not depend on its neighbours. There is no model to compare it with.
+    (probability = sigmoid) and saliency [batch, findings, h, w], float32. It is run in batches of 1, 2, 3, 8, 9, 16 and
+    17, of 64 and 256 where images are small, and of --batch: an image's result must not depend on its neighbours.
+    bundle.json states the largest, and no command gives the graph more images at once. Refused are maps that
+    show no place, logits that do not depend on the text, and probabilities instead of logits. There is no model to
+    compare it with.
     """
     model, _, variant = name.partition("-")
     if not model or not variant:
@@ -80,7 +90,9 @@ def wrap_command(
 
     require_packages()
     chosen: Any = kind
-    facts = Facts(model, variant, "own", read_geometry(geometry), chosen, description, logit_scale, smoothing)
+    facts = Facts(
+        model, variant, "own", read_geometry(geometry), chosen, description, logit_scale, smoothing, largest_batch=batch
+    )
     sets = read_features(features, read_prompt_file(prompts))
     bundle = wrap(graph, sets, facts, out, force=force, progress=lambda line: echo(line, err=True))
     echo(str(bundle.path))

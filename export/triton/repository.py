@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...engines.bundle import Bundle
@@ -99,6 +99,9 @@ class _Repository:
 
     def add(self, bundle: Bundle) -> None:
         """Writes every model of a bundle."""
+        asked, most = self._choices.limits.batch, self._limits(bundle).batch
+        if most < asked:
+            self._say(f"{bundle.name}: max_batch_size {most} instead of {asked}, as its bundle.json states")
         for name in self._set_names(bundle):
             prompts = bundle.prompt_set(name)
             model = _served(joined(bundle.name, name), bundle, prompts)
@@ -108,13 +111,18 @@ class _Repository:
         if self._choices.text_input:
             self._text_input(bundle)
 
+    def _limits(self, bundle: Bundle) -> TritonLimits:
+        """The limits of a bundle's models, which get no larger batches than it states."""
+        limits = self._choices.limits
+        return replace(limits, batch=bundle.manifest.batch_within(limits.batch))
+
     def _set_names(self, bundle: Bundle) -> list[str]:
         return list(self._choices.sets) or sorted(bundle.manifest.prompt_sets)
 
     def _set(self, bundle: Bundle, prompts: PromptSet, model: Served) -> None:
         choices = self._choices
         with self._model(model.name) as folder:
-            (folder / "config.pbtxt").write_text(set_config(model, choices.limits, plan=choices.tensorrt))
+            (folder / "config.pbtxt").write_text(set_config(model, self._limits(bundle), plan=choices.tensorrt))
             (folder / "labels.txt").write_text("\n".join(prompts.findings) + "\n", encoding="utf-8")
             if choices.tensorrt and choices.plans is not None:
                 shutil.copyfile(choices.plans / f"{model.name}.plan", folder / "1" / "model.plan")
@@ -132,7 +140,7 @@ class _Repository:
         from ...engines.plans.key import Profile
 
         self._say(f"{model.name}: building its plan; this takes minutes")
-        batch = self._choices.limits.batch
+        batch = self._limits(bundle).batch
         profile = Profile((1, batch, batch), (1, 1, 1))
         built = build_plan(load_family("tensorrt"), graph, profile, bundle.manifest.precision)
         graph.with_name("model.plan").write_bytes(built.plan)
@@ -152,11 +160,13 @@ class _Repository:
                 (folder / "1" / "dali.py").write_text(dali_source(geometry, choices.limits.batch, gpu=not choices.cpu))
         name = f"{model.name}--jpeg"
         with self._model(name) as folder:
-            (folder / "config.pbtxt").write_text(ensemble_config(name, prepare, model, choices.limits))
+            (folder / "config.pbtxt").write_text(ensemble_config(name, prepare, model, self._limits(bundle)))
 
     def _text_input(self, bundle: Bundle) -> None:
         about = _served(bundle.name, bundle, None)
         shape = [int(n) for n in bundle.graph("image").inputs[1].shape[1:]]
+        if (most := bundle.manifest.largest_batch) is not None:
+            self._say(f"{about.name}: Triton passes a request on as it is; send at most {most} images in one")
         with self._model(bundle.name) as folder:
             (folder / "config.pbtxt").write_text(text_input_config(about, shape, self._choices.limits))
             shutil.copyfile(bundle.file("image"), folder / "1" / "model.onnx")
@@ -170,7 +180,7 @@ class _Repository:
             low, high = (
                 f"pixels:{n}x1x{size}x{size}"
                 for size in [bundle.manifest.geometry.size]
-                for n in (1, choices.limits.batch)
+                for n in (1, self._limits(bundle).batch)
             )
             raise ConfigError(
                 f"There is no plan {source}; write the repository with --backend onnxruntime first and make the plan "
@@ -204,6 +214,7 @@ def _served(name: str, bundle: Bundle, prompts: PromptSet | None) -> Served:
         "xbench.digest": bundle.digest,
         "xbench.weights": manifest.weights,
         "xbench.geometry": manifest.geometry.key,
+        **({} if manifest.largest_batch is None else {"xbench.largest_batch": str(manifest.largest_batch)}),
         "xbench.notice": "For research only; not a medical device. Do not use it for diagnosis.",
     }
     if prompts is None:

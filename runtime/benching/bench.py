@@ -171,7 +171,7 @@ class _Run:
         ceilings = self.report.ceilings.get("gpu" if engine.info.device != "cpu" else "cpu")
         # The end-to-end scenarios and the comparisons need the rate of the engine alone.
         if {"offline", "prepared", "files"} & set(wanted) or plan.against:
-            for batch in plan.batches:
+            for batch in dict.fromkeys(map(engine.bundle.manifest.batch_within, plan.batches)):
                 yield from self._measure("offline", name, partial(offline, subject, plan, ceilings, batch))
         if "single-stream" in wanted:
             yield from self._measure("single-stream", name, partial(single_stream, subject, plan, ceilings))

@@ -196,7 +196,7 @@ class ProbeRunner:
             if bundle is pair.bundle:
                 yield engine
                 return
-            with self._open(bundle, engine.info.backend, engine.options.throughput) as other:
+            with open_engine(bundle, engine.info.backend, threads=self._threads, options=engine.options) as other:
                 yield other
 
         cell = ProbeCell(

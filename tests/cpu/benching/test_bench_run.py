@@ -121,6 +121,12 @@ def test_what_cannot_run_is_a_row_with_its_reason(bundle: Bundle, tmp_path: Path
     assert not problems(told) and "no prompt set" in told.not_run[0].reason
 
 
+def test_a_bundle_that_states_its_largest_batch_is_measured_up_to_it(bundle: Bundle, tmp_path: Path) -> None:
+    few = synthetic.make_bundle(tmp_path / "few-32", graph=bundle.file("image"), largest_batch=3)
+    report = run([few], scenarios=("offline",), batches=(2, 4, 8))
+    assert [one.batch for one in report.measurements] == [2, 3] and not problems(report)
+
+
 def test_other_runners_stand_beside_the_engine(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 

@@ -86,6 +86,24 @@ def test_a_repository_of_all_bundles(bundles: Path, tmp_path: Path, capsys: pyte
     assert labels.read_text().splitlines() == ["Mass", "Effusion", "Unicorn"]
 
 
+def test_a_bundle_that_states_its_largest_batch_gets_no_larger_one(
+    bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models").mkdir()
+    make_bundle(tmp_path / "models" / "few-32", graph=bundles.parent / "blocks.onnx", largest_batch=8)
+    make_bundle(tmp_path / "models" / "many-32", graph=bundles.parent / "blocks.onnx", largest_batch=64)
+    options = ("--model", "all", "--max-batch", 12, "--jpeg", "--text-input")
+    assert export(tmp_path / "models", tmp_path / "repository", *options) == 0
+    said = capsys.readouterr().err
+    assert "few-32: max_batch_size 8 instead of 12" in said and "many-32: max_batch_size" not in said
+    assert "few-32: Triton passes a request on as it is; send at most 8 images in one" in said
+    for name, most in (("few-32--coco", 8), ("few-32--coco--jpeg", 8), ("many-32--coco", 12), ("few-32", 0)):
+        assert config(tmp_path / "repository" / name).max_batch_size == most
+    read = config(tmp_path / "repository" / "few-32--coco")
+    assert list(read.dynamic_batching.preferred_batch_size) == [2, 4, 8]
+    assert read.parameters["xbench.largest_batch"].string_value == "8"
+
+
 def test_an_ensemble_fits_its_steps(bundles: Path, tmp_path: Path) -> None:
     assert export(bundles, tmp_path, "--model", "several-32", "--jpeg", "--device", "cpu") == 0
     whole = config(tmp_path / "several-32--other--jpeg")
