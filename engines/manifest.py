@@ -109,7 +109,8 @@ class Quantisation:
     `form`: one of engines.quantised.FORMS. `method`: how ranges follow from the calibration images, "min-max" or
     "percentile P"; `data`: what these images are; `reader`: the version of the decoders that read them, empty where the
     exporting version did not record it; `layers`: how many products are in int8; `kept_float`: names of the
-    products that could be and are not.
+    products that could be and are not; `compared_on`: the runtime and version that gave the numbers of the parity
+    report; `not_on`: runtimes that give others (engines.quantised.OTHER_NUMBERS). Both are empty in older bundles.
     """
 
     form: Literal["vnni", "any-cpu", "tensorrt"]
@@ -119,6 +120,8 @@ class Quantisation:
     layers: Annotated[int, Meta(ge=1)]
     kept_float: tuple[str, ...] = ()
     reader: str = ""
+    compared_on: str = ""
+    not_on: tuple[str, ...] = ()
 
 
 class SaliencyFacts(TypedDict, total=False):

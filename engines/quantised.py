@@ -3,6 +3,9 @@
 Processors of the x86 family without VNNI multiply unsigned by signed bytes in pairs whose sum is cut to 16 bits. With
 weights of the full range such a sum can exceed 16 bits, and other numbers follow without any message. VNNI sums in
 32 bits; so do ARM processors.
+
+A runtime that leaves out one of the roundings to bytes that the graph states gives other numbers too. OpenVINO adds the
+result of a convolution to the other branch of a residual block before it is rounded (docs/parity.md §5.1).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .manifest import Manifest
 
-__all__ = ["FORMS", "engine_complaint", "saturates", "sums_exactly"]
+__all__ = ["FORMS", "OTHER_NUMBERS", "engine_complaint", "saturates", "sums_exactly"]
 
 FORMS: Final = {
     "vnni": "unsigned activations, signed weights, for processors that sum byte products in 32 bits",
@@ -23,6 +26,9 @@ FORMS: Final = {
     "tensorrt": "signed activations and weights, biases in float32, for TensorRT",
 }
 """The forms of an INT8 graph."""
+
+OTHER_NUMBERS: Final = ("OpenVINO",)
+"""Runtimes that give an INT8 graph of any form other maps than the export measured, without a message."""
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _VNNI: Final = {"avx512_vnni", "avx_vnni"}
@@ -56,6 +62,11 @@ def engine_complaint(manifest: Manifest, name: str, backend: str) -> str | None:
     if manifest.precision != "int8":
         return None
     form = None if manifest.quantisation is None else manifest.quantisation.form
+    if other := next((each for each in OTHER_NUMBERS if each.lower() in backend.lower()), None):
+        return (
+            f"{name} holds int8, to which {other} gives other maps, since it leaves out roundings of the graph; use "
+            "--engine onnxruntime-cpu, or export it in fp32."
+        )
     if backend == "onnxruntime-cuda":
         return (
             f"{name} holds int8, for which ONNX Runtime's CUDA provider has no products; use --engine onnxruntime-cpu, "

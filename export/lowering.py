@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..engines.errors import ConfigError, ParityError
 from ..engines.manifest import CalibrationImage, GraphSpec, Quantisation
 from ..engines.prompts.prompt_set import PromptSet
-from ..engines.quantised import saturates
+from ..engines.quantised import OTHER_NUMBERS, saturates
 from ..engines.registry import did_you_mean
 from ..engines.rounding import LOW_TYPES, PRECISIONS
 from .bundle_options import ACCEPT, BundleOptions
@@ -142,6 +142,8 @@ class _Quantising:
 
     def judged(self, trial: PrecisionTrial, report: ParityReport, images: TrialData | None) -> Quantisation:
         """Writes the graph and its verdict into `report`. Raises ParityError with the layers that explain it."""
+        import onnxruntime
+
         from .quantise import Recipe, layer_errors
 
         options, say = self.options, self.options.progress
@@ -173,6 +175,8 @@ class _Quantising:
             len(layers),
             tuple(sorted(recipe.keep)),
             self.data.reader,
+            f"onnxruntime {onnxruntime.__version__}, CPUExecutionProvider",
+            OTHER_NUMBERS,
         )
 
     @cached_property

@@ -19,6 +19,7 @@ from ..engines.manifest import GraphSpec, Manifest, TensorSpec, Weights
 from ..engines.prompts.prompt_encoding import assemble
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
+from ..engines.quantised import OTHER_NUMBERS
 from ..engines.rounding import stated_precision
 from .machine import require_packages, versions, workspace
 from .parity.alone import GraphTrial, batch_sizes
@@ -117,6 +118,11 @@ def wrap(
     if (reason := refusal(alone, function)) is not None:
         raise ExportError(f"{graph.name} is not wrapped: {reason}.")
     noticed = list(remarks(alone))
+    if precision == "int8":
+        others = " and ".join(OTHER_NUMBERS)
+        noticed.append(
+            f"The graph is in int8, to which {others} gives other maps than ONNX Runtime on the CPU gave here."
+        )
     for line in noticed:
         progress(f"warning: {line}")
     manifest = Manifest(

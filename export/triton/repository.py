@@ -12,6 +12,7 @@ from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, ExportError, disk_reason
 from ...engines.file_names import joined
 from ...engines.prompts.prompt_set import PromptSet
+from ...engines.quantised import OTHER_NUMBERS
 from ...engines.registry import did_you_mean
 from ...engines.replacing import put, sibling
 from .baked_prompts import bake_set, load_graph
@@ -95,6 +96,11 @@ class _Repository:
             self._say(
                 f"{bundle.name}: this int8 graph gives other numbers on an x86 processor without VNNI, and Triton does "
                 "not check that; for any processor export it with --int8-for any-cpu"
+            )
+        if self._choices.cpu:
+            self._say(
+                f"{bundle.name}: this int8 graph is for Triton's backend onnxruntime without an accelerator; "
+                f"{' and '.join(OTHER_NUMBERS)}, as a backend or an accelerator of config.pbtxt, gives other maps"
             )
 
     def add(self, bundle: Bundle) -> None:
@@ -215,6 +221,7 @@ def _served(name: str, bundle: Bundle, prompts: PromptSet | None) -> Served:
         "xbench.weights": manifest.weights,
         "xbench.geometry": manifest.geometry.key,
         **({} if manifest.largest_batch is None else {"xbench.largest_batch": str(manifest.largest_batch)}),
+        **({"xbench.not_on": ", ".join(OTHER_NUMBERS)} if manifest.precision == "int8" else {}),
         "xbench.notice": "For research only; not a medical device. Do not use it for diagnosis.",
     }
     if prompts is None:

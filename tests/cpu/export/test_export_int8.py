@@ -143,6 +143,8 @@ def test_the_bundle_says_what_it_is(bundle: Bundle, images: Path) -> None:
     manifest = bundle.manifest
     assert (bundle.name, manifest.precision, manifest.variant) == ("kad-demo-int8", "int8", "demo-int8")
     how = manifest.quantisation
+    assert how.compared_on == f"onnxruntime {ort.__version__}, CPUExecutionProvider"
+    assert how.not_on == ("OpenVINO",)
     assert how.reader == decoder_version(), "who reads the bundle knows what read its calibration images"
     assert how is not None and (how.form, how.method, how.data) == ("vnni", "min-max", "the user's images")
     rows = {f"annotations.csv row {number + 2}": images / "images" / f"{number}.png" for number in range(16)}

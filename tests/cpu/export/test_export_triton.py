@@ -9,6 +9,7 @@ import importlib.util
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from synthetic import GRID, SIZE, make_bundle, model, prompt_set, save_graph
+from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export.cli import main
 from xbench_fast.export.triton.dali_step import dali_source
+from xbench_fast.export.triton.repository import RepositoryChoices, write_repository
 from xbench_fast.runtime.images.geometry import to_model
 
 onnx = pytest.importorskip("onnx")
@@ -102,6 +105,22 @@ def test_a_bundle_that_states_its_largest_batch_gets_no_larger_one(
     read = config(tmp_path / "repository" / "few-32--coco")
     assert list(read.dynamic_batching.preferred_batch_size) == [2, 4, 8]
     assert read.parameters["xbench.largest_batch"].string_value == "8"
+
+
+def test_an_int8_graph_runs_on_no_other_runtime(bundles: Path, tmp_path: Path) -> None:
+    """OpenVINO leaves out roundings of such a graph (docs/parity.md §5.1)."""
+    plain = Bundle.load(bundles / "blocks-32")
+    low = Bundle(plain.path, replace(plain.manifest, precision="int8"), plain.digest)
+    for bundle, said in ((low, 1), (plain, 0)):
+        lines: list[str] = []
+        out = tmp_path / bundle.manifest.precision
+        (name,) = write_repository([bundle], out, RepositoryChoices(cpu=True), lines.append)
+        words = "OpenVINO, as a backend or an accelerator of config.pbtxt, gives other maps"
+        assert sum(words in line for line in lines) == said
+        read = config(out / name)
+        assert read.platform == "onnxruntime_onnx" and not read.optimization.ByteSize()
+        assert ("xbench.not_on" in read.parameters) == bool(said)
+    assert config(tmp_path / "int8" / name).parameters["xbench.not_on"].string_value == "OpenVINO"
 
 
 def test_an_ensemble_fits_its_steps(bundles: Path, tmp_path: Path) -> None:

@@ -217,3 +217,15 @@ def test_outputs_that_look_wrong_are_said(
     said = [line.removeprefix("warning: ") for line in capsys.readouterr().err.splitlines() if "warning: " in line]
     assert len(said) == len(words) and all(word in line for word, line in zip(words, said, strict=True))
     assert bundle_of(tmp_path).manifest.parity["remarks"] == said
+
+
+def test_a_graph_in_bytes_says_where_it_gives_other_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = onnx.load(save(tmp_path))
+    graph.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2000, np.int8), "bytes"))
+    onnx.save(graph, tmp_path / "g.onnx")
+    assert wrap(tmp_path) == 0
+    manifest = bundle_of(tmp_path).manifest
+    assert (
+        manifest.precision == "int8" and "warning: The graph is in int8, to which OpenVINO" in capsys.readouterr().err
+    )
+    assert len(manifest.parity["remarks"]) == 1

@@ -21,7 +21,9 @@ IMAGES = (CalibrationImage("annotations.csv row 2", "a" * 64),)
 
 
 def quantisation(form: Any) -> Quantisation:
-    return Quantisation(form, "min-max", "the dataset 'mine'", IMAGES, 7, ("node_Conv_1",))
+    return Quantisation(
+        form, "min-max", "the dataset 'mine'", IMAGES, 7, ("node_Conv_1",), "1", "onnxruntime 1", ("OpenVINO",)
+    )
 
 
 @pytest.fixture
@@ -58,6 +60,7 @@ def test_each_engine_takes_the_forms_that_give_the_measured_numbers(
         "tensorrt": {"vnni", "any-cpu"},
         "tensorrt-rtx": {"vnni", "any-cpu"},
         "of somebody else": set[str | None](),
+        "somebody_s_openvino": {*FORMS, None},
     }
     for backend, forms in refused.items():
         for form in (*FORMS, None):
@@ -89,6 +92,11 @@ def test_the_manifest_holds_how_it_was_quantised(manifest: Manifest) -> None:
     for form in FORMS:
         written = dataclasses.replace(manifest, quantisation=quantisation(form))
         assert parse_manifest(written.dump(), "here").quantisation == quantisation(form)
+    older = json.loads(written.dump())
+    for key in ("checksum", "compared_on", "not_on"):
+        (older if key == "checksum" else older["quantisation"]).pop(key)
+    read = parse_manifest(json.dumps(older).encode(), "here").quantisation
+    assert read is not None and (read.compared_on, read.not_on, read.reader) == ("", (), "1")
     plain = json.loads(dataclasses.replace(manifest, precision="fp32").dump())
     assert "quantisation" not in plain
     with pytest.raises(BundleError, match="'quantisation' belongs to int8, and the precision is fp16"):
