@@ -15,6 +15,7 @@ __all__ = ["Record", "read_pickle"]
 
 Builder = Callable[..., Any]
 KEY_DEPTH = 3  # of tuples as keys; the hash of a deep tuple would overflow the stack
+KEY_BITS = 64  # of whole numbers as keys; larger ones can be chosen so that their hashes are equal
 
 _DICTS = {("collections", name) for name in ("OrderedDict", "Counter", "defaultdict")}
 _MAKERS = ("_reconstructor", "__newobj__", "_reconstruct")  # of copyreg and NumPy: their argument is the class
@@ -137,6 +138,8 @@ class _Machine:
                 stack.append(Record(argument.replace(" ", ".", 1)))
             case "STACK_GLOBAL":
                 attribute, module = stack.pop(), stack.pop()
+                if not (isinstance(attribute, str) and isinstance(module, str)):  # a container is never written out
+                    raise TypeError("the name of a class that is no text")
                 stack.append(Record(f"{module}.{attribute}"))
             case "INST":
                 arguments = tuple(self.marked())
@@ -169,7 +172,7 @@ class _Machine:
             self.stack.append({})
             self.set_items(values)
         elif name == "FROZENSET":
-            self.stack.append(frozenset(_key(value) for value in values))
+            self.stack.append(frozenset(map(self.key, values)))
         else:
             self.stack.append(values if name == "LIST" else tuple(values))
 
@@ -179,14 +182,14 @@ class _Machine:
         if isinstance(target, list):
             target.extend(values)
         elif isinstance(target, set):
-            target.update(_key(value) for value in values)
+            target.update(map(self.key, values))
 
     def set_items(self, values: list[Any]) -> None:
         target = self.stack[-1]
         items = target.attributes if isinstance(target, Record) else target
         if isinstance(items, dict):
             for key, value in zip(values[::2], values[1::2], strict=True):
-                items[_key(key)] = value
+                items[self.key(key)] = value
 
     def make(self, kind: Any, arguments: Any) -> Any:
         """What stands for a call: plain containers and what `builders` make, else a record with the name alone."""
@@ -201,7 +204,7 @@ class _Machine:
         if module in _PYTHON and name in ("set", "frozenset", "list", "tuple") and isinstance(given, list | tuple):
             self.pay(len(given))
             kind = {"set": set, "frozenset": frozenset, "list": list, "tuple": tuple}[name]
-            return kind(map(_key, given) if "set" in name else given)
+            return kind(map(self.key, given) if "set" in name else given)
         if module in _PYTHON and name == "bytes" and not arguments:
             return b""
         if (module, name) == ("_codecs", "encode") and isinstance(arguments[0], str):  # bytes in protocols 0 to 2
@@ -218,19 +221,24 @@ class _Machine:
         if not isinstance(given, dict | list | tuple):
             return {}
         self.pay(len(given))
-        return {_key(key): value for key, value in (given.items() if isinstance(given, dict) else given)}
+        return {self.key(key): value for key, value in (given.items() if isinstance(given, dict) else given)}
+
+    def key(self, value: Any, depth: int = KEY_DEPTH) -> Any:
+        """A value that is hashed, compared and written out in few steps, as a key of a dictionary or an item of a set.
+
+        Containers that share parts take exponentially many steps, so tuples are paid for and no set is a key.
+        """
+        if isinstance(value, tuple) and depth:
+            self.pay(len(value))
+            return tuple(self.key(item, depth - 1) for item in value)
+        if isinstance(value, int) and value.bit_length() > KEY_BITS:
+            raise ValueError(f"its pickle has a number of {value.bit_length():,} bits as a key")
+        if value is None or isinstance(value, str | bytes | int | float | Record):
+            return value
+        raise ValueError(f"its pickle has a {type(value).__name__} as a key, and keys of weights are text")
 
     def pay(self, count: int) -> None:
         """Limits copies to what the pickle itself holds: a small one must not grow without end."""
         self.copied += count
         if self.copied > self.read:
             raise ValueError("its pickle copies more values than it holds")
-
-
-def _key(value: Any, depth: int = KEY_DEPTH) -> Any:
-    """A value that can be hashed safely, as a key of a dictionary or an item of a set."""
-    if isinstance(value, tuple) and depth:
-        return tuple(_key(item, depth - 1) for item in value)
-    if value is None or isinstance(value, str | bytes | int | float | frozenset | Record):
-        return value
-    raise ValueError(f"its pickle has a {type(value).__name__} as a key")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import CheckpointError
+from .names import nearest_form, place_of, without_wrappers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,8 +38,8 @@ SIGNATURES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def identify(names: Iterable[str]) -> str | None:
     """The known model whose tensor names these look like, or None."""
-    text = "\n".join(names)
-    return next((model for model, marks in SIGNATURES if all(mark in text for mark in marks)), None)
+    text = "\n".join(f".{name}" for name in names)  # a mark is a whole part of a name
+    return next((model for model, marks in SIGNATURES if all(f".{mark}" in text for mark in marks)), None)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class TensorSizes:
         """The shape of the tensor `name`. Raises CheckpointError if it is missing or has other dimensions."""
         if name not in self.tensors:
             other = identify(self.names)
-            guess = f"; it looks like a checkpoint of {other}" if other and other != self.model else ""
+            place = place_of({name: ()}, (), self.names)
+            guess = f"; {place}" if place else ""
+            guess = f"; it looks like a checkpoint of {other}" if other and other != self.model else guess
             raise CheckpointError(
                 f"{self.path} is not a checkpoint of {self.model}: the tensor {name} is missing{guess}."
             )
@@ -82,7 +85,7 @@ def match_tensors(
     """Checks that `found` has exactly the tensors `needed`, name by name and shape by shape.
 
     `names` are the file's own tensor names, from which another known model is recognised. Raises CheckpointError with
-    the first few missing, unexpected and wrongly shaped tensors.
+    the first few missing, unexpected and wrongly shaped tensors, and with what is known of such names.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
     if shapes == needed:
@@ -97,8 +100,12 @@ def match_tensors(
     differences = {"missing": missing, "unexpected": unexpected, "of another shape": wrong}
     parts = [f"{len(items)} {kind} ({_first(items)})" for kind, items in differences.items() if items]
     other = identify(names)
-    guess = f" It looks like a checkpoint of {other}." if other and other.lower() != model.lower() else ""
-    raise CheckpointError(f"{path} does not fit the model {model}: tensors {', '.join(parts)}.{guess}")
+    told = [f"it looks like a checkpoint of {other}"] if other and other.lower() != model.lower() else []
+    told += [place_of(needed, found, names), nearest_form(unexpected, found)]
+    guess = "; ".join(filter(None, told))
+    raise CheckpointError(
+        f"{path} does not fit the model {model}: tensors {', '.join(parts)}{f'; {guess}' if guess else ''}."
+    )
 
 
 def install(
@@ -111,10 +118,18 @@ def install(
     """
     needed = module.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in needed.items()}
+    if not needed.keys() >= found.keys():
+        found = renamed(found, lambda name: _as_needed(name, needed), path=path)
     match_tensors(shapes, found, path=path, model=model, names=names)
     own = {name: _own(name, tensor, needed[name], path) for name, tensor in found.items()}
     module.load_state_dict(own, strict=True, assign=True)
     module.eval().requires_grad_(False)
+
+
+def _as_needed(name: str, needed: Mapping[str, Tensor]) -> str:
+    """The name of the model's own tensor, if only a wrapper inside the name keeps the two apart."""
+    plain = without_wrappers(name)
+    return plain if name not in needed and plain in needed else name
 
 
 def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:

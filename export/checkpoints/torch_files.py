@@ -43,7 +43,7 @@ _STORAGES = {
     "QUInt8": torch.uint8,
     "QInt32": torch.int32,
 }
-_MOST_TENSORS = 1_000_000  # of one module, counting shared ones as often as they are named
+_MOST_TENSORS = 100_000  # of one module, with its modules, counting shared ones as often as they are named
 
 
 def read_torch(path: Path) -> Any:
@@ -122,8 +122,7 @@ class _Storages(ABC):
         """("storage", type, key, device, count, view of old files) -> the storage, or the part that the view names."""
         if pid[0] == "module":  # a class with its source, in files of old versions
             return pid[1]
-        _, kind, key, _, count, *view = pid
-        dtype = _STORAGES[kind.name.rpartition(".")[2].removesuffix("Storage")]
+        key, dtype, count, *view = _stated(pid)
         if key not in self.known:
             self.known[key] = self.find(key, dtype, count) if count else torch.empty(0, dtype=dtype)
         storage = self.known[key]
@@ -208,6 +207,8 @@ def _read_stream(path: Path) -> Any:
         wanted: dict[str, torch.dtype] = {}
         read_pickle(file, {}, _noting(wanted))
         keys = read_pickle(file)
+        if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+            raise ValueError("its list of storages is none")
         storages = _Stream(path, keys, wanted, file.tell())
         file.seek(content)
         return read_pickle(file, BUILDERS, storages)
@@ -217,14 +218,25 @@ def _noting(wanted: dict[str, torch.dtype]) -> Callable[[Any], Any]:
     def note(pid: Any) -> Any:
         if pid[0] == "module":
             return pid[1]
-        wanted[pid[2]] = _STORAGES[pid[1].name.rpartition(".")[2].removesuffix("Storage")]
+        key, dtype, *_ = _stated(pid)
+        wanted[key] = dtype
         return Record("storage")
 
     return note
 
 
+def _stated(pid: Sequence[Any]) -> tuple[str, torch.dtype, int, *tuple[Any, ...]]:
+    """Key, type, count and maybe view of a storage; what is none of these is not hashed and not written out."""
+    _, kind, key, _, count, *view = pid
+    if not (isinstance(kind, Record) and isinstance(key, str) and isinstance(count, int)):
+        raise TypeError("a storage without type, key or count")
+    return key, _STORAGES[kind.name.rpartition(".")[2].removesuffix("Storage")], count, *view
+
+
 def _tensor(storage: Tensor, offset: int, shape: Sequence[int], stride: Sequence[int], *_: Any) -> Tensor:
     """A view of the storage, which may repeat values."""
+    if not all(isinstance(number, int) for number in (offset, *shape, *stride)):
+        raise TypeError("a tensor whose sizes are no numbers")
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     if min((offset, *shape, *stride)) < 0 or (0 not in shape and last >= storage.numel()):
         raise ValueError(f"a tensor of {tuple(shape)} has only {storage.numel()} stored values")

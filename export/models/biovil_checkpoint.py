@@ -9,9 +9,10 @@ from pathlib import Path
 from torch import Tensor
 
 from ...engines.errors import CheckpointError, ConfigError
+from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.hugging_face import cached_file
 from ..checkpoints.matching import TensorSizes
-from ..checkpoints.reading import Checkpoint, read_checkpoint
+from ..checkpoints.reading import read_checkpoint
 
 __all__ = [
     "BIOVIL",

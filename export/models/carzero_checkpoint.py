@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from ...engines.errors import CheckpointError
+from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.inert_pickle import Record
 from ..checkpoints.matching import TensorSizes, renamed
-from ..checkpoints.reading import Checkpoint
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.vit import ViTConfig
@@ -59,12 +60,13 @@ def read_config(source: Checkpoint) -> CarzeroConfig:
 
 def check_settings(source: Checkpoint, expected: Mapping[str, object], model: str) -> None:
     """Raises CheckpointError where the training configuration of a Lightning file states other settings."""
-    stated = _plain(source.content.get("hyper_parameters"))
+    stated = source.content.get("hyper_parameters")
     for name, wanted in expected.items():
         value = _look_up(stated, name.split("."))
-        if value is not None and value != wanted:
+        if value is not None and not (isinstance(value, int | float | str) and value == wanted):
             raise CheckpointError(
-                f"{source.path} was trained with {name} = {value!r}; only {model} with {wanted!r} can be exported."
+                f"{source.path} was trained with {name} = {reprlib.repr(value)}; only {model} with {wanted!r} can be "
+                "exported."
             )
 
 
@@ -83,18 +85,15 @@ def _short_names(source: Checkpoint) -> dict[str, Tensor]:
     return renamed(source.tensors(), lambda name: name.rpartition(PREFIX)[2], path=source.path)
 
 
-def _plain(value: Any, depth: int = 8) -> Any:
-    """An OmegaConf container or leaf, as the attributes of its inert record, as plain values."""
-    if isinstance(value, Record):
-        if "_val" in value.attributes:
-            return value.attributes["_val"]
-        value = value.attributes.get("_content", value.attributes)
-    if isinstance(value, Mapping) and depth:
-        return {str(key): _plain(item, depth - 1) for key, item in value.items()}
-    return value
-
-
 def _look_up(value: Any, path: Iterable[str]) -> Any:
+    """The value under the keys of `path`; containers and leaves of OmegaConf are the attributes of inert records."""
+    value = _opened(value)
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = _opened(value.get(key)) if isinstance(value, Mapping) else None
     return value
+
+
+def _opened(value: Any) -> Any:
+    if not isinstance(value, Record):
+        return value
+    return value.attributes.get("_val", value.attributes.get("_content", value.attributes))

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from ...engines.errors import CheckpointError, ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.hugging_face import cached_file
 from ..checkpoints.matching import install, renamed
-from ..checkpoints.reading import Checkpoint, read_checkpoint
+from ..checkpoints.names import without_wrappers
+from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
 from .layers.bert import Bert, BertConfig
 from .layers.query_decoder import DecoderConfig
@@ -140,7 +142,7 @@ class ClinicalBertAdapter(Adapter):
 
 def _plain(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Names without `module.`, anywhere in the name, which wrappers in the training script add."""
-    return renamed(tensors, lambda name: name.replace("module.", ""), path=path)
+    return renamed(tensors, without_wrappers, path=path)
 
 
 def _read_text_encoder(

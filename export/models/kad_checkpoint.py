@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +13,8 @@ from torch import Tensor, nn
 
 from ...engines.errors import CheckpointError, ConfigError
 from ..adapter import Weights
+from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.matching import TensorSizes
-from ..checkpoints.reading import Checkpoint
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
@@ -83,7 +84,9 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     settings = own if isinstance(own, Mapping) else {}
     weights = settings.get("weights", "demo")
     if weights not in get_args(Weights):
-        raise CheckpointError(f"{source.path} states weights '{weights}'; known are {', '.join(get_args(Weights))}.")
+        raise CheckpointError(
+            f"{source.path} states weights {reprlib.repr(weights)}; known are {', '.join(get_args(Weights))}."
+        )
     size = _choose(source.path, resolution, settings.get("img_res"), range(32, 4097))
     config = _config(sizes, settings, size)
     variant = "demo" if weights == "demo" else str(size)
@@ -176,8 +179,8 @@ def _heads(path: Path, settings: Mapping[str, Any], key: str, width: int, publis
     heads = settings.get(key, published if width == FULL_WIDTH else None)
     if not isinstance(heads, int) or heads < 1 or width % heads:
         raise CheckpointError(
-            f"{path} is not of the published size (width {width}) and config['xbench']['{key}'] is {heads!r}; "
-            "save it with a number of heads that divides the width."
+            f"{path} is not of the published size (width {width}) and config['xbench']['{key}'] is "
+            f"{reprlib.repr(heads)}; save it with a number of heads that divides the width."
         )
     return heads
 
@@ -200,7 +203,7 @@ def _choose(path: Path, asked: int | None, stated: object, allowed: Sequence[int
         return asked
     if type(stated) is not int or stated not in allowed:
         raise CheckpointError(
-            f"{path} states the image resolution {stated!r}, but its image encoder takes {known}; "
+            f"{path} states the image resolution {reprlib.repr(stated)}, but its image encoder takes {known}; "
             "give the resolution yourself (option resolution)."
         )
     return stated

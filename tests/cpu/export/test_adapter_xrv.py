@@ -118,7 +118,7 @@ def test_what_a_file_knows_follows_from_its_name(folder: Path, tmp_path: Path) -
             load_adapter("xrv", other, findings=wrong)
     with pytest.raises(CheckpointError, match=r"classifier.weight \[18, 1024\] instead of \[2, 1024\]"):
         load_adapter("xrv", other, findings=["Blob", "Rod"])
-    with pytest.raises(CheckpointError, match="It looks like a checkpoint of torchxrayvision's DenseNet-121"):
+    with pytest.raises(CheckpointError, match="it looks like a checkpoint of torchxrayvision's DenseNet-121"):
         load_adapter("medklip", folder / name_of("all"))
 
 

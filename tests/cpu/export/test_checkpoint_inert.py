@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import io
 import os
 import pickle
 import sys
@@ -17,6 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError
+from xbench_fast.export import load_adapter
 from xbench_fast.export.checkpoints.inert_pickle import Record
 from xbench_fast.export.checkpoints.reading import read_checkpoint
 
@@ -214,3 +216,58 @@ def test_cut_rewritten_and_legacy_files(tmp_path: Path) -> None:
         else:
             with pytest.raises(CheckpointError, match="big-endian" if order == b"big" else "compressed"):
                 read_checkpoint(path)
+
+
+def chained(first: Any, level: Any, count: int = 60) -> Any:
+    for _ in range(count):
+        first = level(first)
+    return first
+
+
+CASE = Path(__file__).parents[2] / "cases" / "checkpoint-key-of-frozensets" / "bomb60.pt"
+LISTS = chained([1], lambda inner: [inner, inner])
+MODULES = chained(torch.nn.Linear(1, 1), lambda inner: torch.nn.Sequential(inner, inner), 40)
+TREE = chained({}, lambda inner: dict.fromkeys(map(str, range(30)), inner), 12)
+SIZES = {"CARZero.text_encoder.model.embeddings.word_embeddings.weight": torch.zeros(9, 768)}
+
+# Values that share parts, which would take 2 to the 60 steps to write out, compare or walk: model, content, answer.
+SHARED: dict[str, tuple[str, Any, str]] = {
+    "a setting that is written out": ("carzero", {"hyper_parameters": {"model": {"norm": LISTS}}}, "model.norm = [["),
+    "settings that are walked": ("carzero", {"hyper_parameters": TREE, "state_dict": SIZES}, "does not fit"),
+    "a module under a known key": ("kad", {"model": MODULES}, "has no end"),
+    "a module under another key": ("clip", {"student": MODULES}, "has no end"),
+    "a module": ("clip", MODULES, "has no end"),
+    "keys that are no text": ("clip", {1: torch.ones(2)}, "a key of the type int; keys of weights are text"),
+    "a long key": ("clip", {"a" * 2000: torch.ones(2)}, "a key of 2,000 characters"),
+}
+
+
+def test_the_case_of_nested_sets_is_refused_at_once() -> None:
+    with pytest.raises(CheckpointError, match="a frozenset as a key, and keys of weights are text"):
+        load_adapter("kad", CASE)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_values_that_share_parts_do_not_hang_the_reader(name: str, tmp_path: Path) -> None:
+    model, content, words = SHARED[name]
+    with pytest.raises(CheckpointError) as caught:
+        load_adapter(model, save(content, tmp_path / "own.pt"))
+    assert words in str(caught.value) and len(str(caught.value)) < 3000 and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "pid",
+    [
+        ("storage", torch.FloatStorage, LISTS, "cpu", 1),
+        ("storage", torch.FloatStorage, chained((1,), lambda inner: (inner, inner)), "cpu", 1),
+        ("storage", torch.FloatStorage, "0", "cpu", LISTS),
+        ("storage", LISTS, "0", "cpu", 1),
+    ],
+)
+def test_a_storage_whose_key_is_no_text(pid: Any, tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, 2)
+    pickler.persistent_id = lambda value: pid if value == "here" else None  # type: ignore[method-assign]
+    pickler.dump({"a": "here"})
+    with pytest.raises(CheckpointError, match="without type, key or count"):
+        read_checkpoint(archive(tmp_path / "hand.pt", stream.getvalue()))

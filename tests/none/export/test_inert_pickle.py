@@ -72,7 +72,11 @@ def test_plain_values_come_back(protocol: int) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(st.text() | st.integers(-1 << 63, 1 << 63), inner)
+            | st.tuples(inner, inner)
+        ),
     ),
     st.integers(0, 5),
 )
@@ -166,10 +170,22 @@ def copies(count: int) -> bytes:
     return b"\x80\x02" + numbers + b"0](" + b"c__builtin__\nset\nh\x00\x85R" * count + b"e."
 
 
+def wide(count: int) -> bytes:
+    """A key of `count` times the same tuple, of `count` times the same tuple of numbers."""
+    inner = b"(" + b"K\x01" * count + b"t\x94"
+    return b"\x80\x04}" + inner + b"0(" + b"h\x00" * count + b"t\x94" + b"0(" + b"h\x01" * count + b"tNs."
+
+
 REFUSED = {
     "a deep tuple as a key": (b"\x80\x02})" + b"\x85" * 60000 + b"Ns.", "as a key"),
     "a deep tuple in a set": (b"\x80\x04\x8f()" + b"\x85" * 60000 + b"\x90.", "as a key"),
     "a list as a key": (b"\x80\x02}]Ns.", "as a key"),
+    "a set as a key": (b"\x80\x04}(\x91Ns.", "a frozenset as a key, and keys of weights are text"),
+    "a set in a set": (b"\x80\x04((\x91\x91.", "a frozenset as a key"),
+    "a set in a tuple": (b"\x80\x04}(\x91\x85Ns.", "a frozenset as a key"),
+    "wide tuples that share their parts": (wide(300), "copies more values"),
+    "numbers whose hashes can be equal": (b"\x80\x02}\x8a\x09" + b"\x01" * 9 + b"Ns.", "a number of 65 bits as a key"),
+    "a class whose name is a list": (b"\x80\x04]]\x93.", "no text"),
     "an extension": (b"\x80\x02}U\x01x\x82\x01s.", "the instruction EXT1"),
     "a buffer": (b"\x80\x05\x97.", "the instruction NEXT_BUFFER"),
     "copies without end": (copies(20000), "copies more values"),
