@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import CheckpointError
-from .names import nearest_form, place_of, without_wrappers
+from .names import has_word, nearest_form, place_of, without_wrappers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["TensorSizes", "identify", "install", "match_tensors", "renamed"]
+__all__ = ["TensorSizes", "identify", "install", "match_tensors", "patches_per_side", "renamed"]
 
+_MOST_TOKENS = 8  # before the patches of an image tower: class token and registers
 SHOWN = 3  # tensors listed per kind of difference
 
 # Parts of tensor names that together identify a model, the most specific first.
@@ -101,10 +103,39 @@ def match_tensors(
     parts = [f"{len(items)} {kind} ({_first(items)})" for kind, items in differences.items() if items]
     other = identify(names)
     told = [f"it looks like a checkpoint of {other}"] if other and other.lower() != model.lower() else []
+    told += [_other_image_size(name, shapes[name], needed[name]) for name in needed if name in shapes]
     told += [place_of(needed, found, names), nearest_form(unexpected, found)]
     guess = "; ".join(filter(None, told))
     raise CheckpointError(
         f"{path} does not fit the model {model}: tensors {', '.join(parts)}{f'; {guess}' if guess else ''}."
+    )
+
+
+def patches_per_side(found: Sequence[int], own: Sequence[int]) -> tuple[int, int] | None:
+    """The sides of two square grids of patches, from the shapes [N, C] or [1, N, C] of the embeddings of their
+    positions, which have as many class tokens; None where only one grid is square, or both are equal."""
+    if len(found) != len(own) or not len(own) >= 2 or found[-1] != own[-1]:
+        return None
+    tokens = own[-2] - math.isqrt(own[-2]) ** 2
+    if tokens > _MOST_TOKENS:
+        return None
+    side = math.isqrt(max(found[-2] - tokens, 0))
+    if found[-2] == own[-2] or side == 0 or side**2 + tokens != found[-2]:
+        return None
+    return side, math.isqrt(own[-2])
+
+
+def _other_image_size(name: str, found: tuple[int, ...], own: tuple[int, ...]) -> str:
+    """A sentence on the embeddings of the positions of an image tower, if they are those of another image size."""
+    positions = any(has_word(name, word) for word in ("pos", "position", "positional"))
+    image = positions and "." in name and not has_word(name, "text")  # CLIP's text tower is at the top
+    sides = patches_per_side(found, own) if image else None
+    if sides is None:
+        return ""
+    one, other = sides
+    return (
+        f"the checkpoint is of another image size, because it has the positions of {one} x {one} patches and the model "
+        f"those of {other} x {other}, which are not resampled"
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
 
 from ....engines.errors import ConfigError, MissingExtraError
 from ....engines.file_names import label_stems
@@ -26,6 +25,7 @@ from ..saliency_maps import PATCH_TEXT
 from ..vocabularies import CLIP_BPE
 from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
 from .image_towers import image_tower
+from .open_clip_options import as_named, check_sizes, follow_options
 from .preprocessing import Preprocessing, from_open_clip
 
 __all__ = ["OpenClipAdapter"]
@@ -82,10 +82,13 @@ class OpenClipAdapter(ModelFamily):
         if "size" in given:
             found.model["vision_cfg"]["image_size"] = given.pop("size")
         found.preprocessing.update(given)
-        model = _build(found, text_encoder)
         source = read_checkpoint(checkpoint)
-        tensors = _named(canonical_tensors(source.tensors("logit_scale"), checkpoint), model)
-        install(model, tensors, path=checkpoint, model=found.title)
+        tensors = canonical_tensors(source.tensors("logit_scale"), checkpoint)
+        follow_options(found.model, tensors)
+        model = _build(found, text_encoder)
+        tensors = as_named(tensors, model)
+        check_sizes(model, found.model["vision_cfg"].get("image_size", 224), tensors, checkpoint, found.title)
+        install(model, tensors, path=checkpoint, model=found.title, names=source.names())
         return cls._describe(model, found, tokenizer, prompt_style, source.record)
 
     @classmethod
@@ -271,19 +274,6 @@ def _cached(repository: str, file: str, title: str) -> Path:
             f"{repository}) or give its folder with {option} DIR."
         )
     return path.parent
-
-
-def _named(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """The tensors under the model's names: text towers moved below `text.`, and scale and bias in the model's shape."""
-    from open_clip.model import convert_to_custom_text_state_dict
-
-    needed = model.state_dict()
-    if "positional_embedding" in tensors and "positional_embedding" not in needed:
-        tensors = convert_to_custom_text_state_dict(tensors)
-    for name in ("logit_scale", "logit_bias"):
-        if name in tensors and name in needed and tensors[name].numel() == 1:
-            tensors[name] = tensors[name].reshape(needed[name].shape)
-    return tensors
 
 
 def _tokenizer(found: _Architecture, folder: Path | None, context: int) -> tuple[TokenizerSpec, TextPadding]:

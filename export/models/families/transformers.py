@@ -41,7 +41,7 @@ class TransformersAdapter(ModelFamily):
         model = _build(folder, kind)
         source = read_checkpoint(checkpoint)
         tensors = {name: one for name, one in source.tensors("logit_scale").items() if not name.endswith(_NOT_WEIGHTS)}
-        install(model, tensors, path=checkpoint, model=_KINDS[kind])
+        install(model, tensors, path=checkpoint, model=_KINDS[kind], names=source.names())
         text, image = model.config.text_config, model.config.vision_config
         entry = from_processor(_processor(folder), int(image.image_size), f"{folder}: the image processor")
         context = int(text.max_position_embeddings)

@@ -171,7 +171,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tiny.json").write_text(json.dumps(config))
     state = open_clip.CLIP(24, open_clip.CLIPVisionCfg(**VIT), open_clip.CLIPTextCfg(**TEXT)).state_dict()
     torch.save(state, folder / "fits.pt")
-    torch.save({**state, "visual.proj": torch.zeros(32, 25)}, folder / "other.pt")
+    torch.save({**state, "visual.ln_post.bias": torch.zeros(25)}, folder / "other.pt")
     return folder
 
 
@@ -208,7 +208,7 @@ def test_a_checkpoint_that_does_not_fit(weights: Path, tmp_path: Path, capsys: p
     """The tensor is named, and nothing is written."""
     line = ["--family", "open_clip", "--arch", str(weights / "tiny.json"), "--out", str(tmp_path / "out")]
     assert main([*line, "--checkpoint", str(weights / "other.pt")]) == 1
-    assert "visual.proj [32, 25] instead of [32, 24]" in capsys.readouterr().err
+    assert "visual.ln_post.bias [25] instead of [32]" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

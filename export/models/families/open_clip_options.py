@@ -1,0 +1,96 @@
+"""Options of open_clip's training that change names or shapes of tensors: read, or told with their line of the
+configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from ....engines.errors import CheckpointError
+from ...checkpoints.matching import patches_per_side
+
+__all__ = ["as_named", "check_sizes", "follow_options"]
+
+_POSITIONS: Final = ("visual.positional_embedding", "visual.trunk.pos_embed", "visual.attnpool.positional_embedding")
+_BLOCKS: Final = {
+    "visual.transformer.resblocks.": "vision_cfg.layers",
+    "transformer.resblocks.": "text_cfg.layers",
+    "text.transformer.resblocks.": "text_cfg.layers",
+}
+_LINES: Final = (
+    ("positional_embedding", 0, "text_cfg.context_length"),
+    ("text.positional_embedding", 0, "text_cfg.context_length"),
+    ("token_embedding.weight", 0, "text_cfg.vocab_size"),
+    ("text.token_embedding.weight", 0, "text_cfg.vocab_size"),
+    ("token_embedding.weight", 1, "text_cfg.width"),
+    ("text.token_embedding.weight", 1, "text_cfg.width"),
+    ("visual.conv1.weight", 0, "vision_cfg.width"),
+    ("visual.conv1.weight", 3, "vision_cfg.patch_size"),
+    ("visual.proj", 1, "embed_dim"),
+)
+"""Tensor, its dimension, and the line of open_clip_config.json that states its size."""
+
+
+def follow_options(model: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Changes the configuration `model` as the options `--siglip` and `--force-custom-text` of the training do, where
+    the names of the tensors show them.
+
+    Without a bias in the file there is none in the model; open_clip adds 0 there.
+    """
+    if "logit_scale" in tensors:
+        model["init_logit_bias"] = 0.0 if "logit_bias" in tensors else None
+    if "text.token_embedding.weight" in tensors and "hf_model_name" not in model["text_cfg"]:
+        model["custom_text"] = True
+
+
+def as_named(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """The tensors under the model's names: text towers moved below `text.`, and scale and bias in the model's shape."""
+    from open_clip.model import convert_to_custom_text_state_dict
+
+    needed = model.state_dict()
+    if "positional_embedding" in tensors and "positional_embedding" not in needed:
+        tensors = convert_to_custom_text_state_dict(tensors)
+    for name in ("logit_scale", "logit_bias"):
+        if name in tensors and name in needed and tensors[name].numel() == 1:
+            tensors[name] = tensors[name].reshape(needed[name].shape)
+    return tensors
+
+
+def check_sizes(model: nn.Module, size: Any, tensors: Mapping[str, Tensor], path: Path, title: str) -> None:
+    """Raises CheckpointError where the tensors have another size than the architecture, with the line that states it.
+
+    `size` is the architecture's image size.
+    """
+    needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for start, line in _BLOCKS.items():
+        own, found = _count(start, needed), _count(start, shapes)
+        if own and found and own != found:
+            raise _other(path, title, line, found, own)
+    for name, place, line in _LINES:
+        own, found = needed.get(name, ()), shapes.get(name, ())
+        if len(own) == len(found) > place and own[place] != found[place]:
+            raise _other(path, title, line, found[place], own[place])
+    for name in _POSITIONS:
+        if sides := patches_per_side(shapes.get(name, ()), needed.get(name, ())):
+            found, own = sides
+            whole = isinstance(size, int) and size * found % own == 0
+            raise CheckpointError(
+                f"{path} is of another image size than {title}: it has the positions of {found} x {found} patches, the "
+                f"architecture those of {own} x {own}, and positions are not interpolated here as open_clip does it"
+                + (f"; export it with preprocess = {{size = {size * found // own}}}." if whole else ".")
+            )
+
+
+def _other(path: Path, title: str, line: str, found: int, own: int) -> CheckpointError:
+    return CheckpointError(
+        f"{path} was trained with {line} = {found}, and {title} has {own}; give --arch the open_clip_config.json of "
+        "the training, with that line."
+    )
+
+
+def _count(start: str, names: Mapping[str, Any]) -> int:
+    return len({name.removeprefix(start).partition(".")[0] for name in names if name.startswith(start)})

@@ -1,0 +1,132 @@
+"""Ordinary options of open_clip's training: their files are read as open_clip reads them, or the line is told."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xbench_fast.engines.errors import CheckpointError
+
+torch = pytest.importorskip("torch")
+open_clip = pytest.importorskip("open_clip")
+
+TINY: dict[str, Any] = {
+    "embed_dim": 24,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8},
+    "text_cfg": {"context_length": 12, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
+}
+PIXELS = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))
+IDS = torch.tensor([[62, 5, 6, 63, *[0] * 8], [62, 7, 63, *[0] * 9]])
+
+
+def trained(config: dict[str, Any], *, custom: bool = False, **more: Any) -> Any:
+    """open_clip's own model with random weights of a visible size."""
+    from open_clip.model import CLIP, CustomTextCLIP
+
+    torch.manual_seed(1)
+    model = (CustomTextCLIP if custom else CLIP)(**deepcopy(config), **more)
+    for weights in model.parameters():
+        if weights.dim() > 1:
+            torch.nn.init.normal_(weights, std=0.15)
+    return model.eval()
+
+
+def load(folder: Path, model: Any, config: dict[str, Any] = TINY, **options: Any) -> Any:
+    from xbench_fast.export.models.families.open_clip import OpenClipAdapter
+
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config}))
+    torch.save({"epoch": 3, "state_dict": model.state_dict()}, folder / "epoch_3.pt")
+    return OpenClipAdapter.load(folder / "epoch_3.pt", **options)
+
+
+TRAINED = {
+    "plain": ({}, {}),
+    "--siglip": ({"init_logit_bias": -10.0, "init_logit_scale": 2.3}, {}),
+    "--force-custom-text": ({"custom": True}, {}),
+    "--siglip --force-custom-text": ({"custom": True, "init_logit_bias": -10.0, "nonscalar_logit_scale": True}, {}),
+    "plain in a SigLIP architecture": ({}, {"init_logit_bias": -10.0}),
+    "plain in a custom architecture": ({}, {"custom_text": True}),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_logits_are_those_of_open_clip(name: str, tmp_path: Path) -> None:
+    options, more = TRAINED[name]
+    model = trained(TINY, **options)
+    adapter = load(tmp_path, model, {**TINY, **more})
+    with torch.inference_mode():
+        wanted = model.logit_scale.exp() * model.encode_image(PIXELS, normalize=True)
+        wanted = wanted @ model.encode_text(IDS, normalize=True).T
+        if "init_logit_bias" in options:
+            wanted = wanted + model.logit_bias
+            assert float(model.logit_bias) == -10.0 and adapter.logit_scale == 1.0
+        found = adapter.forward(PIXELS, adapter.encode_text(IDS))[0]
+    assert torch.allclose(found, wanted, atol=1e-4)
+
+
+OTHER: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "context": (
+        ("text_cfg", "context_length"),
+        20,
+        r"text_cfg\.context_length = 20, and .* has 12; give --arch the open",
+    ),
+    "vocabulary": (("text_cfg", "vocab_size"), 65, r"text_cfg\.vocab_size = 65, and .* has 64"),
+    "text width": (("text_cfg", "width"), 32, r"text_cfg\.width = 32, and .* has 16"),
+    "text layers": (("text_cfg", "layers"), 2, r"text_cfg\.layers = 2, and .* has 1"),
+    "image layers": (("vision_cfg", "layers"), 1, r"vision_cfg\.layers = 1, and .* has 2"),
+    "image width": (("vision_cfg", "width"), 48, r"vision_cfg\.width = 48, and .* has 32"),
+    "patch": (("vision_cfg", "patch_size"), 16, r"vision_cfg\.patch_size = 16, and .* has 8"),
+    "embedding": (("embed_dim",), 16, r"embed_dim = 16, and .* has 24"),
+    "image size": (
+        ("vision_cfg", "image_size"),
+        48,
+        r"another image size than .* 6 x 6 patches, the architecture those of 4 x 4, and .*size = 48\}",
+    ),
+}
+
+
+@pytest.mark.parametrize("custom", [False, True])
+@pytest.mark.parametrize("name", OTHER)
+def test_a_size_that_differs_names_its_line(name: str, custom: bool, tmp_path: Path) -> None:
+    keys, value, words = OTHER[name]
+    config = deepcopy(TINY)
+    inner = config if len(keys) == 1 else config[keys[0]]
+    inner[keys[-1]] = value
+    with pytest.raises(CheckpointError, match=words) as caught:
+        load(tmp_path, trained(config, custom=custom))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_size_that_is_told_exports_the_file(tmp_path: Path) -> None:
+    config = deepcopy(TINY)
+    config["vision_cfg"]["image_size"] = 48
+    assert load(tmp_path, trained(config), preprocess={"size": 48}).grid == (6, 6)
+
+
+def test_another_image_size_is_named_for_every_model() -> None:
+    from xbench_fast.export.checkpoints.matching import match_tensors, patches_per_side
+
+    def refusal(name: str, found: tuple[int, ...], own: tuple[int, ...]) -> str:
+        with pytest.raises(CheckpointError) as caught:
+            match_tensors({name: own}, {name: torch.zeros(found)}, path=Path("x"), model="It")
+        return str(caught.value)
+
+    words = "of another image size, because it has the positions of 4 x 4 patches and the model those of 14 x 14"
+    for name in (
+        "visual.trunk.pos_embed",
+        "vision_model.embeddings.position_embedding.weight",
+        "x.positional_embedding",
+    ):
+        assert words in refusal(name, (17, 8), (197, 8))
+    for name in ("positional_embedding", "text_model.embeddings.position_embedding.weight", "a.proj", "composed.w"):
+        assert words not in refusal(name, (17, 8), (197, 8))
+    assert patches_per_side((1, 16, 8), (1, 36, 8)) == (4, 6)  # no class token
+    assert patches_per_side((1, 21, 8), (1, 41, 8)) == (4, 6)  # four registers and a class token
+    assert patches_per_side((18, 8), (37, 8)) is None  # no square
+    assert patches_per_side((17, 9), (37, 8)) is None  # another width
+    assert patches_per_side((62, 8), (77, 8)) is None  # 13 more than a square: words, no patches
+    assert patches_per_side((37, 8), (37, 8)) is None
+    assert patches_per_side((), ()) is None
