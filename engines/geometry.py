@@ -11,7 +11,7 @@ from .registry import did_you_mean
 
 __all__ = ["Geometry", "Intensity", "Interpolation", "Mode"]
 
-Mode = Literal["squash", "crop", "pad_crop"]
+Mode = Literal["squash", "crop", "floor_crop", "pad_crop"]
 Interpolation = Literal["bilinear", "bicubic", "area", "lanczos"]
 Intensity = Literal["unchanged", "stretched", "equalised"]
 
@@ -21,7 +21,9 @@ class Geometry:
     """Geometry of a model's input (docs/datasets.md §0.3).
 
     squash: resize to `size` x `size`, aspect ratio ignored (`resize` equals `size`).
-    crop: shorter side to `resize`, then the centre `size` x `size`.
+    crop: shorter side to `resize`, then the centre `size` x `size`, which begins at round((length - size) / 2), halves
+    to the even number, as torchvision cuts.
+    floor_crop: the same, and the centre begins at (length - size) // 2, as transformers cuts.
     pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`; with
     `area` or `lanczos` interpolation, which no other mode has (OpenCV's and Pillow's rule of sizes).
     intensity: the grey levels before the resize. `stretched` maps the stored values of each image to 0..255, from its

@@ -46,9 +46,9 @@ _TAIL: Final = """\
 _HELPERS: Final = '''
 
 def middle(longer):
-    """Where the centre begins: half of the difference, halves to the even number."""
+    """Where the centre begins: half of the difference, {rule}."""
     half = (longer - {size}) // 2
-    return fn.cast(half + ((longer - {size}) & half & 1), dtype=types.INT32)
+    return fn.cast(half{rounding}, dtype=types.INT32)
 '''
 
 
@@ -73,6 +73,9 @@ def dali_source(geometry: Geometry, batch: int, *, gpu: bool) -> str:
         "kernel": "INTERP_CUBIC" if geometry.interpolation == "bicubic" else "INTERP_TRIANGULAR",
         "cut": "" if geometry.mode == "squash" else f" the shorter side to {geometry.resize}, takes the centre",
     }
+    floored = geometry.mode == "floor_crop"
+    values["rule"] = "rounded down" if floored else "halves to the even number"
+    values["rounding"] = "" if floored else f" + ((longer - {geometry.size}) & half & 1)"
     if geometry.mode == "squash":
         return (_HEAD + _SQUASH + _TAIL).format(modules="fn, pipeline_def, types", **values)
     return (_HEAD + _CROP + _TAIL + _HELPERS).format(modules="fn, math, pipeline_def, types", **values)

@@ -48,7 +48,7 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
 def field_of_view(geometry: Geometry, height: int, width: int) -> tuple[float, float, float, float]:
     """(y0, x0, y1, x1): the part of the native frame that the model's input covers, as fractions of its sides.
 
-    squash: (0, 0, 1, 1). crop: inside [0, 1]. pad_crop: may exceed [0, 1] where the input shows padding.
+    squash: (0, 0, 1, 1). crop, floor_crop: inside [0, 1]. pad_crop: may exceed [0, 1] where the input shows padding.
     """
     if geometry.mode == "squash":
         return (0.0, 0.0, 1.0, 1.0)
@@ -58,25 +58,26 @@ def field_of_view(geometry: Geometry, height: int, width: int) -> tuple[float, f
         y, x = offset - top, offset - left
     else:
         rows, columns = _resized(height, width, geometry)
-        y, x = _offset(rows, geometry.size), _offset(columns, geometry.size)
+        y, x = _centre(rows, geometry), _centre(columns, geometry)
     return (y / rows, x / columns, (y + geometry.size) / rows, (x + geometry.size) / columns)
 
 
 def resize_plan(height: int, width: int, geometry: Geometry) -> tuple[int, int, int, int]:
     """Rows and columns that an image is resized to, then top and left of the `size` x `size` part that is kept.
 
-    For the modes squash and crop. Raises ImageError for an image too narrow to be resized.
+    For the modes squash, crop and floor_crop. Raises ImageError for an image too narrow to be resized.
     """
     if geometry.mode == "squash":
         return geometry.size, geometry.size, 0, 0
     rows, columns = _resized(height, width, geometry)
     if rows * columns > MAX_PIXELS:
         raise ImageError(f"An image of {width} x {height} pixels is too narrow to be a radiograph.")
-    return rows, columns, _offset(rows, geometry.size), _offset(columns, geometry.size)
+    return rows, columns, _centre(rows, geometry), _centre(columns, geometry)
 
 
 def _resized(height: int, width: int, geometry: Geometry) -> tuple[int, int]:
-    """Rows and columns of an image whose shorter side is resized, by torchvision's rule: multiply, divide, truncate."""
+    """Rows and columns of an image whose shorter side is resized, by the rule of torchvision and transformers:
+    multiply, divide, truncate."""
     short, long = min(height, width), max(height, width)
     longer = int(geometry.resize * long / short)
     return (longer, geometry.resize) if height > width else (geometry.resize, longer)
@@ -97,6 +98,13 @@ def _resize_lanczos(grey: NDArray[np.uint8], rows: int, columns: int) -> NDArray
     from PIL import Image
 
     return np.asarray(Image.fromarray(grey).resize((columns, rows), Image.Resampling.LANCZOS))
+
+
+def _centre(length: int, geometry: Geometry) -> int:
+    """Where the centre of a resized side begins, by the rule of the mode's library."""
+    if geometry.mode == "floor_crop":
+        return (length - geometry.size) // 2
+    return _offset(length, geometry.size)
 
 
 def _offset(long: int, size: int) -> int:

@@ -14,6 +14,8 @@ __all__ = ["Preprocessing", "from_open_clip", "from_processor"]
 
 _MODES = {"shortest": "crop", "squash": "squash"}
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+_KNOWN = ("CLIPImageProcessor", "BitImageProcessor", "SiglipImageProcessor", "ViTImageProcessor")
+"""Classes of transformers that resize, cut, rescale and normalise by the rules of their base class."""
 _HINT = "change the option preprocess, or write an adapter"
 
 
@@ -44,7 +46,15 @@ def from_open_clip(config: Mapping[str, Any], where: str) -> Preprocessing:
 
 
 def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
-    """From an image processor of transformers, for a model that takes pictures of `size`. Raises ConfigError."""
+    """From an image processor of transformers, for a model that takes pictures of `size`. Raises ConfigError.
+
+    Its rules are those of the library, with Pillow's resize: the centre begins at (H - S) // 2.
+    """
+    kind = type(processor).__name__
+    if kind.removesuffix("Fast").removesuffix("Pil") not in _KNOWN:
+        raise ConfigError(
+            f"{where} is a {kind}, whose rules are not known here: known are {', '.join(_KNOWN)}; write an adapter."
+        )
     interpolation = _RESAMPLE.get(int(processor.resample))
     if interpolation is None:
         raise ConfigError(
@@ -52,9 +62,17 @@ def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
         )
     if not processor.do_resize or not processor.do_rescale or abs(255 * processor.rescale_factor - 1) > 1e-6:
         raise ConfigError(f"{where}: pictures that are not resized and divided by 255 cannot be exported.")
+    if getattr(processor, "do_pad", None):
+        raise ConfigError(f"{where}: pictures that are padded (do_pad) cannot be exported.")
     mode, resize = _resized(processor, where)
-    crop = _side(processor.crop_size) if processor.do_center_crop else resize
-    if crop != size or (mode == "squash" and crop != resize) or (mode == "crop" and not processor.do_center_crop):
+    cuts = bool(getattr(processor, "do_center_crop", False))
+    crop = _side(processor.crop_size) if cuts else resize
+    if mode == "floor_crop" and cuts and crop is not None and resize < crop:
+        raise ConfigError(
+            f"{where}: the shorter side is resized to {resize} pixels (shortest_edge), less than the {crop} that are "
+            "cut (crop_size), so that transformers pads pictures, which cannot be exported; correct the two numbers."
+        )
+    if crop != size or (mode == "squash" and crop != resize) or (mode == "floor_crop" and not cuts):
         raise ConfigError(
             f"{where}: pictures resized by {processor.size} and cut to {crop} do not become the {size} x {size} pixels "
             "of config.json in a way that can be exported (the shorter side resized, then cut; or both sides resized)."
@@ -67,11 +85,11 @@ def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
     )
 
 
-def _resized(processor: Any, where: str) -> tuple[Literal["squash", "crop"], int]:
+def _resized(processor: Any, where: str) -> tuple[Literal["squash", "floor_crop"], int]:
     found = dict(processor.size)
     shortest = found.get("shortest_edge")
     if shortest and not found.get("longest_edge"):
-        return "crop", int(shortest)
+        return "floor_crop", int(shortest)
     side = _side(found)
     if side is None:
         raise ConfigError(f"{where}: a resize by {found} cannot be exported; only square pictures can.")

@@ -43,7 +43,9 @@ class TransformersAdapter(ModelFamily):
         tensors = {name: one for name, one in source.tensors("logit_scale").items() if not name.endswith(_NOT_WEIGHTS)}
         install(model, tensors, path=checkpoint, model=_KINDS[kind], names=source.names())
         text, image = model.config.text_config, model.config.vision_config
-        entry = from_processor(_processor(folder), int(image.image_size), f"{folder}: the image processor")
+        entry = from_processor(
+            _processor(folder), int(image.image_size), f"The image processor of {folder} (preprocessor_config.json)"
+        )
         context = int(text.max_position_embeddings)
         words = FolderTokenizer(tokenizer or folder, context)
         tower, whole = _clip(model) if kind == "clip" else _siglip(model)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export.cli import main
 from xbench_fast.export.triton.dali_step import dali_source
 from xbench_fast.export.triton.repository import RepositoryChoices, write_repository
-from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.images.geometry import resize_plan, to_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -277,6 +278,17 @@ def test_torch_is_not_needed(bundles: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("mode", ["crop", "floor_crop"])
+def test_dali_cuts_where_an_evaluation_cuts(mode: Any) -> None:
+    """The written function, without DALI."""
+    geometry = Geometry(mode, 32, 32, "bilinear")
+    helper = dali_source(geometry, 8, gpu=False).partition("\ndef middle")[2]
+    names: dict[str, Any] = {"fn": SimpleNamespace(cast=lambda value, dtype: value), "types": SimpleNamespace(INT32=0)}
+    exec("def middle" + helper, names)
+    for longer in range(32, 80):
+        assert names["middle"](longer) == resize_plan(longer, 32, geometry)[2], longer
+
+
 @pytest.mark.parametrize(
     "geometry",
     [
@@ -284,6 +296,7 @@ def test_torch_is_not_needed(bundles: Path, tmp_path: Path) -> None:
         Geometry("squash", 64, 64, "bicubic"),
         Geometry("crop", 64, 64, "bicubic"),
         Geometry("crop", 48, 65, "bilinear"),
+        Geometry("floor_crop", 48, 51, "bilinear"),
     ],
     ids=lambda geometry: geometry.key,
 )

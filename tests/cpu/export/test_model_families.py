@@ -211,7 +211,7 @@ def test_clip_of_transformers(tmp_path: Path) -> None:
     source = model_folder(tmp_path / "clip", model, processor)
     (tmp_path / "out").mkdir()
     bundle = exported(source, tmp_path / "out")
-    assert (bundle.name, bundle.manifest.geometry.key) == ("mine-32", "crop-32-40-bicubic")
+    assert (bundle.name, bundle.manifest.geometry.key) == ("mine-32", "floor_crop-32-40-bicubic")
     pixels = pictures(32)
     logits, saliency = answers(bundle, pixels)
     image = normalised(pixels, processor.image_mean, processor.image_std)

@@ -117,8 +117,10 @@ def processor(**more: Any) -> Any:
 @pytest.mark.parametrize(
     ("more", "wanted"),
     [
-        ({}, "crop-32-40-bicubic"),
-        ({"size": {"shortest_edge": 32}, "resample": 2}, "crop-32-32-bilinear"),
+        ({}, "floor_crop-32-40-bicubic"),
+        ({"size": {"shortest_edge": 32}, "resample": 2}, "floor_crop-32-32-bilinear"),
+        ({"size": {"shortest_edge": 31}}, "resized to 31 pixels (shortest_edge), less than the 32 that are cut"),
+        ({"do_pad": True}, "pictures that are padded (do_pad)"),
         ({"size": {"height": 32, "width": 32}}, "squash-32-32-bicubic"),
         ({"size": {"height": 32, "width": 32}, "do_center_crop": False}, "squash-32-32-bicubic"),
         ({"size": {"height": 40, "width": 40}}, "do not become the 32 x 32 pixels"),

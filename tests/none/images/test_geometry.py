@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from xbench_fast.runtime.images.decode import decode_grey
 from xbench_fast.runtime.images.geometry import field_of_view, to_model
 
 CLIP = Geometry("crop", 224, 224, "bicubic")
+FLOORED = Geometry("floor_crop", 224, 224, "bicubic")
 CARZERO = Geometry("pad_crop", 224, 256, "area")
 AFLOC = Geometry("pad_crop", 224, 224, "area")
 CHEXZERO = Geometry("pad_crop", 320, 320, "lanczos")
@@ -32,7 +34,7 @@ def smooth(height: int, width: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("mode", "interpolation", "sentence"),
     [
-        ("sqash", "bicubic", r"Unknown geometry 'sqash': did you mean 'squash'\? known are squash, crop, pad_crop\."),
+        ("sqash", "bicubic", r"Unknown geometry 'sqash': did you mean 'squash'\? known are squash, crop, flo"),
         ("crop", "cubic", "Unknown interpolation 'cubic': did you mean 'bicubic'"),
         (3, "area", "Unknown geometry '3': known are squash"),
     ],
@@ -171,7 +173,7 @@ def test_an_image_of_the_right_size_is_not_touched() -> None:
     np.testing.assert_array_equal(to_model(grey, Geometry("squash", 224, 224, "bicubic")), grey)
 
 
-@pytest.mark.parametrize("geometry", [CLIP, CARZERO, CHEXZERO, Geometry("squash", 224, 224, "bilinear")])
+@pytest.mark.parametrize("geometry", [CLIP, FLOORED, CARZERO, CHEXZERO, Geometry("squash", 224, 224, "bilinear")])
 @given(height=st.integers(1, 400), width=st.integers(1, 400))
 @settings(max_examples=40)
 def test_the_result_is_always_the_models_input(geometry: Geometry, height: int, width: int) -> None:
@@ -217,7 +219,7 @@ def test_pad_crop_exceeds_the_frame_by_its_padding() -> None:
     assert field_of_view(CARZERO, 1024, 1024) == (16 / 256, 16 / 256, 240 / 256, 240 / 256)
 
 
-@pytest.mark.parametrize("geometry", [CLIP, CARZERO, CHEXZERO])
+@pytest.mark.parametrize("geometry", [CLIP, FLOORED, CARZERO, CHEXZERO])
 @pytest.mark.parametrize(("height", "width"), [(1000, 1400), (1400, 1000), (900, 900), (1203, 2001)])
 def test_a_landmark_is_where_the_field_of_view_says(geometry: Geometry, height: int, width: int) -> None:
     row, column, radius = height * 0.45, width * 0.55, min(height, width) * 0.03
@@ -231,11 +233,14 @@ def test_a_landmark_is_where_the_field_of_view_says(geometry: Geometry, height: 
     assert abs((x0 + x * (x1 - x0)) * width - column) < width / 448
 
 
-@pytest.mark.parametrize(("long", "offset"), [(33, 0), (34, 1), (35, 2), (36, 2), (37, 2), (39, 4)])
-def test_half_a_pixel_is_rounded_to_even(long: int, offset: int) -> None:
-    """torchvision's centre crop begins at round((long - size) / 2): neither always up nor always down."""
+@pytest.mark.parametrize(("long", "round_half", "floor"), [(33, 0, 0), (34, 1, 1), (35, 2, 1), (37, 2, 2), (39, 4, 3)])
+@pytest.mark.parametrize("mode", ["crop", "floor_crop"])
+def test_half_a_pixel_is_rounded_as_the_library_rounds(mode: Any, long: int, round_half: int, floor: int) -> None:
+    """torchvision's centre begins at round((long - size) / 2), halves to even; that of transformers is rounded down."""
+    offset = round_half if mode == "crop" else floor
     grey = np.random.default_rng(0).integers(0, 256, (long, long), np.uint8)
-    geometry = Geometry("crop", 32, long, "bilinear")
+    geometry = Geometry(mode, 32, long, "bilinear")
+    assert Geometry.from_key(geometry.key) == geometry and geometry.key.startswith(f"{mode}-32")
     np.testing.assert_array_equal(to_model(grey, geometry), grey[offset : offset + 32, offset : offset + 32])
     corners = (offset / long, offset / long, (offset + 32) / long, (offset + 32) / long)
     assert field_of_view(geometry, long, long) == corners
