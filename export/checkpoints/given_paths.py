@@ -15,6 +15,7 @@ from pathlib import Path
 from ...engines.errors import CheckpointError
 from ...engines.strict_json import parse_json
 from ...engines.user_files import entries
+from .sharded_folders import joining_command
 
 __all__ = ["WEIGHT_SUFFIXES", "Weights", "find_weights", "is_safetensors", "read_index", "weight_files", "what_it_is"]
 
@@ -50,7 +51,10 @@ _PUBLISHED = (
     "pytorch_model.bin.index.json",
     "open_clip_pytorch_model.bin",
 )
-_STATES = ("optimizer", "scheduler", "scaler", "rng_state", "random_states", "training_args", "trainer_state")
+_STATES = re.compile(
+    r"(optimizer|scheduler|scaler|rng_state|random_state|training_arg|trainer_state)s?(?![a-z])|meta\.pt$",
+    re.IGNORECASE,
+)
 _OTHER = (".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".index", ".pb", ".npz")  # weights of other frameworks
 _ADAPTER = "adapter_model"
 _LISTED = 5
@@ -61,6 +65,8 @@ def what_it_is(path: Path) -> str | None:
 
     Raises OSError.
     """
+    if sentence := joining_command(path):
+        return sentence
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_HEAD)
@@ -177,6 +183,8 @@ def find_weights(folder: Path) -> Weights:
         )
     if len(files) == 1:
         return Weights(folder / files[0])
+    if sentence := joining_command(folder):
+        raise CheckpointError(sentence)
     if files:
         raise CheckpointError(
             f"The folder {folder} holds {len(files)} files with weights ({_list(files)}); give one of them."
@@ -196,7 +204,7 @@ def find_weights(folder: Path) -> Weights:
 def weight_files(folder: Path) -> list[Path]:
     """The files in `folder` that are called as weights are, by name; states of a training are none."""
     files = [path for path in entries(folder) if path.is_file()]
-    return sorted(path for path in files if path.name.endswith(WEIGHT_SUFFIXES) and not path.name.startswith(_STATES))
+    return sorted(path for path in files if path.name.endswith(WEIGHT_SUFFIXES) and not _STATES.match(path.name))
 
 
 def read_index(path: Path) -> dict[str, list[str]]:

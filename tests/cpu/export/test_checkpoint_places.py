@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+import shlex
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +65,24 @@ def test_parts_of_a_tensor_on_several_devices_are_told(tmp_path: Path) -> None:
         CheckpointError, match=r"tensor b .* not stored as plain values \(.*DTensor\); save .* one device"
     ):
         read_checkpoint(tmp_path / "own.pt").tensors()
+
+
+def test_the_command_for_a_distributed_checkpoint_gives_a_file_that_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.distributed import checkpoint
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is one process
+        checkpoint.save({"model": ENOUGH, "epoch": 3}, checkpoint_id=tmp_path / "parts")
+    with pytest.raises(CheckpointError) as caught:
+        read_checkpoint(tmp_path / "parts")
+    _, flag, module, *arguments = shlex.split(str(caught.value).partition(" by ")[2].partition(" (")[0])
+    assert flag == "-m" and arguments[-1] == "OUT.pt"
+    monkeypatch.setattr("sys.argv", [module, *arguments])
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runpy.run_module(module, run_name="__main__")
+    found = read_checkpoint(tmp_path / "OUT.pt").tensors()
+    assert set(found) == set(ENOUGH) and all(torch.equal(found[name], ENOUGH[name]) for name in ENOUGH)

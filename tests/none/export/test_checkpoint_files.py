@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from xbench_fast.engines.errors import CheckpointError
 from xbench_fast.export.checkpoints.given_paths import find_weights, is_safetensors, read_index, what_it_is
+from xbench_fast.export.checkpoints.sharded_folders import joining_command
 
 
 def zipped(**files: str) -> bytes:
@@ -189,3 +190,57 @@ def test_a_broken_index_is_refused(tmp_path: Path, table: object, words: str) ->
     folder(tmp_path, "a.safetensors")
     with pytest.raises(CheckpointError, match=words):
         read_index(index(tmp_path / "model.safetensors.index.json", table))
+
+
+# Folders of trainings on several processes
+
+DCP = "python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt (it unpickles"
+SCRIPT = "python {folder}/zero_to_fp32.py {folder} OUT (it unpickles"
+MODULE = "python -m deepspeed.utils.zero_to_fp32 {folder} OUT (it unpickles"
+STEP = ["global_step9/mp_rank_00_model_states.pt", "global_step9/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"]
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "words"),
+    [
+        ([".metadata", "__0_0.distcp", "__1_0.distcp", "meta.pt"], "", DCP),
+        ([".metadata", "__0_0.distcp"], "__0_0.distcp", DCP),
+        ([".metadata", "__0_0.distcp"], ".metadata", DCP),
+        (["__0_0.distcp"], "", "not its table, the hidden file .metadata; copy the folder again with its hidden files"),
+        ([*STEP, "latest", "zero_to_fp32.py"], "", SCRIPT),
+        ([*STEP, "latest"], "", MODULE),
+        ([*STEP, "latest", "zero_to_fp32.py"], "global_step9", SCRIPT),
+        ([*STEP, "latest", "zero_to_fp32.py"], STEP[1], SCRIPT),
+        (["global_step9/zero_pp_rank_1_mp_rank_00_model_states.pt", "latest"], "", MODULE),
+        (["latest", STEP[0]], "", "without ZeRO; give its file {folder}/global_step9/mp_rank_00_model_states.pt."),
+    ],
+)
+def test_a_folder_of_parts_names_the_command_that_joins_them(
+    tmp_path: Path, names: list[str], given: str, words: str
+) -> None:
+    made = folder(tmp_path / "run", *names)
+    path = made / given
+    if path.is_dir():
+        with pytest.raises(CheckpointError) as caught:
+            find_weights(path)
+        sentence = str(caught.value)
+    else:
+        sentence = str(what_it_is(path))
+    assert words.format(folder=made) in sentence and "\n" not in sentence
+
+
+def test_a_folder_inside_and_names_with_spaces(tmp_path: Path) -> None:
+    made = folder(tmp_path / "my run", "pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp")
+    with pytest.raises(CheckpointError, match=rf"dcp_to_torch '{made}/pytorch_model_fsdp_0' OUT"):
+        find_weights(made)
+
+
+def test_whole_weights_beside_the_parts_are_read(tmp_path: Path) -> None:
+    made = folder(tmp_path / "checkpoint-500", *STEP, "latest", "zero_to_fp32.py", "model.safetensors")
+    assert find_weights(made).path.name == "model.safetensors"
+    other = folder(tmp_path / "other", "dcp/.metadata", "dcp/__0_0.distcp", "best.pt", "zero_to_fp32.py")
+    assert find_weights(other).path.name == "best.pt"
+    names = ("optimizer.pt", "scalers_0.pt", "training_args.bin", "meta.pt", "scalerfree.pt")
+    assert find_weights(folder(tmp_path / "words", *names)).path.name == "scalerfree.pt"
+    assert joining_command(made / STEP[0]) is None  # holds the weights in 16 bits, unless it is ZeRO 3
+    assert joining_command(folder(tmp_path / "plain", "a.pt", "latest")) is None
