@@ -21,7 +21,8 @@ from .models import MODELS
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ..engines.tokenizing import BackendTokenizer
+    from ..engines.tokenizing import BackendTokenizer, TokenBatch
+    from .tokenizing.reference import ReferenceTokenizer
 
 __all__ = [
     "Adapter",
@@ -82,7 +83,8 @@ class TokenizerSpec:
     as the embedding table has rows, which is not so for all models: PubMedBERT's has 28895 pieces, its table 30522
     rows, as many as BERT's own.
 
-    Of the kind "ready" is the tokenizer `ready`, which came with the model.
+    Of the kind "ready" is the tokenizer `ready`, which came with the model. `reference` is the tokenizer of the model's
+    own library; the export refuses a model whose texts get other ids than from it.
     """
 
     kind: TokenizerKind
@@ -97,6 +99,7 @@ class TokenizerSpec:
     sample: tuple[str, tuple[int, ...]] | None = None
     refuses_long: bool = False
     ready: BackendTokenizer | None = None
+    reference: ReferenceTokenizer | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(TokenizerKind):
@@ -212,6 +215,10 @@ class Adapter(ABC):
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """ids, mask: int64 [T, tokens], any width up to `context`. Returns float32 [T, *one_text_shape]."""
         raise ConfigError(f"{type(self).__name__} defines no 'encode_text'; a supervised model states its `findings`.")
+
+    def encoder_ids(self, batch: TokenBatch) -> list[list[int]]:
+        """The ids of each text as they enter the text encoder: int64 [T, tokens] without the padding that is masked."""
+        return [row[mask > 0].tolist() for row, mask in zip(batch.ids, batch.mask, strict=True)]
 
     @abstractmethod
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,6 +25,7 @@ from .models.published import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
 from .prompts.builtin import builtin_sets, dataset_findings, known_sets, prompt_styles
+from .tokenizing.compared_texts import COMPARED, compare_texts
 from .tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def export_adapter(
     check_place(target, options.force)
     words = select_tokenizer(adapter, options.tokenizer, say)
     sets = _sets(adapter, options.prompts, say)
+    compared = words and compare_texts(adapter, words, _all_texts(sets))
     if caution := own_words_caution(adapter.prompt_style or adapter.name, sets):
         say(f"caution: {caution}")
     if found is not None and found.trial is not None:
@@ -147,8 +149,7 @@ def export_adapter(
         graphs = _export_graphs(adapter, folder, options, seconds)
         constants = not_learnt(adapter, folder / graphs["image"].file)
         with timed(seconds, "prompts"):
-            texts = set(chain.from_iterable(entry.texts for entries in sets.values() for entry in entries))
-            say(f"encoding {len(texts)} prompts of {len(sets)} sets")
+            say(f"encoding {len(_all_texts(sets))} prompts of {len(sets)} sets")
             encode = partial(_encode, adapter, sets, words, graphs)
             features = encode(folder)
         with timed(seconds, "parity"):
@@ -164,7 +165,8 @@ def export_adapter(
                 low = write_lower(full, options, found, report, encode)
             folder, features, quantisation = low.folder, low.features, low.quantisation
         manifest = _manifest(adapter, words, graphs, features, report, options.precision)
-        manifest = replace(manifest, quantisation=quantisation, not_learnt=constants)
+        text = {**manifest.text, COMPARED: compared} if compared else manifest.text
+        manifest = replace(manifest, text=text, quantisation=quantisation, not_learnt=constants)
         bundle = write_bundle(target, manifest, _files(folder, graphs, features, words), replace=options.force)
     say(f"{bundle.path}: written and verified")
     with timed(seconds, "cost"):
@@ -191,6 +193,11 @@ def _sets(adapter: Adapter, prompts: PromptSets | None, say: Progress) -> Prompt
             "--prompts FILE."
         )
     return sets
+
+
+def _all_texts(sets: PromptSets) -> list[str]:
+    """Every distinct prompt of all sets."""
+    return list(dict.fromkeys(chain.from_iterable(entry.texts for entries in sets.values() for entry in entries)))
 
 
 def _export_graphs(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,12 +18,14 @@ from ..errors import ConfigError, MissingExtraError
 
 __all__ = [
     "CLEANINGS", "BackendTokenizer", "CleanedTokenizer", "HashTokenizer", "TokenBatch", "Tokenizer",
-    "WordPieceTokenizer", "clean_clip", "clean_query", "clean_report", "clean_web", "pad", "require_tokenizers",
+    "WordPieceTokenizer", "clean_canonical", "clean_clip", "clean_query", "clean_report", "clean_siglip", "clean_web",
+    "pad", "require_tokenizers",
 ]  # fmt: skip
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 _NUMBERING = re.compile(r"[0-9]+\.")
 _WORDS = re.compile(r"\w+")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,17 @@ def clean_clip(text: str) -> str:
     return clean_web(text).lower()
 
 
+def clean_canonical(text: str) -> str:
+    """`clean_web`, then no punctuation (an underscore becomes a blank) and lower case, as open_clip cleans texts of
+    SigLIP. Raises MissingExtraError."""
+    return " ".join(clean_web(text).replace("_", " ").translate(_NO_PUNCTUATION).lower().split())
+
+
+def clean_siglip(text: str) -> str:
+    """The blank that transformers' class of SigLIP 1 puts before a text, as SentencePiece writes it."""
+    return "\u2581" + text.replace("\u2581", " ")
+
+
 def clean_query(text: str) -> str:
     """BioViL's cleaning of a prompt (docs/parity.md §3.8): no marks at its end.
 
@@ -239,6 +253,8 @@ CLEANINGS: dict[str, Callable[[str], str]] = {
     "carzero": clean_report,
     "open_clip": clean_web,
     "clip": clean_clip,
+    "canonical": clean_canonical,
+    "siglip": clean_siglip,
     "biovil": clean_query,
 }
 """The cleaning steps by their names in bundle.json."""

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import tempfile
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +13,15 @@ from ...engines.strict_json import parse_json
 from ...engines.tokenizing import BackendTokenizer
 from ...engines.tokenizing.tokenizers import require_tokenizers
 from ...engines.user_files import entries
+from .library_tokenizer import ENDLESS, FolderWords, library_words, load_tokenizer, short_reason
 
-__all__ = [
-    "FILES",
-    "FolderTokenizer",
-    "FolderWords",
-    "read_words",
-]
+__all__ = ["FILES", "FolderTokenizer", "read_words"]
 
 _READY, _RULES, _NAMED = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 _OLDER = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 FILES = (_READY, *_OLDER)
 """Files that hold a vocabulary, the best first."""
 
-_ENDLESS = 10**9  # transformers writes 1e30 where a tokenizer states no longest text
 _TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _BERT = {
     "lowercase": "do_lower_case",
@@ -39,29 +30,21 @@ _BERT = {
 }
 
 
-@dataclass(frozen=True)
-class FolderWords:
-    """A tokenizer without truncation and padding, and what its files say about both.
-
-    `longest` is the greatest number of tokens, `cut_left` and `pad_left` on which side a text is cut and filled,
-    `padding` the piece that fills it, if one is named, and `separator` the id of the piece that ends a text.
-    """
-
-    backend: Any
-    longest: int | None
-    cut_left: bool
-    pad_left: bool
-    padding: str | None
-    separator: int | None
-
-
 def read_words(folder: Path) -> FolderWords:
-    """The tokenizer in `folder`. Raises ConfigError, and MissingExtraError where a package is not installed."""
+    """The tokenizer in `folder`, as transformers loads it, or by its files where transformers cannot, because its class
+    is code of the folder or transformers is not installed.
+
+    Raises ConfigError, and MissingExtraError where a package is not installed.
+    """
     require_tokenizers()
     if not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}; give --tokenizer the folder with the model's tokenizer.json.")
     if (folder / _READY).is_file():
-        return _ready(folder)
+        ready = _ready(folder)
+        try:
+            return library_words(load_tokenizer(folder), f"The tokenizer in {folder}")
+        except (ConfigError, MissingExtraError):
+            return ready
     found = [name for name in _OLDER if (folder / name).is_file()]
     if not found:
         names = ", ".join([path.name for path in entries(folder)][:5])
@@ -69,44 +52,7 @@ def read_words(folder: Path) -> FolderWords:
             f"The folder {folder} holds no tokenizer ({names or 'it is empty'}); give --tokenizer a folder with "
             "tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model."
         )
-    with tempfile.TemporaryDirectory() as place:
-        _convert(folder, found, Path(place))
-        return _ready(Path(place))
-
-
-def _convert(folder: Path, found: list[str], place: Path) -> None:
-    """Writes the tokenizer of the older files as tokenizer.json and tokenizer_config.json to `place`."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{folder} has no tokenizer.json, and its {found[0]} needs transformers: pip install transformers."
-        ) from error
-    if found[0].endswith(".model") and importlib.util.find_spec("sentencepiece") is None:
-        raise MissingExtraError(
-            f"{folder} has no tokenizer.json, and its {found[0]} needs the package sentencepiece: pip install "
-            "sentencepiece."
-        )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if found == ["vocab.txt"] and not any((folder / name).is_file() for name in (_RULES, "config.json")):
-                words = transformers.BertTokenizer(str(folder / "vocab.txt"))
-            else:
-                words = transformers.AutoTokenizer.from_pretrained(
-                    str(folder), local_files_only=True, trust_remote_code=False
-                )
-            words.save_pretrained(str(place))
-    except Exception as error:  # the library raises many classes
-        raise ConfigError(
-            f"transformers cannot convert {', '.join(found)} in {folder} ({_line(error)}); add the "
-            "tokenizer_config.json that names its class, or save the tokenizer as tokenizer.json where it was made."
-        ) from error
-    if not (place / _READY).is_file():
-        raise ConfigError(
-            f"The tokenizer in {folder} ({type(words).__name__}) has no form as tokenizer.json, so it cannot run "
-            "without its Python code."
-        )
+    return library_words(load_tokenizer(folder), f"The tokenizer in {folder}")
 
 
 def _ready(folder: Path) -> FolderWords:
@@ -122,7 +68,7 @@ def _ready(folder: Path) -> FolderWords:
         backend = Backend.from_str(json.dumps(tree))
     except Exception as error:  # the package raises plain Exception
         raise ConfigError(
-            f"The tokenizer {path} cannot be read ({_line(error)}); take the model's own file."
+            f"The tokenizer {path} cannot be read ({short_reason(error)}); take the model's own file."
         ) from error
     tokens = {name: _content(rules[name]) for name in _TOKENS if rules.get(name)}
     _add_special(backend, rules, tokens)
@@ -130,13 +76,13 @@ def _ready(folder: Path) -> FolderWords:
     backend.no_truncation()
     backend.no_padding()
     lengths = (rules.get("model_max_length"), cut.get("max_length"))
-    end = tokens.get("sep_token", tokens.get("eos_token"))
+    end, blank = tokens.get("sep_token"), tokens.get("pad_token", fill.get("pad_token"))
     return FolderWords(
         backend,
-        next((int(value) for value in lengths if isinstance(value, int | float) and 0 < value < _ENDLESS), None),
+        next((int(value) for value in lengths if isinstance(value, int | float) and 0 < value < ENDLESS), None),
         rules.get("truncation_side", cut.get("direction")) == "left",
         rules.get("padding_side", fill.get("direction")) == "left",
-        tokens.get("pad_token", fill.get("pad_token")),
+        None if blank is None else backend.token_to_id(blank),
         None if end is None else backend.token_to_id(end),
     )
 
@@ -167,7 +113,7 @@ def _table(path: Path) -> dict[str, Any]:
     try:
         table = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read ({_line(error)}); take the model's own file.") from error
+        raise ConfigError(f"{path} cannot be read ({short_reason(error)}); take the model's own file.") from error
     if not isinstance(table, dict):
         raise ConfigError(f"{path} is not a table of rules; take the model's own file.")
     return table
@@ -178,35 +124,32 @@ def _content(token: Any) -> str:
     return str(token.get("content", "")) if isinstance(token, dict) else str(token)
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".")
-
-
-_PUNCTUATION = r"[!-/:-@\[-`{-~]"
-
-
 class FolderTokenizer(BackendTokenizer):
     """The tokenizer of `folder` (see `FolderWords`), of any kind, cut at `context` tokens, or at fewer if it says so.
 
-    Texts are padded on the right with the id `padding`; `left` says that the model's own pipeline pads on the left.
-    With `canonical` a text is lower-cased and loses its punctuation first, as open_clip prepares those of SigLIP.
-    `source` is its name in the bundle, by default the folder's. With `refuses_long` a text is not cut: a longer one is
-    an error. Raises ConfigError and MissingExtraError.
+    With `words`, which a library read of the folder, it is cut at `context` in any case. Texts are padded on the right
+    with the id `padding`; `left` says that the model's own pipeline pads on the left. `source` is its name in the
+    bundle, by default the folder's. With `refuses_long` a text is not cut: a longer one is an error. Raises ConfigError
+    and MissingExtraError.
     """
 
     def __init__(
-        self, folder: Path, context: int, *, canonical: bool = False, source: str = "", refuses_long: bool = False
+        self,
+        folder: Path,
+        context: int,
+        *,
+        words: FolderWords | None = None,
+        source: str = "",
+        refuses_long: bool = False,
     ) -> None:
-        words = read_words(folder)
-        backend = words.backend
-        if canonical:
-            _canonicalise(backend)
-        self.context = min(context, words.longest or context)
+        if words is None:
+            words = read_words(folder)
+            context = min(context, words.longest or context)
+        backend, self.context = words.backend, context
         if not refuses_long:
             backend.enable_truncation(self.context, direction="left" if words.cut_left else "right")
-        self.padding = int((words.padding and backend.token_to_id(words.padding)) or 0)
+        self.padding = int(words.padding or 0)
         self.left = words.pad_left
-        self.separator = words.separator
         self.vocabulary_size = 1 + max(backend.get_vocab().values(), default=0)
         record = {
             "kind": "tokenizer.json",
@@ -219,11 +162,3 @@ class FolderTokenizer(BackendTokenizer):
         if refuses_long:
             record["limit"] = self.context
         super().__init__(backend, record, self.padding)
-
-
-def _canonicalise(backend: Any) -> None:
-    from tokenizers import Regex
-    from tokenizers.normalizers import Lowercase, Replace, Sequence, Strip
-
-    steps = [Replace("_", " "), Replace(Regex(_PUNCTUATION), ""), Lowercase(), Replace(Regex(r"\s+"), " "), Strip()]
-    backend.normalizer = Sequence([*steps, *([] if backend.normalizer is None else [backend.normalizer])])

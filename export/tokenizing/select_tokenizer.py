@@ -16,6 +16,7 @@ from ...engines.errors import ConfigError
 from ...engines.strict_json import parse_json
 from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, HashTokenizer, Tokenizer, WordPieceTokenizer
 from ..checkpoints.hugging_face import cached_file
+from .compared_texts import compare_texts
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
@@ -32,8 +33,8 @@ def select_tokenizer(
     """The model's tokenizer: bundled (CLIP), in the checkpoint (demo), from `folder`, or from the local cache.
 
     It has the model's rules and cleaning step; a supervised model has none. Stand-in weights fall back to a stand-in
-    tokenizer, which is reported and recorded. Raises ConfigError when there is none, when `folder` does not exist, or
-    when its vocabulary is not the model's.
+    tokenizer, which is reported and recorded. Raises ConfigError when there is none, when `folder` does not exist, when
+    its vocabulary is not the model's, or when it gives other ids than the tokenizer of the model's library.
     """
     if adapter.findings:
         if folder is not None:
@@ -44,10 +45,12 @@ def select_tokenizer(
     if not isinstance(found, HashTokenizer):
         _check(found, adapter)
         _check_sample(found, adapter)
-    if not spec.cleaning:
-        return found
-    marked = () if isinstance(found, HashTokenizer) or not spec.marks_continuations else found.continuations
-    return CleanedTokenizer(found, spec.cleaning, marked)
+    words: Tokenizer = found
+    if spec.cleaning:
+        marked = () if isinstance(found, HashTokenizer) or not spec.marks_continuations else found.continuations
+        words = CleanedTokenizer(found, spec.cleaning, marked)
+    compare_texts(adapter, words)
+    return words
 
 
 def tokenizer_beside(adapter: Adapter, checkpoint: Path | None) -> Path | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
+from ....engines.tokenizing import TokenBatch
 from ...prompts.builtin import BOOKS, prompt_styles
 from ..saliency_maps import FAMILY_MAPS
 from ..two_towers import TwoTowers
@@ -25,14 +26,18 @@ ImageTower = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 class TextPadding(NamedTuple):
     """How the family's own pipeline fills a text up to the context: with which id, on which side; `separator` is an id
-    that it replaces by 0."""
+    that it replaces by 0, `last` one that it puts behind all others."""
 
     number: int = 0
     left: bool = False
     separator: int | None = None
+    last: int | None = None
 
     def fill(self, ids: Tensor, mask: Tensor, context: int) -> Tensor:
         """ids, mask int64 [T, N], padded on the right by anything, N <= context -> int64 [T, context]."""
+        if self.last is not None:
+            whole = self._replace(last=None).fill(ids, mask, context - 1)
+            return torch.cat([whole, whole.new_full((1, 1), self.last).expand(whole.shape[0], -1)], dim=1)
         rest = ids.new_full((1, context), self.number).expand(ids.shape[0], -1)
         plain = torch.where(mask > 0, ids, self.number)
         if self.separator is not None:
@@ -113,6 +118,12 @@ class ModelFamily(TwoTowers):
     def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The model's own image vector, and that of each patch alone."""
         return self.read_image(image)
+
+    def encoder_ids(self, batch: TokenBatch) -> list[list[int]]:
+        """The ids of each text at the width of the context."""
+        filled = self.padding.fill(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask), self.context)
+        rows: list[list[int]] = filled.tolist()
+        return rows
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= context] -> float32 [T, D]; padding is done here as the model's own pipeline does it."""

@@ -16,16 +16,14 @@ from ....engines.file_names import label_stems
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
-from ...checkpoints.hugging_face import cached_file
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
-from ...tokenizing.folder_tokenizer import FolderTokenizer
 from ..clip_checkpoint import canonical_tensors
 from ..saliency_maps import PATCH_TEXT
-from ..vocabularies import CLIP_BPE
 from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
 from .image_towers import image_tower
 from .open_clip_options import as_named, check_sizes, follow_options
+from .open_clip_texts import cached_folder, open_clip_texts
 from .preprocessing import Preprocessing, from_open_clip
 
 __all__ = ["OpenClipAdapter"]
@@ -36,12 +34,14 @@ _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
 
 @dataclass(frozen=True)
 class _Architecture:
-    """`title` for messages, the `model` configuration, and `preprocessing` in open_clip's words."""
+    """`title` for messages, the `model` configuration, `preprocessing` in open_clip's words, and the `folder` of the
+    snapshot that it is from."""
 
     title: str
     model: dict[str, Any]
     preprocessing: dict[str, Any]
     cautions: tuple[str, ...] = ()
+    folder: Path | None = None
 
     @property
     def text(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class OpenClipAdapter(ModelFamily):
     def _describe(cls, model: Any, found: _Architecture, folder: Path | None, prompt_style: str, record: Any) -> Self:
         entry = from_open_clip({"size": model.visual.image_size, **found.preprocessing}, found.title)
         context = int(found.text.get("context_length", 77))
-        spec, padding = _tokenizer(found, folder, context)
+        spec, padding = open_clip_texts(found.model, found.title, folder, found.folder)
         made = cls._connected(model, found.title, entry, (spec, padding), context)
         made.checkpoint, made.prompt_style, made.warnings = record, prompt_style, found.cautions
         return made
@@ -193,7 +193,8 @@ def _architecture(arch: str | None, checkpoint: Path) -> _Architecture:
             f"'{name}' computes GELU; OpenAI's weights and others trained with QuickGELU need '{name}-quickgelu', and "
             "no checkpoint says which it is"
         )
-    return _Architecture(name, model, _default() | (dict(ways[0]) if same else {}), tuple(cautions))
+    ways_in = _default() | (dict(ways[0]) if same else {})
+    return _Architecture(name, model, ways_in, tuple(cautions), beside.parent if beside.is_file() else None)
 
 
 def _default() -> dict[str, Any]:
@@ -232,7 +233,7 @@ def _from_file(path: Path) -> _Architecture:
         raise ConfigError(f"{path} is no configuration of open_clip: it has no '{sorted(parts)[0]}'.")
     ways = {key: value for key, value in content.get("preprocess_cfg", {}).items() if key in _PREPROCESSING}
     title = path.resolve().parent.name if path.name == _CONFIG else path.stem
-    return _Architecture(title, model, _default() | ways)
+    return _Architecture(title, model, _default() | ways, folder=path.parent if path.name == _CONFIG else None)
 
 
 def _library() -> Any:
@@ -255,7 +256,7 @@ def _build(found: _Architecture, text_encoder: Path | None) -> Any:
         model["vision_cfg"]["timm_model_pretrained"] = False
     if "hf_model_name" in text:
         text["hf_model_pretrained"] = False
-        text["hf_model_name"] = str(text_encoder or _cached(text["hf_model_name"], "config.json", found.title))
+        text["hf_model_name"] = str(text_encoder or cached_folder(text["hf_model_name"], "config.json", found.title))
     custom = model.pop("custom_text", False) or "hf_model_name" in text
     kind = (CoCa if "multimodal_cfg" in model else CustomTextCLIP) if custom else CLIP
     try:
@@ -263,26 +264,3 @@ def _build(found: _Architecture, text_encoder: Path | None) -> Any:
     except Exception as error:  # of open_clip, timm or transformers, about a value of the configuration
         reason = " ".join(str(error).split())[:200].rstrip(".")
         raise ConfigError(f"open_clip cannot build {found.title}: {reason}.") from error
-
-
-def _cached(repository: str, file: str, title: str) -> Path:
-    path = cached_file(repository, file)
-    if path is None:
-        option = "--text-encoder" if file == "config.json" else "--tokenizer"
-        raise ConfigError(
-            f"{title} uses {repository}, which is not in the Hugging Face cache: fetch it (huggingface-cli download "
-            f"{repository}) or give its folder with {option} DIR."
-        )
-    return path.parent
-
-
-def _tokenizer(found: _Architecture, folder: Path | None, context: int) -> tuple[TokenizerSpec, TextPadding]:
-    """CLIP's own, or the one that the configuration names: in `folder`, or in the local Hugging Face cache."""
-    repository, options = found.text.get("hf_tokenizer_name"), found.text.get("tokenizer_kwargs", {})
-    if not repository:
-        return TokenizerSpec("clip-bpe", ("open_clip",), cleaning="clip", sample=CLIP_BPE), TextPadding()
-    place = folder or _cached(repository, "tokenizer_config.json", found.title)
-    words = FolderTokenizer(place, context, canonical=options.get("clean") == "canonicalize")
-    separator = words.separator if options.get("strip_sep_token") else None
-    spec = TokenizerSpec("ready", (repository,), cleaning="open_clip", ready=words)
-    return spec, TextPadding(words.padding, words.left, separator)

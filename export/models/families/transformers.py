@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,8 @@ from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
 from ...tokenizing.folder_tokenizer import FolderTokenizer
+from ...tokenizing.library_tokenizer import library_words, load_tokenizer
+from ...tokenizing.reference import ReferenceTokenizer
 from ..saliency_maps import PATCH_TEXT
 from .family import ImageTower, ModelFamily, TextPadding, check_style, each_alone, patch_grid
 from .preprocessing import from_processor
@@ -28,6 +30,8 @@ _NOT_WEIGHTS = ".position_ids"  # index buffers that old releases stored
 
 class TransformersAdapter(ModelFamily):
     """`checkpoint` is the folder, or the file of weights in it."""
+
+    assumptions: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, checkpoint: Path, *, tokenizer: Path | None = None, prompt_style: str = "clip") -> Self:
@@ -46,8 +50,7 @@ class TransformersAdapter(ModelFamily):
         entry = from_processor(
             _processor(folder), int(image.image_size), f"The image processor of {folder} (preprocessor_config.json)"
         )
-        context = int(text.max_position_embeddings)
-        words = FolderTokenizer(tokenizer or folder, context)
+        spec, padding, context = _texts(tokenizer or folder, str(folder), kind, int(text.max_position_embeddings))
         tower, whole = _clip(model) if kind == "clip" else _siglip(model)
         project = model.text_projection if kind == "clip" else None
         made = cls(
@@ -63,7 +66,7 @@ class TransformersAdapter(ModelFamily):
             context=context,
             text_shape=(int(model.config.projection_dim if kind == "clip" else text.projection_size),),
             vocabulary_size=int(text.vocab_size),
-            tokenizer=TokenizerSpec("ready", (str(folder),), ready=words),
+            tokenizer=spec,
             checkpoint=source.record,
             logit_scale=float(model.logit_scale.exp()) if kind == "clip" else 1.0,
             prompt_style=prompt_style,
@@ -73,8 +76,50 @@ class TransformersAdapter(ModelFamily):
             pooled: Tensor = model.text_model(input_ids=ids).pooler_output
             return pooled if project is None else project(pooled)
 
-        made.connect(tower, read_text, TextPadding(words.padding, words.left))
+        made.connect(tower, read_text, padding)
+        if kind == "siglip" and (caution := _keeps_capitals(spec, folder)):
+            made.assumptions = (caution,)
         return made
+
+    def cautions(self) -> tuple[str, ...]:
+        """That SigLIP 2 learnt texts in lower case, where the folder names a class that keeps capitals."""
+        return self.assumptions
+
+
+def _texts(folder: Path, title: str, kind: str, positions: int) -> tuple[TokenizerSpec, TextPadding, int]:
+    """How texts enter the model, and how many tokens one has: cut and filled as transformers does it by default.
+
+    Raises ConfigError for a SigLIP whose tokenizer states a shorter text than the model has positions: it reads the
+    last position, and transformers' processor and its pipeline fill a text to different lengths.
+    """
+    library = load_tokenizer(folder)
+    words = library_words(library, f"The tokenizer in {folder}", cleaned=True)
+    context = min(positions, words.longest or positions)
+    if kind == "siglip" and context < positions:
+        raise ConfigError(
+            f"The tokenizer in {folder} states texts of {context} tokens (model_max_length), {title} has "
+            f"{positions} positions (max_position_embeddings), and the result of SigLIP depends on which of them a "
+            "text is filled up to; write the length that the model was trained with into both files."
+        )
+    ready = FolderTokenizer(folder, context, words=words)
+
+    def ids(texts: Sequence[str]) -> Any:
+        return library(list(texts), padding="max_length", max_length=context, truncation=True)["input_ids"]
+
+    reference = ReferenceTokenizer("transformers", ids)
+    spec = TokenizerSpec("ready", (title,), cleaning=words.cleaning, ready=ready, reference=reference)
+    return spec, TextPadding(ready.padding, ready.left), context
+
+
+def _keeps_capitals(spec: TokenizerSpec, folder: Path) -> str:
+    """What to say of a SigLIP whose tokenizer tells capitals from small letters, which no SigLIP was trained to."""
+    ready = spec.ready
+    if ready is None or ready(["Effusion"]).ids.tolist() == ready(["effusion"]).ids.tolist():
+        return ""
+    return (
+        f"the tokenizer of {folder.name} keeps capital letters, as its class says, but SigLIP 2 was trained on texts "
+        'in lower case: write your prompts so, or name the class "Siglip2Tokenizer" in its tokenizer_config.json'
+    )
 
 
 def _clip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:

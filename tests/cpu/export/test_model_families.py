@@ -110,6 +110,9 @@ def test_open_clip_from_configuration_alone(tiny_clip: tuple[Path, Any], evaluat
     assert manifest.parity["passed"] is True and manifest.weights == "own" and manifest.grid == (4, 4)
     assert manifest.geometry.key == "crop-32-32-bicubic" and manifest.checkpoint["name"] == "epoch_3.pt"
     assert bundle.prompt_set("rsna").texts[0] == "a chest x-ray showing pneumonia"
+    compared = manifest.text["compared"]
+    assert compared["library"] == "open_clip_torch" and compared["version"] == open_clip.__version__
+    assert compared["texts"] > 60, "the built-in prompts as well"
     pixels = pictures(32)
     logits, saliency = answers(bundle, pixels)
     image = normalised(pixels, open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
