@@ -19,6 +19,7 @@ from .parity import OFFICIAL_MAP
 from .strict_json import CHECKSUM, checksum_of
 
 __all__ = [
+    "COMPARED",
     "MODEL_ORDER",
     "PAPER_MODELS",
     "SCHEMA",
@@ -43,6 +44,9 @@ PAPER_MODELS = ("clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devi
 """The models of the paper, in its order."""
 MODEL_ORDER = (*PAPER_MODELS, "biovil", "biovil_t", "chexzero", "afloc", "xrv")
 """All known models in the order of tables and lists: the paper's, the later ones, the supervised one."""
+COMPARED: Final = "compared"
+"""The key of `text` with the record of the texts whose ids were compared with those of the model's own library; null
+where the model names no such library, missing in bundles of versions that compared none."""
 _SMOOTHED: Final = {"biovil": 1.5, "biovil_t": 1.5, "afloc": 1.5}
 """Models whose official map is smoothed in the graph -> the standard deviation, in cells."""
 
@@ -185,6 +189,17 @@ class Manifest:
     def averages_prompts(self) -> bool:
         """Whether several prompts of a finding are one question, the mean of their features."""
         return self.text.get("averages_prompts") is True
+
+    @property
+    def uncompared_texts(self) -> bool:
+        """Whether a version that compared no texts exported the model of a library, by its tokenizer's record: from a
+        folder, or CLIP's with a text graph that takes a mask, as no built-in model of CLIP's has."""
+        record = self.text.get("tokenizer")
+        if COMPARED in self.text or "text" not in self.graphs or not isinstance(record, dict):
+            return False
+        masked = any(tensor.name == "attention_mask" for tensor in self.graphs["text"].inputs)
+        kind, cleaning = record.get("kind"), record.get("cleaning")
+        return (kind == "tokenizer.json" and cleaning in (None, "open_clip")) or (kind == "clip-bpe" and masked)
 
     @property
     def saliency_map(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ..engines.tokenizing import BackendTokenizer, TokenBatch
-    from .tokenizing.reference import ReferenceTokenizer
+    from .tokenizing.reference import ReferenceOf, ReferenceTokenizer
 
 __all__ = [
     "Adapter",
@@ -84,7 +84,7 @@ class TokenizerSpec:
     rows, as many as BERT's own.
 
     Of the kind "ready" is the tokenizer `ready`, which came with the model. `reference` is the tokenizer of the model's
-    own library; the export refuses a model whose texts get other ids than from it.
+    own library, or makes it of the vocabulary that was found; the export refuses a model whose texts get other ids.
     """
 
     kind: TokenizerKind
@@ -99,7 +99,7 @@ class TokenizerSpec:
     sample: tuple[str, tuple[int, ...]] | None = None
     refuses_long: bool = False
     ready: BackendTokenizer | None = None
-    reference: ReferenceTokenizer | None = None
+    reference: ReferenceTokenizer | ReferenceOf | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(TokenizerKind):

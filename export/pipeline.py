@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engines.bundle import Bundle, check_place, write_bundle
 from ..engines.errors import ConfigError
-from ..engines.manifest import GraphSpec, Manifest
+from ..engines.manifest import COMPARED, GraphSpec, Manifest
 from ..engines.parity import OFFICIAL_MAP
 from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, name_sets, texts_per_query
 from ..engines.prompts.prompt_files import PromptSets
@@ -25,7 +25,7 @@ from .models.published import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
 from .prompts.builtin import builtin_sets, dataset_findings, known_sets, prompt_styles
-from .tokenizing.compared_texts import COMPARED, compare_texts
+from .tokenizing.compared_texts import compare_texts
 from .tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def export_adapter(
                 low = write_lower(full, options, found, report, encode)
             folder, features, quantisation = low.folder, low.features, low.quantisation
         manifest = _manifest(adapter, words, graphs, features, report, options.precision)
-        text = {**manifest.text, COMPARED: compared} if compared else manifest.text
+        text = {**manifest.text, COMPARED: compared} if words else manifest.text
         manifest = replace(manifest, text=text, quantisation=quantisation, not_learnt=constants)
         bundle = write_bundle(target, manifest, _files(folder, graphs, features, words), replace=options.force)
     say(f"{bundle.path}: written and verified")

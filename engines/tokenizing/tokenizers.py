@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, MissingExtraError
 
 __all__ = [
-    "CLEANINGS", "BackendTokenizer", "CleanedTokenizer", "HashTokenizer", "TokenBatch", "Tokenizer",
+    "CLEANINGS", "SPECIAL", "BackendTokenizer", "CleanedTokenizer", "HashTokenizer", "TokenBatch", "Tokenizer",
     "WordPieceTokenizer", "clean_canonical", "clean_clip", "clean_query", "clean_report", "clean_siglip", "clean_web",
     "pad", "require_tokenizers",
 ]  # fmt: skip
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+"""The special tokens of BERT."""
 _NUMBERING = re.compile(r"[0-9]+\.")
 _WORDS = re.compile(r"\w+")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import ConfigError, XBenchError
 from ...engines.prompts.prompt_files import SEPARATOR
-from ...engines.tokenizing import HashTokenizer, Tokenizer
+from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, Tokenizer
+from ...engines.tokenizing.tokenizers import SPECIAL
 from .library_tokenizer import short_reason
+from .reference import ReferenceTokenizer
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
 
-__all__ = ["COMPARED", "TEXTS", "compare_texts"]
-
-COMPARED = "compared"
-"""The key of the record in the entry `text` of bundle.json."""
+__all__ = ["TEXTS", "compare_texts"]
 
 TEXTS = (
     "pneumonia",
@@ -59,14 +58,19 @@ def compare_texts(adapter: Adapter, words: Tokenizer, prompts: Iterable[str] = (
     """Compares the ids of `TEXTS` and `prompts`; returns the record for bundle.json: how many texts, their sha256, the
     library and its version. None where the model names no reference, or has a stand-in tokenizer.
 
-    A text of `TEXTS` that the model refuses is not compared. Raises ConfigError for the first text whose ids differ.
+    Of `TEXTS` those are left out that the model refuses, and those with special tokens that it reads as letters. Raises
+    ConfigError for the first text whose ids differ.
     """
-    reference = adapter.tokenizer.reference
-    inner = getattr(words, "inner", words)
-    if reference is None or isinstance(inner, HashTokenizer):
+    spec, inner = adapter.tokenizer, words.inner if isinstance(words, CleanedTokenizer) else words
+    if spec.reference is None or not isinstance(inner, BackendTokenizer):
         return None
+    reference = spec.reference
+    if not isinstance(reference, ReferenceTokenizer):
+        reference = reference(inner, adapter.context)
     release = version(reference.package)
-    pairs = [(text, _rows(adapter, words, text)) for text in TEXTS]
+    letters = spec.kind == "wordpiece" and not spec.special_words  # of "[SEP]" where the adapter says so
+    texts = [text for text in TEXTS if not (letters and any(token in text for token in SPECIAL))]
+    pairs = [(text, _rows(adapter, words, text)) for text in texts]
     compared = {text: row for text, row in pairs if row is not None}
     for prompt in prompts:
         for text in prompt.split(SEPARATOR):

@@ -1,11 +1,16 @@
-"""The tokenizer of a model's own library, which says what is right."""
+"""The tokenizer of a model's own library or authors, which says what is right."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-__all__ = ["ReferenceTokenizer"]
+from ...engines.tokenizing import CLEANINGS, BackendTokenizer
+
+__all__ = ["ReferenceOf", "ReferenceTokenizer", "bert_reference", "clip_reference", "open_clip_bert_reference"]
 
 
 @dataclass(frozen=True)
@@ -14,3 +19,52 @@ class ReferenceTokenizer:
 
     package: str
     ids: Callable[[Sequence[str]], Sequence[Sequence[int]]]
+
+
+ReferenceOf = Callable[[BackendTokenizer, int], ReferenceTokenizer]
+"""The reference for a tokenizer that was found, with its vocabulary, and a context."""
+
+
+def clip_reference(words: BackendTokenizer, context: int) -> ReferenceTokenizer:
+    """CLIP's tokenizer as open_clip has it, up to the last end token; what follows has no effect."""
+    from open_clip.tokenizer import SimpleTokenizer
+
+    table = SimpleTokenizer(context_length=context)
+
+    def ids(texts: Sequence[str]) -> list[list[int]]:
+        rows = table(list(texts)).tolist()
+        return [row[: len(row) - row[::-1].index(table.eot_token_id)] for row in rows]
+
+    return ReferenceTokenizer("open_clip_torch", ids)
+
+
+def bert_reference(cleaning: str, words: BackendTokenizer, context: int) -> ReferenceTokenizer:
+    """transformers' BertTokenizer with the pieces of `words`, in lower case, after the authors' `cleaning`."""
+    clean = CLEANINGS[cleaning] if cleaning else str
+    return ReferenceTokenizer("transformers", partial(_bert_ids, _bert(words), clean, context))
+
+
+def open_clip_bert_reference(words: BackendTokenizer, context: int) -> ReferenceTokenizer:
+    """The same after open_clip's own cleaning, as `open_clip.get_tokenizer` joins them for BiomedCLIP."""
+    from open_clip.tokenizer import get_clean_fn
+
+    return ReferenceTokenizer("open_clip_torch", partial(_bert_ids, _bert(words), get_clean_fn("whitespace"), context))
+
+
+_Encode = Callable[..., dict[str, list[list[int]]]]
+
+
+def _bert(words: BackendTokenizer) -> _Encode:
+    from transformers import BertTokenizer
+
+    places = {number: piece for piece, number in words.backend.get_vocab(with_added_tokens=False).items()}
+    lines = [places.get(number, f"[absent {number}]") for number in range(1 + max(places))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "vocab.txt"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        made: _Encode = BertTokenizer(str(path), do_lower_case=True)
+    return made
+
+
+def _bert_ids(encode: _Encode, clean: Callable[[str], str], context: int, texts: Sequence[str]) -> list[list[int]]:
+    return encode([clean(text) for text in texts], truncation=True, max_length=context)["input_ids"]

@@ -69,6 +69,7 @@ class Planning:
                 "status": {name: prompts.status_of(finding) + alone for name, finding in findings.items()},
             },
             **({"supervised": True} if bundle.manifest.findings else {}),
+            **({"uncompared_texts": True} if bundle.manifest.uncompared_texts else {}),
             **extent(loaded),
         }
         threads = self.options.threads if engine.info.device == "cpu" else None

@@ -19,7 +19,7 @@ from ..results.load import StoredRun
 from ..results.schema import AGAIN, reading
 from ..results.storage import read_columns
 from ..tables.metrics import IN_SAMPLE, NONE, value_of
-from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
+from ..tables.stamps import ModelWorth, entry_stamp, stamps, uncertain_stamps
 from ..tables.table import Column, Item, Table
 
 __all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
@@ -165,7 +165,7 @@ def native_tables(run: StoredRun) -> list[Table]:
     tables = []
     for dataset in run.datasets:
         body: list[tuple[Item, ...]] = []
-        shown: list[tuple[str, str, str, bool]] = []
+        shown: list[ModelWorth] = []
         title, readers = dataset, False
         unsure: list[tuple[str, str, dict[str, Any]]] = []
         for entry in run.data["cells"].values():

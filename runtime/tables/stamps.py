@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OWN_WEIGHTS",
     "UNOFFICIAL_PROMPTS",
+    "ModelWorth",
     "box_stamps",
     "cell_stamps",
     "entry_stamp",
@@ -37,8 +38,21 @@ _LINES: Mapping[str, str] = {
 }
 _SUPERVISED: Final = "supervised, trained on labels of the findings and asked without text; not ranked"
 
+_UNCOMPARED: Final = "texts were not compared with the tokenizer of the model's own library; export the bundle again"
+
 _MANY_MISSING: Final = 0.01
 """The share of pairs without a line in a file of boxes above which every table says it."""
+
+
+class ModelWorth(NamedTuple):
+    """What the lines on models need: name, kind of weights, engine with its precision, whether the model is supervised
+    and whether its texts were not compared with its library (`Manifest.uncompared_texts`)."""
+
+    model: str
+    weights: str
+    engine: str
+    supervised: bool = False
+    uncompared_texts: bool = False
 
 
 def stamp(weights: str) -> str:
@@ -53,31 +67,36 @@ def kind_of(weights: str, boxes: Mapping[str, Any]) -> str:
     return "reader" if boxes.get("reader") else weights
 
 
-def stamps(models: Iterable[tuple[str, str, str, bool]]) -> tuple[str, ...]:
-    """Lines on models: one per kind of weights with the models it concerns, one on those in INT8, and one on those that
-    read no text. models: name, kind of weights, engine with its precision, whether it is supervised."""
+def stamps(models: Iterable[ModelWorth]) -> tuple[str, ...]:
+    """Lines on models: one per kind of weights with the models it concerns, one on those in INT8, one on those that
+    read no text, and one on those whose texts were not compared with their library."""
     concerned: dict[str, list[str]] = {}
-    quantised, taught = list[str](), list[str]()
-    for name, weights, engine, supervised in models:
+    quantised, taught, uncompared = list[str](), list[str](), list[str]()
+    for name, weights, engine, supervised, unlike in models:
         if line := stamp(weights):
             concerned.setdefault(line, []).append(name)
         quantised += [name] * engine.endswith(" int8")
         taught += [name] * supervised
-    lines = [*concerned.items(), ("computed in INT8", quantised), (_SUPERVISED, taught)]
+        uncompared += [name] * unlike
+    lines = [*concerned.items(), ("computed in INT8", quantised), (_SUPERVISED, taught), (_UNCOMPARED, uncompared)]
     return tuple(f"{', '.join(dict.fromkeys(names))}: {line}" for line, names in lines if names)
 
 
-def entry_stamp(entry: Mapping[str, Any]) -> tuple[str, str, str, bool]:
+def entry_stamp(entry: Mapping[str, Any]) -> ModelWorth:
     """What `stamps` takes of a finished cell, by its entry in run.json."""
     weights = "reader" if entry.get("boxes", {}).get("reader") else entry["weights"]
-    return entry["model"], weights, str(entry["ingredients"]["engine"]), bool(entry.get("supervised"))
+    engine, uncompared = str(entry["ingredients"]["engine"]), bool(entry.get("uncompared_texts"))
+    return ModelWorth(entry["model"], weights, engine, bool(entry.get("supervised")), uncompared)
 
 
 def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     """All lines above a table of `cells`, and of the caption of a figure."""
     # What a reader marked is no model's: `box_stamps` says it.
     worth = stamps(
-        (c.model, "published" if c.boxes.get("reader") else c.weights, c.engine, c.supervised) for c in cells
+        ModelWorth(
+            c.model, "published" if c.boxes.get("reader") else c.weights, c.engine, c.supervised, c.uncompared_texts
+        )
+        for c in cells
     )
     first = "only the first {} cases were evaluated"
     worth += _parts((c.title, c.model, "" if c.limit is None else first.format(c.limit)) for c in cells)

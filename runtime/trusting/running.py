@@ -239,8 +239,7 @@ class ProbeRunner:
         except KeyboardInterrupt:
             self._folder.record({**entry, "state": "interrupted"})
             raise
-        seconds = time.monotonic() - start
-        rate = made / max(seconds, 1e-9)
+        rate = made / max(seconds := time.monotonic() - start, 1e-9)
         self._progress.say(f"{title}: {made} passes in {seconds:.1f} s, {rate:.1f} passes/s")
         return {"made": made, "seconds": round(seconds, 3), "passes_per_s": round(rate, 2)}
 
@@ -276,6 +275,7 @@ class ProbeRunner:
             "bundle": pair.bundle.digest,
             "weights": manifest.weights,
             "supervised": bool(manifest.findings),
+            **({"uncompared_texts": True} if manifest.uncompared_texts else {}),
             "saliency": dict(manifest.saliency),
             "engine": f"{engine.info.backend} {engine.info.precision}",
             "grid": list(manifest.grid),

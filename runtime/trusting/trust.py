@@ -14,7 +14,7 @@ from ..images.decoders import choose_decoder
 from ..results.loaded_dataset import check_reader
 from ..results.storage import write_bytes
 from ..tables.markdown_csv import to_csv
-from ..tables.stamps import stamps
+from ..tables.stamps import ModelWorth, stamps
 from .directory import TrustDirectory
 from .judging import as_text, change_table, csv_rows, verdict_table
 from .probe import PROBES
@@ -111,7 +111,10 @@ class Trust:
 def tables_of(outcome: TrustOutcome) -> list[Table]:
     """The verdicts of all finished probes, and the changes of `stability` if it is one of them."""
     entries = outcome.entries
-    above = stamps((e["model"], e["weights"], e["engine"], bool(e.get("supervised"))) for e in entries)
+    above = stamps(
+        ModelWorth(e["model"], e["weights"], e["engine"], bool(e.get("supervised")), bool(e.get("uncompared_texts")))
+        for e in entries
+    )
     above += tuple(
         dict.fromkeys(
             f"{entry['title']}: drawn from the first {entry['limit']} cases"

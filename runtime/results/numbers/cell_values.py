@@ -57,6 +57,7 @@ class CellValues:
     as a patient. `resampled`: whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
     `boxes`: what run.json tells of a file of boxes. `uncertain`: the `policy` for the `labels`, so many, that the
     annotators were not sure of; empty if there are none. `supervised`: the model reads no text.
+    `uncompared_texts`: as in `Manifest`.
     """
 
     model: str
@@ -98,6 +99,7 @@ class CellValues:
     boxes: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     uncertain: Mapping[str, Any] = field(default_factory=dict)
     supervised: bool = False
+    uncompared_texts: bool = False
 
     @property
     def competes(self) -> bool:
@@ -245,6 +247,7 @@ def cell_values(
         boxes=cell.entry.get("boxes", {}),
         uncertain=cell.entry.get("uncertain", {}),
         supervised=bool(cell.entry.get("supervised")),
+        uncompared_texts=bool(cell.entry.get("uncompared_texts")),
     )
 
 

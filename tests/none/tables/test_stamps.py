@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from xbench_fast.runtime.tables.stamps import cell_stamps, entry_stamp, stamps
+from xbench_fast.runtime.tables.stamps import ModelWorth, cell_stamps, entry_stamp, stamps
 
 PLAIN: dict[str, Any] = {
     "title": "One", "weights": "published", "engine": "onnxruntime-cpu fp32", "limit": None, "shard": "", "cases": 9,
-    "lost": 0, "supervised": False, "boxes": {}, "uncertain": {},
+    "lost": 0, "supervised": False, "uncompared_texts": False, "boxes": {}, "uncertain": {},
 }  # fmt: skip
 
 
@@ -18,10 +18,18 @@ def lines(*cells: dict[str, Any]) -> tuple[str, ...]:
 
 
 def test_each_line_names_its_models_once() -> None:
-    told = [("a", "demo", "trt int8", False), ("b", "demo", "trt fp16", True), ("a", "demo", "trt int8", False)]
-    first, second, third = stamps(told)
+    told = [("a", "demo", "trt int8"), ("b", "demo", "trt fp16", True), ("a", "demo", "trt int8")]
+    first, second, third = stamps(ModelWorth(*facts) for facts in told)
     assert first.startswith("a, b: demo model") and second == "a: computed in INT8"
-    assert third.startswith("b: supervised, ") and not stamps([("c", "published", "trt fp32", False)])
+    assert third.startswith("b: supervised, ") and not stamps([ModelWorth("c", "published", "trt fp32")])
+
+
+def test_texts_that_were_not_compared_are_said() -> None:
+    """Above a table of cells, and of entries of run.json."""
+    line = "b: texts were not compared with the tokenizer of the model's own library; export the bundle again"
+    assert lines({"model": "a"}, {"model": "b", "uncompared_texts": True}) == (line,)
+    entry = {"model": "b", "weights": "published", "ingredients": {"engine": "trt fp32"}}
+    assert stamps([entry_stamp({**entry, "uncompared_texts": True})]) == (line,) and not stamps([entry_stamp(entry)])
 
 
 def test_what_a_reader_marked_is_said_once() -> None:
