@@ -7,6 +7,7 @@ smoothed by a Gaussian; the score is the cosine of the sentence and the mean of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -19,6 +20,7 @@ from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weight
 from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
+from ..tokenizing.reference import bert_reference
 from .carzero_checkpoint import WORD_TABLE, check_settings
 from .layers.bert import Bert, BertConfig
 from .layers.resampling import Resampled, corner_matrix
@@ -144,6 +146,7 @@ class AflocAdapter(Adapter):
                 "wordpiece",
                 TOKENIZERS,
                 cleaning="carzero",
+                reference=partial(bert_reference, "carzero"),
                 ends=ENDS,
                 sample=BERT_CASED if vocabulary == VOCABULARY else None,
             ),

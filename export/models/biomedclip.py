@@ -19,6 +19,7 @@ from ..adapter import CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
+from ..tokenizing.reference import open_clip_bert_reference
 from .layers.bert import Bert, BertConfig
 from .layers.vit import VisionTransformer, ViTConfig
 from .normalisation import CLIP_MEAN, CLIP_STD
@@ -121,7 +122,13 @@ class BiomedClipAdapter(TwoTowers):
             context=CONTEXT,
             vocabulary_size=module.get_parameter(WORD_TABLE).shape[0],
             tokenizer=TokenizerSpec(
-                "wordpiece", TOKENIZERS, special_words=True, cleaning="open_clip", ends=(2, 3), sample=PUBMED_BERT
+                "wordpiece",
+                TOKENIZERS,
+                special_words=True,
+                cleaning="open_clip",
+                ends=(2, 3),
+                sample=PUBMED_BERT,
+                reference=open_clip_bert_reference,
             ),
             checkpoint=record,
         )

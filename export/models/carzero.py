@@ -7,6 +7,7 @@ same decoder; the score is the mean of the two logits. The map is the first dire
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -18,6 +19,7 @@ from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weight
 from ..checkpoints.matching import install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
+from ..tokenizing.reference import bert_reference
 from .carzero_checkpoint import PREFIX, VARIANT, CarzeroConfig, read_config, read_tensors
 from .layers.bert import Bert
 from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
@@ -144,6 +146,7 @@ class CarzeroAdapter(Adapter):
                 "wordpiece",
                 TOKENIZERS,
                 cleaning="carzero",
+                reference=partial(bert_reference, "carzero"),
                 marks_continuations=True,
                 ends=ENDS,
                 sample=BERT_CASED if config.bert.vocabulary == 28996 else None,  # the published size

@@ -22,6 +22,7 @@ from ..adapter import CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
+from ..tokenizing.reference import clip_reference
 from .clip_checkpoint import canonical_tensors
 from .layers.attention import PackedAttention
 from .normalisation import CLIP_MEAN, CLIP_STD
@@ -152,7 +153,9 @@ class ClipAdapter(TwoTowers):
             text_inputs=("input_ids",),
             context=module.positional_embedding.shape[0],
             vocabulary_size=module.token_embedding.num_embeddings,
-            tokenizer=TokenizerSpec("clip-bpe", ("open_clip",), cleaning="clip", sample=CLIP_BPE),
+            tokenizer=TokenizerSpec(
+                "clip-bpe", ("open_clip",), cleaning="clip", sample=CLIP_BPE, reference=clip_reference
+            ),
             checkpoint=record,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -20,6 +21,7 @@ from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weight
 from ..checkpoints.matching import install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
+from ..tokenizing.reference import bert_reference
 from .kad import CONTEXT, TOKENIZERS, KadText, QueryNetwork
 from .kad_checkpoint import ANCHORS, PARTS, KadConfig, joined_parts
 from .layers.query_decoder import join_layers
@@ -106,7 +108,9 @@ class DevideAdapter(Adapter):
             text_inputs=("input_ids", "attention_mask"),
             context=min(CONTEXT, kad.bert.positions),
             vocabulary_size=kad.bert.vocabulary,
-            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS[:1], ends=(2, 3), sample=PUBMED_BERT),
+            tokenizer=TokenizerSpec(
+                "wordpiece", TOKENIZERS[:1], ends=(2, 3), sample=PUBMED_BERT, reference=partial(bert_reference, "")
+            ),
             checkpoint=record,
         )
 

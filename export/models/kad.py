@@ -7,6 +7,7 @@ the patches: its last attention is the saliency map, its two outputs per prompt 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,6 +19,7 @@ from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weight
 from ..checkpoints.matching import install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
+from ..tokenizing.reference import bert_reference
 from .kad_checkpoint import CONFIGS, KadConfig, read_parts
 from .layers.bert import Bert
 from .layers.query_decoder import QueryDecoder, join_layers
@@ -143,6 +145,7 @@ class KadAdapter(Adapter):
                 "wordpiece",
                 TOKENIZERS,
                 vocabulary=vocabulary,
+                reference=partial(bert_reference, ""),
                 ends=None if vocabulary else (2, 3),
                 sample=None if vocabulary else PUBMED_BERT,
             ),

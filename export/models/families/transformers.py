@@ -50,7 +50,7 @@ class TransformersAdapter(ModelFamily):
         entry = from_processor(
             _processor(folder), int(image.image_size), f"The image processor of {folder} (preprocessor_config.json)"
         )
-        spec, padding, context = _texts(tokenizer or folder, str(folder), kind, int(text.max_position_embeddings))
+        spec, padding, context = _texts(tokenizer or folder, str(folder), int(text.max_position_embeddings))
         tower, whole = _clip(model) if kind == "clip" else _siglip(model)
         project = model.text_projection if kind == "clip" else None
         made = cls(
@@ -77,30 +77,20 @@ class TransformersAdapter(ModelFamily):
             return pooled if project is None else project(pooled)
 
         made.connect(tower, read_text, padding)
-        if kind == "siglip" and (caution := _keeps_capitals(spec, folder)):
-            made.assumptions = (caution,)
+        if kind == "siglip":
+            made.assumptions = _assumptions(made, int(text.max_position_embeddings))
         return made
 
     def cautions(self) -> tuple[str, ...]:
-        """That SigLIP 2 learnt texts in lower case, where the folder names a class that keeps capitals."""
+        """What the tokenizer of a SigLIP leaves open: capitals, and the length that a text is filled up to."""
         return self.assumptions
 
 
-def _texts(folder: Path, title: str, kind: str, positions: int) -> tuple[TokenizerSpec, TextPadding, int]:
-    """How texts enter the model, and how many tokens one has: cut and filled as transformers does it by default.
-
-    Raises ConfigError for a SigLIP whose tokenizer states a shorter text than the model has positions: it reads the
-    last position, and transformers' processor and its pipeline fill a text to different lengths.
-    """
+def _texts(folder: Path, title: str, positions: int) -> tuple[TokenizerSpec, TextPadding, int]:
+    """How texts enter the model, and how many tokens one has: cut and filled as transformers does it by default."""
     library = load_tokenizer(folder)
     words = library_words(library, f"The tokenizer in {folder}", cleaned=True)
     context = min(positions, words.longest or positions)
-    if kind == "siglip" and context < positions:
-        raise ConfigError(
-            f"The tokenizer in {folder} states texts of {context} tokens (model_max_length), {title} has "
-            f"{positions} positions (max_position_embeddings), and the result of SigLIP depends on which of them a "
-            "text is filled up to; write the length that the model was trained with into both files."
-        )
     ready = FolderTokenizer(folder, context, words=words)
 
     def ids(texts: Sequence[str]) -> Any:
@@ -111,15 +101,22 @@ def _texts(folder: Path, title: str, kind: str, positions: int) -> tuple[Tokeniz
     return spec, TextPadding(ready.padding, ready.left), context
 
 
-def _keeps_capitals(spec: TokenizerSpec, folder: Path) -> str:
-    """What to say of a SigLIP whose tokenizer tells capitals from small letters, which no SigLIP was trained to."""
-    ready = spec.ready
-    if ready is None or ready(["Effusion"]).ids.tolist() == ready(["effusion"]).ids.tolist():
-        return ""
-    return (
-        f"the tokenizer of {folder.name} keeps capital letters, as its class says, but SigLIP 2 was trained on texts "
-        'in lower case: write your prompts so, or name the class "Siglip2Tokenizer" in its tokenizer_config.json'
-    )
+def _assumptions(made: TransformersAdapter, positions: int) -> tuple[str, ...]:
+    """What to say of a SigLIP whose tokenizer tells capitals from small letters, which SigLIP was not trained to do, or
+    states a shorter text than the model has positions: its result depends on the length, for it reads the last one."""
+    ready, folder, said = made.tokenizer.ready, made.tokenizer.sources[0], []
+    if ready is not None and ready(["Effusion"]).ids.tolist() != ready(["effusion"]).ids.tolist():
+        said.append(
+            f"the tokenizer of {folder} keeps capital letters, as its class says, but SigLIP 2 was trained on texts in "
+            'lower case: write your prompts so, or name the class "Siglip2Tokenizer" in its tokenizer_config.json'
+        )
+    if made.context < positions:
+        said.append(
+            f"texts are cut at and filled to {made.context} tokens, as model_max_length of the tokenizer says, but "
+            f"{folder} has {positions} positions, and transformers' pipeline fills to 64 whatever it says: the result "
+            "of SigLIP depends on it, so check with which length the model was trained"
+        )
+    return tuple(said)
 
 
 def _clip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:

@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import ConfigError, MissingExtraError, XBenchError
-from xbench_fast.engines.tokenizing import bundle_tokenizer, stored_files
+from xbench_fast.engines.tokenizing import CleanedTokenizer, WordPieceTokenizer, bundle_tokenizer, stored_files
+from xbench_fast.export.adapter import Adapter, TokenizerSpec
+from xbench_fast.export.tokenizing.clip_tokenizer import ClipTokenizer
 from xbench_fast.export.tokenizing.compared_texts import TEXTS, compare_texts
 from xbench_fast.export.tokenizing.folder_tokenizer import FolderTokenizer
 from xbench_fast.export.tokenizing.library_tokenizer import library_words
-from xbench_fast.export.tokenizing.reference import ReferenceTokenizer
-from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
+from xbench_fast.export.tokenizing.reference import (
+    ReferenceTokenizer,
+    bert_reference,
+    clip_reference,
+    open_clip_bert_reference,
+)
+from xbench_fast.export.tokenizing.select_tokenizer import read_vocabulary, select_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
@@ -71,10 +79,10 @@ def of_open_clip(folder: Path, **text: Any) -> Any:
     return adapter(*open_clip_texts(config, "tiny", None, folder), text["context_length"])
 
 
-def of_transformers(folder: Path, kind: str = "siglip", positions: int = 64) -> Any:
+def of_transformers(folder: Path, positions: int = 64) -> Any:
     from xbench_fast.export.models.families.transformers import _texts
 
-    return adapter(*_texts(folder, "tiny", kind, positions))
+    return adapter(*_texts(folder, "tiny", positions))
 
 
 def adapter(spec: Any, padding: Any, context: int) -> Any:
@@ -163,22 +171,20 @@ def test_siglip_2_is_in_lower_case_by_both_families(tmp_path: Path) -> None:
     assert given(of_open_clip(folder, hf_tokenizer_name="x", context_length=64), SAID[:2]) == wanted
 
 
-def test_a_siglip_that_keeps_capitals_is_told(tmp_path: Path) -> None:
-    from xbench_fast.export.models.families.transformers import _keeps_capitals
+def test_what_the_tokenizer_of_a_siglip_leaves_open_is_told(tmp_path: Path) -> None:
+    """Capitals, and a text that is shorter than the model: it is cut and filled as the tokenizer says."""
+    from xbench_fast.export.models.families.transformers import _assumptions
 
     quiet, loud = siglip2(tmp_path / "a"), siglip2(tmp_path / "b", tokenizer_class="PreTrainedTokenizerFast")
-    assert _keeps_capitals(of_transformers(quiet).tokenizer, quiet) == ""
-    assert 'name the class "Siglip2Tokenizer"' in _keeps_capitals(of_transformers(loud).tokenizer, loud)
-
-
-def test_a_tokenizer_that_states_a_shorter_text(tmp_path: Path) -> None:
-    """CLIP reads the end token, wherever it is; SigLIP reads the last position, so two lengths are refused."""
-    folder = siglip2(tmp_path, model_max_length=12)
-    words = transformers.AutoTokenizer.from_pretrained(str(folder))
-    wanted = words(SAID, padding="max_length", truncation=True)["input_ids"]
-    assert given(of_transformers(folder, "clip")) == wanted
-    with pytest.raises(ConfigError, match=r"texts of 12 tokens \(model_max_length\), tiny has 64 positions"):
-        of_transformers(folder, "siglip")
+    short = siglip2(tmp_path / "c", model_max_length=12)
+    assert _assumptions(of_transformers(quiet), 64) == ()
+    (caution,) = _assumptions(of_transformers(loud), 64)
+    assert 'name the class "Siglip2Tokenizer"' in caution
+    (caution,) = _assumptions(of_transformers(short), 64)
+    assert "filled to 12 tokens, as model_max_length" in caution and "has 64 positions" in caution
+    words = transformers.AutoTokenizer.from_pretrained(str(short))
+    assert given(of_transformers(short)) == words(SAID, padding="max_length", truncation=True)["input_ids"]
+    assert of_transformers(short, 10).context == 10, "never more than the model has positions"
 
 
 class SiglipTokenizer:
@@ -304,6 +310,65 @@ def test_texts_that_a_bundle_is_asked_later(tmp_path: Path, options: dict[str, A
     later = bundle_tokenizer(SimpleNamespace(path=folder, manifest=manifest))
     texts = [*SAID, *TEXTS]
     assert model.encoder_ids(later(texts)) == open_clip.get_tokenizer(f"local-dir:{tmp_path}")(texts).tolist()
+
+
+def built_in(words: Any, reference: Any, context: int = 20) -> Any:
+    """An adapter with a reference for the vocabulary of `words`."""
+    spec = TokenizerSpec("ready", (), special_words=True, ready=words, reference=reference)
+    made = SimpleNamespace(name="tiny", tokenizer=spec, context=context)
+    made.encoder_ids = lambda batch: Adapter.encoder_ids(made, batch)
+    return made
+
+
+def test_adapters_whose_authors_use_a_known_class(tmp_path: Path) -> None:
+    """CLIP's and BERT's, after the authors' cleaning; texts that the model refuses are left out."""
+    vocabulary = read_vocabulary(word_pieces(tmp_path))
+    words = WordPieceTokenizer(vocabulary, 20, "x", special_words=True)
+    clip, whole = ClipTokenizer(77), ClipTokenizer(77, refuses_long=True)
+    cases = [
+        (CleanedTokenizer(clip, "clip"), clip_reference, 0),
+        (CleanedTokenizer(whole, "clip"), clip_reference, 3),
+        (words, partial(bert_reference, ""), 0),
+        (CleanedTokenizer(words, "carzero"), partial(bert_reference, "carzero"), 0),
+        (CleanedTokenizer(words, "open_clip"), open_clip_bert_reference, 0),
+    ]
+    for made, reference, refused in cases:
+        context = 77 if reference is clip_reference else 20
+        record = compare_texts(built_in(getattr(made, "inner", made), reference, context), made)
+        assert record is not None and record["texts"] == len(TEXTS) - refused
+    letters = WordPieceTokenizer(vocabulary, 20, "x")
+    spec = TokenizerSpec("wordpiece", (), reference=partial(bert_reference, ""))
+    model = built_in(letters, None)
+    model.tokenizer = spec
+    record = compare_texts(model, letters)
+    assert record is not None and record["texts"] == len(TEXTS) - 1, "without the special tokens"
+
+
+@pytest.mark.parametrize(
+    "rules", [{"lower_case": False}, {"separator": False}, {"special_words": False}, {"context": 19}], ids=str
+)
+def test_a_rule_that_is_not_the_authors_stops_the_export(tmp_path: Path, rules: dict[str, Any]) -> None:
+    rules = {"special_words": True, **rules}
+    words = WordPieceTokenizer(read_vocabulary(word_pieces(tmp_path)), rules.pop("context", 20), "x", **rules)
+    for made, reference in (
+        (words, partial(bert_reference, "")),
+        (CleanedTokenizer(words, "open_clip"), open_clip_bert_reference),
+    ):
+        with pytest.raises(ConfigError, match="would get other ids than from"):
+            compare_texts(built_in(words, reference), made)
+
+
+def test_a_cleaning_that_is_not_the_authors_stops_the_export(tmp_path: Path) -> None:
+    clip = ClipTokenizer(77)
+    words = WordPieceTokenizer(read_vocabulary(word_pieces(tmp_path)), 20, "x", special_words=True)
+    for inner, cleaning, reference in (
+        (clip, "open_clip", clip_reference),
+        (words, "canonical", open_clip_bert_reference),
+        (words, "carzero", open_clip_bert_reference),
+    ):
+        context = 77 if inner is clip else 20
+        with pytest.raises(ConfigError, match="would get other ids than from open_clip_torch"):
+            compare_texts(built_in(inner, reference, context), CleanedTokenizer(inner, cleaning))
 
 
 def test_an_adapter_reads_the_class_of_a_folder(tmp_path: Path) -> None:

@@ -146,6 +146,8 @@ def test_the_tokenizers_rules_are_the_authors(adapters: dict[str, Any]) -> None:
         "carzero": (True, False, True, "carzero", True, (101, 102)),
         "biomedclip": (True, True, True, "open_clip", False, (2, 3)),
     }
+    known = {name for name, found in adapters.items() if found.tokenizer.reference is not None}
+    assert known == {"carzero", "biomedclip"}, "MedKLIP's class is its own"
     assert {name: found.context for name, found in adapters.items()} == {
         "medklip": 64,
         "mavl": 64,

@@ -227,7 +227,7 @@ def test_clip_of_transformers(tmp_path: Path) -> None:
     np.testing.assert_allclose(saliency, cells.transpose(1, 2).reshape(3, 3, 4, 4), atol=2e-5)
 
 
-def test_siglip_of_transformers(tmp_path: Path) -> None:
+def test_siglip_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Scale and bias, texts filled to the context on the left, and the pool on each patch alone."""
     torch.manual_seed(2)
     vision = {**TOWER, "image_size": 32, "patch_size": 8}
@@ -241,6 +241,8 @@ def test_siglip_of_transformers(tmp_path: Path) -> None:
     (source / "tokenizer_config.json").write_text(json.dumps({**settings, "padding_side": "left"}))
     (tmp_path / "out").mkdir()
     bundle = exported(source, tmp_path / "out")
+    assert "caution: the tokenizer of " in (said := "".join(capsys.readouterr())) and "keeps capital letters" in said
+    assert bundle.manifest.text["compared"]["library"] == "transformers"
     assert (bundle.manifest.geometry.key, bundle.manifest.logit_scale) == ("squash-32-32-bilinear", 1.0)
     pixels = pictures(32)
     logits, saliency = answers(bundle, pixels)
