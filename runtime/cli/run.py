@@ -72,12 +72,12 @@ def merge(shards: tuple[Path, ...], out: Path, output: Output) -> int:
         f"{out}: {done} cell{'' if done == 1 else 's'} merged ({outcome.reused} of them before), "
         f"{len(outcome.skipped)} skipped, {len(outcome.failed)} not merged"
     )
-    for model, dataset, reason in outcome.failed:
+    for model, dataset, reason in outcome.problems:
         echo(f"Error: {model} on {dataset}: {reason}", err=True)
     if done:
         progress.say(f"next: xbench-fast report {out}")
     output.write({"run": str(out), "cells": outcome.to_json(read_run(out)["cells"])})
-    return 1 if outcome.failed or not done else 0
+    return 1 if outcome.problems or not done else 0
 
 
 def _rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

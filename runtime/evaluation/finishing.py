@@ -264,6 +264,8 @@ class Finisher:
         }
         if loaded.dataset.uncertain_labels:
             entry["uncertain"] = {"policy": loaded.dataset.uncertain, "labels": loaded.dataset.uncertain_labels}
+        if loaded.config.part:
+            entry["part"] = True
         if loaded.shard is not None:
             span = loaded.span
             entry["shard"] = {**loaded.shard.to_json(), "cases": [span.start, span.stop, len(loaded.all_cases)]}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....engines.errors import RunError
+from ....engines.errors import DataError, RunError
 from ...datasets.region_boxes import FAULTS
 from ..cell_key import changed_ingredients, digest_of
 from ..integrity import fault_in_rows
@@ -18,6 +18,7 @@ from ..run_directory import RunDirectory
 from ..run_json import read_run
 from ..schema import result_schema, under_new_names
 from ..storage import KEY_FIELD, CellFiles, result_fault, write_table
+from ..unread import unread_cases
 from .shards import Shard
 
 __all__ = ["merge_shards"]
@@ -140,7 +141,15 @@ def _merge(
         outcome.computed += 1
         outcome.finished_cells[model, dataset] = "merged"
         say(f"{model} on {dataset}: {details['cases']} cases of {len(done)} shards")
+    try:
+        unread = unread_cases(files.final, len(first["findings"]), str(first.get("weights", "")))
+    except DataError as error:
+        raise _Unmergeable(str(error).rstrip(".")) from error
     run.set_cell(model, dataset, "done", **details)
+    if words := unread.words(dataset):
+        say(f"{model} on {dataset}: {words}")
+    if unread.mostly_lost(part=bool(first.get("part"))):
+        outcome.mostly_lost.append((model, dataset, unread.sentence(dataset)))
 
 
 def _give_up(run: RunDirectory, say: Callable[[str], None], model: str, dataset: str, state: str, reason: str) -> None:

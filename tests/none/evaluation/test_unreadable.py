@@ -56,6 +56,15 @@ def maps(root: Path, folder: Path, bad: tuple[bytes, str], *, good: int, suffix:
     return folder
 
 
+def without_sizes(root: Path) -> Path:
+    """A dataset whose annotations state no sizes, so that a baseline lacks missing images too."""
+    document = json.loads((root / "annotations.json").read_text())
+    for item in document["images"]:
+        del item["height"], item["width"]
+    (root / "annotations.json").write_text(json.dumps(document))
+    return root
+
+
 def status(*arguments: object) -> object:
     with pytest.raises(SystemExit) as ended:
         main([str(each) for each in arguments])
@@ -158,6 +167,25 @@ def test_missing_images_end_with_an_error_unless_a_part_is_meant(
     assert World(tmp_path).run([bundle], [config]).mostly_lost == whole.mostly_lost
 
 
+@pytest.mark.parametrize(("missing", "option", "expected"), [(12, "", 1), (12, "coco.part=true", 0), (4, "", 0)])
+def test_merged_shards_end_as_one_piece_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], missing: int, option: str, expected: int
+) -> None:
+    root = without_sizes(make_dataset(tmp_path / "data", missing=tuple(range(20 - missing, 20))))
+    how = ["--data", f"coco={root}", "--model", "baseline:center", *(["--data-option", option] if option else [])]
+    out = ["--out", str(tmp_path / "run")]
+    assert status("eval", *how, "--out", str(tmp_path / "piece")) == expected
+    for shard in ("1/2", "2/2"):
+        status("eval", *how, *out, "--chunk", "4", "--shard", shard)
+    capsys.readouterr()
+    shards = [str(tmp_path / f"run/shard-{index}-of-2") for index in (1, 2)]
+    for _ in ("merged", "merged before"):
+        assert status("merge", *shards, *out) == expected
+        told = capsys.readouterr()
+        assert ("are missing, so its numbers stand for" in told.err) == bool(expected)
+        assert "images missing, 0 unreadable" in told.out + told.err
+
+
 def test_a_part_can_still_be_mostly_unreadable(tmp_path: Path) -> None:
     root = make_dataset(tmp_path / "data", missing=tuple(range(10, 20)))
     for index in range(6):
@@ -169,12 +197,7 @@ def test_a_part_can_still_be_mostly_unreadable(tmp_path: Path) -> None:
 
 
 def test_the_command_ends_with_1_from_half_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The annotation states no sizes here, so a baseline lacks the images too."""
-    root = make_dataset(tmp_path / "data", missing=tuple(range(12)))
-    document = json.loads((root / "annotations.json").read_text())
-    for item in document["images"]:
-        del item["height"], item["width"]
-    (root / "annotations.json").write_text(json.dumps(document))
+    root = without_sizes(make_dataset(tmp_path / "data", missing=tuple(range(12))))
     made = ("eval", "--model", "baseline:center", "--dataset", "mine", "--out", tmp_path / "run", "--config")
     config = tmp_path / "xbench.toml"
     for line, code in (("", 1), ("part = true", 0), ("part = false", 1), ('part = "yes"', 2)):
