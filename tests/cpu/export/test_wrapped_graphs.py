@@ -12,6 +12,7 @@ from xbench_fast.engines.base import Engine, EngineInfo, EngineOptions, Scores
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
 from xbench_fast.export.cli import main
+from xbench_fast.export.parity.alone import batch_sizes
 
 onnx = pytest.importorskip("onnx")
 for package in ("torch", "onnxscript", "onnxruntime"):
@@ -121,6 +122,23 @@ def test_the_first_batch_with_other_results_is_named(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("side", "asked", "more"),
+    [
+        (128, None, (64, 256)),
+        (129, None, (64,)),
+        (256, None, (64,)),
+        (257, None, ()),
+        (512, 40, (40,)),
+        (512, 256, (256,)),
+        (224, 256, (64, 256)),
+        (32, 64, (64,)),
+    ],
+)
+def test_large_batches_are_of_small_images_or_asked_for(side: int, asked: int | None, more: tuple[int, ...]) -> None:
+    assert batch_sizes(side, asked) == (2, 3, 8, 9, 16, 17, *more)
+
+
 def test_a_graph_for_few_images_gets_no_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path, images=REPEATS, last=7)
     assert wrap(tmp_path, "--batch", 9) == 1 and "in a batch of 9 than alone" in capsys.readouterr().err
@@ -167,6 +185,17 @@ def test_a_batch_that_cannot_run_is_named(tmp_path: Path, capsys: pytest.Capture
         ({"logits": "none = Mul(scores, nothing) logits = Cos(none)"}, "the logits do not depend on the text"),
         (
             {"logits": "mean = ReduceMean<axes = [1]>(scores) none = Mul(scores, nothing) logits = Add(mean, none)"},
+            "the logits do not depend on the text",
+        ),
+        (
+            {
+                "logits": "first_one = Gather<axis = 1>(scores, first) none = Mul(scores, nothing) "
+                "logits = Add(first_one, none)"
+            },
+            "the logits do not depend on the text",
+        ),
+        (
+            {"logits": "none = Mul(scores, nothing) ones = Cos(none) logits = CumSum(ones, one)"},
             "the logits do not depend on the text",
         ),
         ({"logits": "logits = Sigmoid(scores)"}, "the logits are probabilities, the values of a Sigmoid"),
