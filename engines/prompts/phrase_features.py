@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle import Bundle
+from ..manifest import COMPARED
 from ..tokenizing import TOKENIZER_FILE, bundle_tokenizer
 from .prompt_encoding import TextEncoder, texts_per_query
 
@@ -179,7 +180,7 @@ def _text_tower(bundle: Bundle) -> bytes:
     names = sorted(name for name in files if name == TOKENIZER_FILE or name.startswith(bundle.graph("text").file))
     facts = [
         {name: files[name].sha256 for name in names},
-        bundle.manifest.text,
+        {key: value for key, value in bundle.manifest.text.items() if key != COMPARED},
         bundle.manifest.precision,
         onnxruntime.__version__,
     ]

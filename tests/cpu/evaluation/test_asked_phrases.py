@@ -327,6 +327,9 @@ def test_a_text_tower_has_its_own_features_and_damaged_ones_are_made_again(world
     other = Bundle(bundle.path, replace(bundle.manifest, text={**bundle.manifest.text, "context": 7}), bundle.digest)
     store = sqlite3.connect(file)
     rows = dict(store.execute("SELECT phrase, content FROM features"))
+    compared = replace(bundle.manifest, text={**bundle.manifest.text, "compared": {"texts": 30}})
+    PhraseFeatures(Bundle(bundle.path, compared, bundle.digest), file)(["a", "b"])
+    assert dict(store.execute("SELECT phrase, content FROM features")) == rows, "what was compared changes no feature"
     one, two = rows
     old, plain = rows[one], np.array([9, 9], np.float32).tobytes()
     changed = bytes([old[0] ^ 1]) + old[1:]

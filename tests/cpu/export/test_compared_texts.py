@@ -161,6 +161,23 @@ def test_what_open_clip_does_beside_is_named(tmp_path: Path, text: dict[str, Any
         of_open_clip(tmp_path, **text)
 
 
+def test_a_folder_that_is_given_wins_and_may_hold_the_vocabulary_alone(tmp_path: Path) -> None:
+    """vocab.txt alone is BERT's, in lower case; the snapshot's own tokenizer keeps capitals."""
+    from xbench_fast.export.models.families.open_clip_texts import open_clip_texts
+
+    word_pieces(tmp_path / "snapshot")
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "vocab.txt").write_bytes((tmp_path / "snapshot" / "vocab.txt").read_bytes())
+    config = {"text_cfg": {"context_length": 20, "hf_tokenizer_name": "x"}}
+    model, other = (
+        adapter(*open_clip_texts(config, "tiny", folder, tmp_path / "snapshot"), 20)
+        for folder in (tmp_path / "given", None)
+    )
+    words = transformers.BertTokenizer(str(tmp_path / "given" / "vocab.txt"))
+    wanted = words([text.strip() for text in SAID], padding="max_length", max_length=20, truncation=True)["input_ids"]
+    assert given(model) == wanted != given(other)
+
+
 def test_siglip_2_is_in_lower_case_by_both_families(tmp_path: Path) -> None:
     """As transformers' class says; the ids of both families are the same."""
     folder = siglip2(tmp_path)

@@ -72,6 +72,7 @@ def test_the_bundle_is_the_models(bundle: Bundle, folder: Path) -> None:
     assert (manifest.model, manifest.variant, manifest.weights) == ("mine", "64", "own")
     assert manifest.checkpoint is not None and manifest.checkpoint["name"] == "tiny.pt"
     assert manifest.parity["passed"] is True and len(manifest.prompt_sets) == 8
+    assert manifest.text["compared"] is None, "the model names no library"
     assert bundle.prompt_set("rsna").texts == ("pneumonia",), "the words are still those of the class's prompt_style"
     table = torch.load(folder / "tiny.pt")["words.weight"].numpy()
     np.testing.assert_allclose(bundle.prompt_set("phantoms").features[1], table[[2, 8, 3]].mean(0), atol=1e-6)

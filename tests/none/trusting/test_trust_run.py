@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,16 @@ def test_finished_rows_are_reused_and_others_are_computed_again(
     trust()
     said = capsys.readouterr().out
     assert "computed again, because this changed: bundle" in said
-    assert "blocks-32: demo model trained on generated phantoms" in said
+    assert "blocks-32: demo model trained on generated phantoms" in said and "texts were not compared" not in said
+
+
+def test_texts_that_were_not_compared_are_said(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(world / "models")
+    manifest = make_bundle(world / "models" / "blocks-32", text=True).manifest
+    text = {"context": 8, "tokenizer": {"kind": "tokenizer.json"}}
+    (world / "models" / "blocks-32" / "bundle.json").write_bytes(replace(manifest, text=text).dump())
+    trust()
+    assert "blocks-32: texts were not compared with the tokenizer" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
