@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..protocol.content_types import check_output_content_type, decoded_tensor
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Parameter, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
@@ -76,7 +77,7 @@ def _input(item: Any, raw: bytes | None) -> Tensor:
         raise BadRequest(f"'{name}' has both raw_input_contents and contents.")
     shape = check_shape(name, list(item.shape))
     array = raw_to_array(name, datatype, shape, raw) if raw is not None else _typed(name, datatype, shape, given)
-    return Tensor(item.name, datatype, array)
+    return decoded_tensor(Tensor(item.name, datatype, array), _content_type(item))
 
 
 def _typed(name: str, datatype: str, shape: tuple[int, ...], given: Mapping[str, Any]) -> NDArray[Any]:
@@ -111,7 +112,16 @@ def _output(item: Any) -> str:
     if any(key.startswith("shared_memory") for key in item.parameters):
         raise BadRequest("Shared memory is not supported; leave its parameters out.")
     name: str = item.name[:200]
+    check_output_content_type(name, _content_type(item), files="")
     return name
+
+
+def _content_type(item: Any) -> object:
+    """The parameter content_type of an input or output, "" for none; one that is no string is no known one either."""
+    if "content_type" not in item.parameters:
+        return ""
+    value = item.parameters["content_type"]
+    return getattr(value, value.WhichOneof("parameter_choice") or "string_param")
 
 
 def _parameters(entries: Mapping[str, Any]) -> dict[str, Parameter]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from ....engines.strict_json import distinct_keys, no_constant
 from ...images.kinds import image_kind
+from ..protocol.content_types import BASE64, check_output_content_type, decoded_tensor
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
@@ -32,8 +32,8 @@ __all__ = [
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 _MEDIA_TYPES: Final[Mapping[str, str]] = {"dicom": "application/dicom", "png": "image/png", "jpeg": "image/jpeg"}
-FILE_TYPES: Final = tuple(_MEDIA_TYPES.values())
-"""Content types of a body that is an image file."""
+FILE_TYPES: Final = (*_MEDIA_TYPES.values(), "image/jpg")
+"""Content types of a body that is an image file; the last one is not registered, but many clients send it."""
 
 JSON_TYPES: Final = (
     "application/json",
@@ -46,7 +46,7 @@ JSON_TYPES: Final = (
 
 _JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond per number; larger tensors use raw bytes
 _JSON_MARKS: Final = 1 << 21  # commas and brackets: parsing each takes time, and other requests wait for it
-_BASE64: Final = {"content_type": "base64"}
+_BASE64: Final = {"content_type": BASE64}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedR
     if position != len(raw):
         raise BadRequest(f"The body has {len(raw) - position} bytes that belong to no input.")
     parameters = _parameters(content)
-    outputs, binary = _wanted(content, parameters)
+    outputs, binary = _wanted(content)
     request = to_request(model, inputs, parameters, outputs, _identifier(content))
     binary_by_default = parameters.get("binary_data_output") is True
     chosen = {name for name in request.outputs if binary.get(name, binary_by_default)}
@@ -162,27 +162,26 @@ def _input(item: Mapping[str, Any], raw: memoryview) -> tuple[Tensor, int]:
     name, datatype = item.get("name"), item.get("datatype")
     if not isinstance(name, str) or not isinstance(datatype, str):
         raise BadRequest("Every input needs a 'name' and a 'datatype'.")
+    short = name[:200]
     if datatype != "BYTES" and datatype not in DATATYPES:
-        raise BadRequest(f"The datatype '{datatype[:40]}' of '{name[:200]}' is unknown.")
-    parameters = item.get("parameters", {})
-    if not isinstance(parameters, dict):
-        raise BadRequest(f"The parameters of '{name[:200]}' must be an object.")
+        raise BadRequest(f"The datatype '{datatype[:40]}' of '{short}' is unknown.")
+    parameters = _members(item, f"The parameters of '{short}'")
     if any(key.startswith("shared_memory") for key in parameters):
         raise BadRequest("Shared memory is not supported; send the tensor itself.")
-    if "binary_data_size" not in parameters:
-        shape = check_shape(name[:200], item.get("shape"))
-        return Tensor(name, datatype, _from_json(name[:200], datatype, shape, item.get("data"), parameters)), 0
-    size = parameters["binary_data_size"]
-    if "data" in item:
-        raise BadRequest(f"'{name[:200]}' has both 'data' and 'binary_data_size'.")
+    size, data = parameters.get("binary_data_size"), item.get("data")
+    if size is None:
+        shape = check_shape(short, item.get("shape"))
+        tensor = Tensor(name, datatype, _from_json(short, datatype, shape, data))
+        return decoded_tensor(tensor, parameters.get("content_type")), 0
+    if data is not None:
+        raise BadRequest(f"'{short}' has both 'data' and 'binary_data_size'.")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(raw):
-        raise BadRequest(f"binary_data_size of '{name[:200]}' does not fit the {len(raw)} bytes that are left.")
-    return Tensor(name, datatype, raw_to_array(name[:200], datatype, item.get("shape"), raw[:size])), size
+        raise BadRequest(f"binary_data_size of '{short}' does not fit the {len(raw)} bytes that are left.")
+    tensor = Tensor(name, datatype, raw_to_array(short, datatype, item.get("shape"), raw[:size]))
+    return decoded_tensor(tensor, parameters.get("content_type")), size
 
 
-def _from_json(
-    name: str, datatype: str, shape: tuple[int, ...], data: object, parameters: Mapping[str, Any]
-) -> NDArray[Any]:
+def _from_json(name: str, datatype: str, shape: tuple[int, ...], data: object) -> NDArray[Any]:
     """The array of JSON data, which may be flat or nested as the shape is."""
     flat: list[Any] = []
     _flatten(data, flat, name, len(shape))
@@ -191,7 +190,7 @@ def _from_json(
     if datatype == "BYTES":
         check_items(name, len(flat))
         array = np.empty(len(flat), object)
-        array[:] = [_to_bytes(item, name, parameters.get("content_type") == "base64") for item in flat]
+        array[:] = [_to_bytes(item, name) for item in flat]
         return array.reshape(shape)
     kinds: tuple[type, ...] = (bool,) if datatype == "BOOL" else (int, float) if "FP" in datatype else (int,)
     if not all(isinstance(item, kinds) and isinstance(item, bool) == (datatype == "BOOL") for item in flat):
@@ -214,53 +213,57 @@ def _flatten(data: object, flat: list[Any], name: str, depth: int) -> None:
             flat.append(item)
 
 
-def _to_bytes(item: object, name: str, is_base64: bool) -> bytes:
+def _to_bytes(item: object, name: str) -> bytes:
     if not isinstance(item, str):
         raise BadRequest(f"'{name}' holds something that is not text.")
-    if not is_base64 and _is_file_in_base64(item):
-        raise BadRequest(f'\'{name}\' holds a file in base64; add "parameters": {{"content_type": "base64"}}.')
     try:
-        return base64.b64decode(item, validate=True) if is_base64 else item.encode()
-    except (binascii.Error, ValueError) as error:
-        raise BadRequest(f"'{name}' holds text that is not {'base64' if is_base64 else 'valid'}.") from error
+        return item.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"'{name}' holds text that is not valid Unicode.") from error
 
 
-def _is_file_in_base64(text: str) -> bool:
-    """Whether a text begins like the base64 of a PNG, JPEG or DICOM file; no finding or prompt does."""
-    try:
-        start = base64.b64decode(text[:176])
-    except ValueError:
-        return False
-    return bool(image_kind(start))
+def _members(content: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The 'parameters' of an object. Members that are null are left out, as if they were not sent: serialisers of
+    typed languages write every member."""
+    value = content.get("parameters")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"{what} must be an object.")
+    return {key: item for key, item in value.items() if item is not None}
 
 
 def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:
-    value = content.get("parameters", {})
-    if not isinstance(value, dict) or not all(isinstance(v, str | bool | int | float) for v in value.values()):
+    value = _members(content, "'parameters'")
+    if not all(isinstance(item, str | bool | int | float) for item in value.values()):
         raise BadRequest("'parameters' must be an object of strings, numbers and booleans.")
     return value
 
 
-def _wanted(content: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[list[str], dict[str, bool]]:
+def _wanted(content: Mapping[str, Any]) -> tuple[list[str], dict[str, bool]]:
     """The requested outputs, and whether to send them as raw bytes, for those with this parameter."""
     if content.get("outputs") in (None, []):
         return [], {}
     names: list[str] = []
     binary: dict[str, bool] = {}
     for item in _list(content, "outputs"):
-        name, own = item.get("name"), item.get("parameters", {})
-        if not isinstance(name, str) or not isinstance(own, dict):
-            raise BadRequest("Every output needs a 'name', and 'parameters' that are an object if it has some.")
+        name = item.get("name")
+        if not isinstance(name, str):
+            raise BadRequest("Every output needs a 'name'.")
+        parameters = _members(item, f"The parameters of the output '{name[:200]}'")
         names.append(name[:200])
-        if own.get("classification"):
+        if parameters.get("classification"):
             raise BadRequest("Classification is not supported; ask for 'probabilities'.")
-        if isinstance(own.get("binary_data"), bool):
-            binary[name] = own["binary_data"]
+        check_output_content_type(name, parameters.get("content_type"), files=BASE64)
+        if isinstance(parameters.get("binary_data"), bool):
+            binary[name] = parameters["binary_data"]
     return names, binary
 
 
 def _identifier(content: Mapping[str, Any]) -> str:
-    value = content.get("id", "")
+    value = content.get("id")
+    if value is None:
+        return ""
     if not isinstance(value, str) or len(value) > TEXT_LIMIT:
         raise BadRequest(f"'id' must be a string of at most {TEXT_LIMIT} characters.")
     return value

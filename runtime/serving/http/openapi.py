@@ -142,15 +142,17 @@ def _schemas() -> dict[str, Json]:
     datatype = {"enum": [*DATATYPES, "BYTES"]}
     shape = {"type": "array", "items": {"type": "integer"}}
     parameters = {"type": "object", "additionalProperties": {"type": ["string", "boolean", "number"]}}
+    given = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "boolean", "number", "null"]}}
     ready = {"type": "boolean"}
     state = {"name": _TEXT, "version": _TEXT, "state": {"enum": ["READY", "UNAVAILABLE"]}, "reason": _TEXT}
     models = _object({**state, "platform": _TEXT, "weights": _TEXT, "prompt_set": _TEXT, "findings": _TEXTS})
     tensor = _object({"name": _TEXT, "datatype": datatype, "shape": shape})
     inputs = _object(
         {"name": {"enum": list(INPUTS)}, "datatype": datatype, "shape": shape},
-        {"data": {"type": "array"}, "parameters": parameters},
+        {"data": {"type": ["array", "null"]}, "parameters": given},
     )
     outputs = {"enum": list(OUTPUTS), "description": "; ".join(f"{k}: {v.description}" for k, v in OUTPUTS.items())}
+    wanted = {"type": ["array", "null"], "items": _object({"name": outputs}, {"parameters": given})}
     answered = _object(
         {"name": {"enum": list(OUTPUTS)}, "datatype": datatype, "shape": shape},
         {"data": {"type": "array"}, "parameters": parameters},
@@ -176,9 +178,9 @@ def _schemas() -> dict[str, Json]:
             **_object(
                 {"inputs": {"type": "array", "items": inputs, "minItems": 1, "maxItems": 64}},
                 {
-                    "id": {"type": "string", "maxLength": TEXT_LIMIT},
-                    "outputs": {"type": "array", "items": _object({"name": outputs}, {"parameters": parameters})},
-                    "parameters": parameters,
+                    "id": {"type": ["string", "null"], "maxLength": TEXT_LIMIT},
+                    "outputs": wanted,
+                    "parameters": given,
                 },
             ),
             "examples": [_EXAMPLE],

@@ -16,6 +16,7 @@ from ....engines.errors import ConfigError
 from ....engines.prompts.prompt_files import FindingPrompts, prompt_sets
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import distinct_keys
+from .content_types import check_request_content_type
 from .interface import DEFAULT_OUTPUTS, INPUTS, OUTPUTS
 from .request_errors import BadRequest
 from .tensors import Tensor
@@ -120,7 +121,8 @@ def to_request(
     request_id: str = "",
 ) -> Request:
     """A request from its tensors; without `outputs`, the default ones. The parameters prompt_set, tau and timeout
-    (microseconds, 0 for none, as in Triton) are read; those of sequences and priorities are ignored.
+    (microseconds, 0 for none, as in Triton) are read; those of sequences and priorities are ignored. content_type: see
+    `check_request_content_type`.
 
     Raises BadRequest, naming the tensor or parameter.
     """
@@ -221,8 +223,10 @@ def _by_name(inputs: Sequence[Tensor]) -> dict[str, Tensor]:
 
 
 def _check_parameters(parameters: Mapping[str, Parameter]) -> None:
-    for name in parameters:
-        if name not in (*_PARAMETERS, *_IGNORED):
+    for name, value in parameters.items():
+        if name == "content_type":
+            check_request_content_type(value)
+        elif name not in (*_PARAMETERS, *_IGNORED):
             raise BadRequest(f"There is no parameter '{name[:200]}': {did_you_mean(name[:200], sorted(_PARAMETERS))}.")
 
 
