@@ -25,7 +25,6 @@ __all__ = ["GrpcTransport"]
 _LOG = logging.getLogger(__name__)
 _IDLE_MS: Final = 300_000
 _LONGEST_SENTENCE: Final = 2000  # a status is sent in a header, whose size is limited
-_IDENTITY_ONLY: Final = 1  # no compression is allowed: the size of a decompressed message has no limit
 
 
 class GrpcTransport:
@@ -46,11 +45,12 @@ class GrpcTransport:
         settings = self._settings
         server = grpc.aio.server(
             options=(
+                # Of a compressed message too: since grpcio 1.84 nothing beyond the limit is decompressed (1.83 did, and
+                # refused it afterwards: 100 MB in memory for a message of 0.1 MB).
                 ("grpc.max_receive_message_length", settings.max_body),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),
                 ("grpc.max_concurrent_streams", settings.calls),
-                ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
                 ("grpc.so_reuseport", 0),  # else a second server could share the port without an error
             )
         )

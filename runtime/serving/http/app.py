@@ -10,9 +10,11 @@ from ..inference.metadata import model_list, model_metadata, repository_index, s
 from ..inference.service import Service
 from ..protocol.request_errors import BadRequest, Internal, NotFound, RequestError
 from ..settings import HttpSettings
+from .accept import JSON, Endpoint, offering
+from .bodies import BodyReader
 from .docs import docs_routes
 from .error_response import error_response
-from .infer import BodyReader, Infer
+from .infer import Infer
 from .middleware import LOG_FIELDS, ClientRequests, Guard
 
 if TYPE_CHECKING:
@@ -33,18 +35,18 @@ def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGI
     model = "/v2/models/{model}"
     paths = (model, f"{model}/versions/{{version}}")
     routes: list[BaseRoute] = [Route(f"{path}/infer", infer.answer, methods=["POST"]) for path in paths]
-    routes += [Route(path, other.model) for path in paths]
+    routes += [Route(path, offering(JSON, other.model)) for path in paths]
     routes += [Route(f"{path}/ready", other.model_ready) for path in paths]
     routes += [
-        Route("/v2", other.server),
-        Route("/v2/models", other.models),
-        Route("/v2/repository/index", other.index, methods=["POST"]),
+        Route("/v2", offering(JSON, other.server)),
+        Route("/v2/models", offering(JSON, other.models)),
+        Route("/v2/repository/index", offering(JSON, other.index), methods=["POST"]),
     ]
     routes += docs_routes()
     if settings.page:
-        from ..page import page_route
+        from ..page import page_endpoint
 
-        routes.append(page_route())
+        routes.append(Route("/", offering("text/html", page_endpoint())))
     return _guarded([*routes, *_Health(service).routes()], service, settings, log)
 
 
@@ -108,7 +110,9 @@ class _Health:
     def routes(self) -> list[BaseRoute]:
         from starlette.routing import Route
 
-        endpoints = {"/v2/health/live": self.live, "/v2/health/ready": self.ready, "/metrics": self.metrics}
+        # Health is answered whatever is accepted: its status is the answer.
+        endpoints: dict[str, Endpoint] = {"/v2/health/live": self.live, "/v2/health/ready": self.ready}
+        endpoints["/metrics"] = offering("text/plain", self.metrics)
         return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
     async def live(self, request: Request) -> Response:

@@ -27,6 +27,7 @@ __all__ = [
     "check_content_type",
     "decode_infer",
     "encode_infer",
+    "is_raw",
     "json_length",
 ]
 
@@ -79,6 +80,15 @@ def json_length(value: str | None, size: int) -> int:
     if not (value.isascii() and value.isdigit()) or len(value) > 18 or int(value) > size:
         raise BadRequest(f"Inference-Header-Content-Length is '{value[:40]}', the body has {size} bytes.")
     return int(value)
+
+
+def is_raw(content_type: str, header_length: str | None, body: bytes) -> bool:
+    """Whether a body of the protocol's content types is an image file all the same: Triton's raw binary request, which
+    announces 0 bytes of JSON, or a file as application/octet-stream, which no JSON begins like."""
+    if header_length is not None:
+        return json_length(header_length, len(body)) == 0
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/octet-stream" and bool(image_kind(body))
 
 
 def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedRequest:

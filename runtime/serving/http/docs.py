@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...viewing.assets import content_policy, shared_asset
+from .accept import JSON, offering
 from .openapi import openapi
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def docs_routes() -> list[BaseRoute]:
     async def page(request: Request) -> Response:
         return HTMLResponse(text, headers=headers)
 
-    return [Route("/openapi.json", described), Route("/docs", page)]
+    return [Route("/openapi.json", offering(JSON, described)), Route("/docs", offering("text/html", page))]
 
 
 def docs_text(document: dict[str, Any]) -> str:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..protocol.request_errors import BadRequest, RequestError, Unauthenticated
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["AmbiguousEnd", "error_response"]
+__all__ = ["CODINGS", "AmbiguousEnd", "UnknownCoding", "error_response"]
+
+CODINGS: Final = ("gzip", "deflate")
+"""Content codings that a body may have."""
 
 
 class AmbiguousEnd(BadRequest):
     """The end of the request is not certain, so the connection is closed after the answer."""
+
+
+class UnknownCoding(BadRequest):
+    """The body has a content coding that is not taken; the answer's Accept-Encoding names those that are (RFC 9110
+    §15.5.16)."""
+
+    status = 415
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(
+            f"The Content-Encoding {coding[:100]} is not taken; send the body as {' or '.join(CODINGS)}, or without "
+            "Content-Encoding."
+        )
 
 
 def error_response(error: RequestError) -> Response:
@@ -27,4 +43,6 @@ def error_response(error: RequestError) -> Response:
         headers["www-authenticate"] = "Bearer"
     if isinstance(error, AmbiguousEnd):
         headers["connection"] = "close"
+    if isinstance(error, UnknownCoding):
+        headers["accept-encoding"] = ", ".join(CODINGS)
     return JSONResponse({"error": str(error), "code": error.code}, error.http_status, headers)

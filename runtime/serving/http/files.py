@@ -17,7 +17,7 @@ from ..protocol.requests import Answer, Parameter, Request, to_request
 from ..protocol.tensors import Tensor
 from .codec import DecodedRequest
 
-__all__ = ["LINES", "PICTURE", "QUERY", "as_lines", "as_picture", "decode_file", "lines_of", "picture_of", "preferred"]
+__all__ = ["LINES", "PICTURE", "QUERY", "as_lines", "as_picture", "decode_file", "lines_of", "picture_of"]
 
 PICTURE: Final = "image/png"
 LINES: Final = "application/jsonl"
@@ -37,8 +37,9 @@ QUERY: Final = {
 _NUMBERS: Final = ("tau", "timeout")
 
 
-def decode_file(model: str, body: bytes, query: Iterable[tuple[str, str]]) -> DecodedRequest:
-    """The request for one image file; its options are the `QUERY` parameters. Raises BadRequest."""
+def decode_file(model: str, body: bytes, query: Iterable[tuple[str, str]], *, raw: bool = False) -> DecodedRequest:
+    """The request for one image file; its options are the `QUERY` parameters; `raw`: all outputs as raw bytes. Raises
+    BadRequest."""
     given: dict[str, list[str]] = {}
     for name, value in query:
         if name not in QUERY:
@@ -53,19 +54,7 @@ def decode_file(model: str, body: bytes, query: Iterable[tuple[str, str]]) -> De
             value = _one(given, name)
             parameters[name] = _number(value) if name in _NUMBERS else value
     request = to_request(model, inputs, parameters, _names(given, "output"), _one(given, "id"))
-    return DecodedRequest(request, frozenset())
-
-
-def preferred(accept: str) -> str:
-    """`PICTURE` or `LINES` if an Accept header asks for it rather than for JSON, else empty."""
-    best, kind = 0.0, ""
-    for part in accept.split(","):
-        name, *options = (text.strip().lower() for text in part.split(";"))
-        weight = next((option[2:] for option in options if option.startswith("q=")), "1")
-        found = _number(weight)
-        if name in (PICTURE, LINES, "application/json") and isinstance(found, float) and found > best:
-            best, kind = found, name
-    return kind if kind in (PICTURE, LINES) else ""
+    return DecodedRequest(request, request.outputs if raw else frozenset())
 
 
 def as_picture(request: Request) -> Request:

@@ -1,4 +1,4 @@
-"""The inference endpoint of HTTP: a body in, within limits of size, memory and time; the outputs of a model out."""
+"""The inference endpoint of HTTP: a body in, the outputs of a model out."""
 
 from __future__ import annotations
 
@@ -9,84 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
-from ..protocol.request_errors import BadRequest, Overloaded, TooLarge
-from .codec import HEADER_LENGTH, DecodedRequest, check_content_type, decode_infer, encode_infer, json_length
-from .error_response import AmbiguousEnd
-from .files import LINES, PICTURE, as_lines, as_picture, decode_file, lines_of, picture_of, preferred
+from .accept import BINARY, JSON, accepted
+from .bodies import BodyReader
+from .codec import HEADER_LENGTH, DecodedRequest, check_content_type, decode_infer, encode_infer, is_raw, json_length
+from .files import LINES, PICTURE, as_lines, as_picture, decode_file, lines_of, picture_of
 from .middleware import LOG_FIELDS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = [
-    "BodyReader",
-    "Infer",
-]
+__all__ = ["Infer"]
 
-
-class BodyReader:
-    """Reads bodies of at most `limit` bytes, each within `seconds`; all bodies in memory take at most `budget` bytes.
-    Used from one event loop."""
-
-    def __init__(self, *, limit: int, budget: int, seconds: float) -> None:
-        self._limit = limit
-        self._budget = max(budget, limit)
-        self._seconds = seconds
-        self._held = 0
-
-    async def read(self, request: Request) -> bytes:
-        """The whole body, which counts as in memory until it is passed to `release`.
-
-        Raises BadRequest or TooLarge before a byte is read if the headers suffice, TooLarge, Overloaded when all bodies
-        together take too much, an error of status 408 when the bytes come too slowly, and Starlette's ClientDisconnect.
-        """
-        self._check_headers(request)
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._seconds):
-                async for part in request.stream():
-                    # Bytes are counted when they arrive: a large Content-Length alone costs a client nothing.
-                    size += len(part)
-                    self._held += len(part)
-                    parts.append(part)
-                    self._check_size(size)
-                    if self._held > self._budget:
-                        raise Overloaded("Too much is being received at once; try again later.", retry_after=1)
-            if size == 0 and "upgrade" in request.headers:
-                # httptools treats the following bytes as another protocol.
-                raise AmbiguousEnd(
-                    "The body was not read: the request offers another protocol; send it without Upgrade."
-                )
-        except BaseException as error:
-            self._held -= size
-            if isinstance(error, TimeoutError):
-                raise _Slow(f"The body was not complete within {self._seconds:g} s.") from error
-            raise
-        return b"".join(parts)
-
-    def release(self, body: bytes) -> None:
-        """Counts a body as freed."""
-        self._held -= len(body)
-
-    def _check_headers(self, request: Request) -> None:
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise BadRequest("Compressed bodies are not taken; send it without Content-Encoding.", status=415)
-        length = request.headers.get("content-length")
-        if length is None:
-            return
-        if not (length.isascii() and length.isdigit()) or len(length) > 18:
-            raise BadRequest("Content-Length is not a number.")
-        self._check_size(int(length))
-
-    def _check_size(self, size: int) -> None:
-        if size > self._limit:
-            raise TooLarge(f"The body has more than the {self._limit} bytes this server takes (--max-body).")
-
-
-class _Slow(AmbiguousEnd):
-    code, status = "DEADLINE_EXCEEDED", 408
+_FORMS = (JSON, PICTURE, LINES, BINARY)
+_FORMS_OF_RAW = (BINARY, JSON, PICTURE, LINES)
 
 
 T = TypeVar("T")
@@ -110,22 +46,24 @@ class Infer:
         request.scope[LOG_FIELDS] = noted
         with service.counted(name):
             noted["model"] = service.catalogue.get(name, request.path_params.get("version", "")).name
-            is_file = check_content_type(request.headers.get("content-type", ""))
+            content_type, length = request.headers.get("content-type", ""), request.headers.get(HEADER_LENGTH)
+            is_file, is_zero = check_content_type(content_type), length is not None and length.strip("0") == ""
+            forms = _FORMS_OF_RAW if is_zero else _FORMS
+            form = accepted(request.headers.getlist("accept"), forms)
             # A full queue is refused before the images are read.
             service.check_room(name)
             body = await self._bodies.read(request)
         try:
             noted["bytes_in"] = len(body)
             with service.counted(name):
-                if is_file:
-                    decoded = decode_file(name, body, request.query_params.multi_items())
+                if is_file or is_raw(content_type, length, body):
+                    decoded = decode_file(
+                        name, body, request.query_params.multi_items(), raw=is_zero and form == BINARY
+                    )
                 else:
-                    length = request.headers.get(HEADER_LENGTH)
                     short = json_length(length, len(body)) < _SHORT and len(body) < _SMALL
                     decoded = await service.work(partial(decode_infer, name, body, length), short=short)
-                accept = request.headers.get("accept", "")
-                form = preferred(accept) if PICTURE in accept or LINES in accept else ""
-                if form:
+                if form in (PICTURE, LINES):
                     other = as_picture if form == PICTURE else as_lines
                     decoded = DecodedRequest(other(decoded.request), frozenset())
             noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
@@ -139,9 +77,12 @@ class Infer:
             return Response(lines_of(answer), headers={"vary": "accept"}, media_type=LINES)
         in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)
         data, head = await service.work(partial(encode_infer, answer, decoded.binary), short=in_json < _SHORT)
+        # Raw tensors that the request asks for need the binary form, whatever Accept says; its JSON may be all of it.
+        if head is None and form == BINARY:
+            head = len(data)
         if head is None:
-            return Response(data, media_type="application/json")
-        return Response(data, headers={HEADER_LENGTH: str(head)}, media_type="application/octet-stream")
+            return Response(data, media_type=JSON)
+        return Response(data, headers={HEADER_LENGTH: str(head)}, media_type=BINARY)
 
 
 async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) -> T:

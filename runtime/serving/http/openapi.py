@@ -24,15 +24,16 @@ _ERRORS: Final = {
     "400": "The request is malformed, or its image cannot be read.",
     "401": "The token is missing or wrong.",
     "404": "There is no such model, version or address.",
+    "406": "The Accept header takes none of the media types of the answer.",
     "408": "The body was not complete in time.",
     "413": "The request is larger than the server takes (--max-body).",
-    "415": "The Content-Type, or a Content-Encoding, is not taken.",
+    "415": "The Content-Type is not taken, or the Content-Encoding, and then Accept-Encoding names those that are.",
     "429": "The queue limit is reached, or one of this client's address; Retry-After says when to try again.",
     "500": "The server failed; its log says more.",
     "503": "The server is shutting down, or has as many connections as it takes.",
     "504": "The answer was not ready within --timeout.",
 }
-_OF_ALL: Final = ("401", "429", "503")
+_OF_ALL: Final = ("401", "406", "429", "503")
 
 
 def openapi() -> Json:
@@ -93,8 +94,9 @@ def _infer() -> Json:
     length = {
         "name": HEADER_LENGTH,
         "in": "header",
-        "description": "bytes of the JSON before the raw tensors of a body in the binary form",
-        "schema": {"type": "integer"},
+        "description": "bytes of the JSON before the raw tensors of a body in the binary form; 0: the body is an image "
+        "file (Triton's raw binary request), and all outputs are answered as raw tensors",
+        "schema": {"type": "integer", "minimum": 0},
     }
     return {
         "summary": "Scores, maps, masks, boxes and pictures of images",

@@ -8,6 +8,6 @@ page.html   the document; page.css its style, after runtime/viewing's
 
 from __future__ import annotations
 
-from .render import page_policy, page_route, page_text
+from .render import page_endpoint, page_policy, page_text
 
-__all__ = ["page_policy", "page_route", "page_text"]
+__all__ = ["page_endpoint", "page_policy", "page_text"]

@@ -11,23 +11,24 @@ from ...viewing.assets import content_policy, one_script, shared_asset
 from ..inference.metadata import NOTICE
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import Route
 
-__all__ = ["page_policy", "page_route", "page_text"]
+__all__ = ["page_endpoint", "page_policy", "page_text"]
 
 _FOLDER = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
 _SCRIPTS = ("protocol", "regions", "question", "bars", "card", "results", "sharing", "start")
 
 
-def page_route() -> Route:
-    """The page at `/`, for an application that needs no token there: the page itself asks the user for it."""
+def page_endpoint(root_path: str = "") -> Callable[[Request], Awaitable[Response]]:
+    """The page at `/`, for an application that needs no token there: the page itself asks the user for it.
+    `root_path`: the prefix of the server's addresses behind a proxy."""
     from starlette.responses import Response
-    from starlette.routing import Route
 
-    text = page_text()
+    text = page_text(root_path)
     headers = {
         "content-security-policy": page_policy(),
         "x-content-type-options": "nosniff",
@@ -39,13 +40,14 @@ def page_route() -> Route:
     async def page(request: Request) -> Response:
         return Response(text, media_type="text/html", headers=headers)
 
-    return Route("/", page)
+    return page
 
 
-def page_text() -> str:
-    """The document with its style and scripts."""
+def page_text(root_path: str = "") -> str:
+    """The document with its style and scripts; `root_path`: the prefix of the addresses it asks."""
     found = (_FOLDER / "page.html").read_text(encoding="utf-8")
     parts = {"notice": html.escape(NOTICE), "version": html.escape(code_version())}
+    parts["root_path"] = html.escape(root_path)
     for name, text in {**parts, "style": _style(), "script": _script()}.items():
         found = found.replace("{{ " + name + " }}", text)
     return found

@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from xbench_fast.runtime.serving.http.codec import FILE_TYPES, JSON_TYPES, check_content_type, decode_infer
 from xbench_fast.runtime.serving.http.files import (
-    LINES,
-    PICTURE,
     QUERY,
     as_lines,
     as_picture,
     decode_file,
     lines_of,
-    preferred,
 )
 from xbench_fast.runtime.serving.protocol.interface import DEFAULT_OUTPUTS
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
@@ -81,29 +78,6 @@ def test_other_content_types_are_refused(kind: str) -> None:
 def test_content_types_that_are_taken() -> None:
     assert all(check_content_type(kind) for kind in (*FILE_TYPES, "Application/DICOM; transfer-syntax=*"))
     assert not any(check_content_type(kind) for kind in (*JSON_TYPES, "application/json; charset=utf-8"))
-
-
-@pytest.mark.parametrize(
-    ("accept", "form"),
-    [
-        ("image/png", PICTURE),
-        ("IMAGE/PNG; charset=x", PICTURE),
-        ("image/png, application/json", PICTURE),
-        ("application/json, image/png", ""),
-        ("application/json;q=0.5, image/png;q=0.8", PICTURE),
-        ("image/png;q=0", ""),
-        ("image/png;q=no", ""),
-        ("image/png;q=nan", ""),
-        ("application/jsonl", LINES),
-        ("image/png;q=0.5, application/jsonl", LINES),
-        ("application/jsonl, application/json", LINES),
-        ("application/json, application/jsonl", ""),
-        ("*/*", ""),
-        ("", ""),
-    ],
-)
-def test_what_the_client_prefers(accept: str, form: str) -> None:
-    assert preferred(accept) == form
 
 
 def test_a_picture_shows_one_image() -> None:

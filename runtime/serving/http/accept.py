@@ -1,0 +1,80 @@
+"""The media type of an answer, by the header Accept (RFC 9110 §12.5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.request_errors import BadRequest
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+Endpoint = Callable[["Request"], Awaitable["Response"]]
+
+__all__ = ["BINARY", "JSON", "Endpoint", "accepted", "offering"]
+
+JSON: Final = "application/json"
+BINARY: Final = "application/octet-stream"
+
+
+@dataclass(frozen=True)
+class _Range:
+    kind: str
+    weight: float
+
+    def matches(self, offer: str) -> int:
+        """2 for the media type itself, 1 for its kind (image/*), 0 for all, -1 for none of these."""
+        if self.kind == offer:
+            return 2
+        if self.kind == offer.partition("/")[0] + "/*":
+            return 1
+        return 0 if self.kind in ("*/*", "*") else -1
+
+
+def accepted(headers: Sequence[str], offers: Sequence[str]) -> str:
+    """The media type among `offers` that the values of Accept prefer; the first one if there is no such header.
+
+    The weight of an offer is that of the most specific range that matches it. Among equal weights an offer that is
+    named comes before one that a wildcard allows, and then the order in the header counts. Parameters other than q are
+    not looked at. Raises BadRequest with status 406.
+    """
+    text = ",".join(headers)
+    ranges = _ranges(text)
+    if not text.strip(" ,"):
+        return offers[0]
+    found: list[tuple[float, int, int, int]] = []
+    for place, offer in enumerate(offers):
+        specific, order = max(((item.matches(offer), -number) for number, item in enumerate(ranges)), default=(-1, 0))
+        if specific >= 0 and (weight := ranges[-order].weight) > 0:
+            found.append((weight, specific, order if specific == 2 else 0, -place))
+    if not found:
+        raise BadRequest(f"The Accept header takes none of {', '.join(offers)}; send one of them, or */*.", status=406)
+    return offers[-max(found)[-1]]
+
+
+def offering(kind: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that answers with one media type, and with status 406 to those who do not accept it."""
+
+    async def checked(request: Request) -> Any:
+        accepted(request.headers.getlist("accept"), (kind,))
+        return await endpoint(request)
+
+    return checked
+
+
+def _ranges(text: str) -> list[_Range]:
+    """The ranges of a header, without those whose weight is no number from 0 to 1."""
+    found = []
+    for part in text.split(","):
+        kind, *options = (item.strip().lower() for item in part.split(";"))
+        weight = next((option.partition("=")[2].strip() for option in options if option.startswith("q=")), "1")
+        try:
+            number = float(weight)
+        except ValueError:
+            continue
+        if kind and 0.0 <= number <= 1.0:
+            found.append(_Range(kind, number))
+    return found
