@@ -16,29 +16,36 @@ __all__ = ["AddressShares", "client_key", "is_in", "read_networks"]
 
 
 class AddressShares:
-    """At most `most` requests of one address at once, 0 for no limit; those of `trusted` networks are not limited."""
+    """At most `most` requests of one address at once, those of `trusted` networks apart, and `total` of all; 0 for no
+    limit."""
 
-    def __init__(self, most: int, trusted: Sequence[Network]) -> None:
+    def __init__(self, most: int, trusted: Sequence[Network], *, total: int = 0) -> None:
         self._most = most
         self._trusted = tuple(trusted)
+        self._total = total
+        self._count = 0
         self._open: Counter[str] = Counter()
 
     @contextmanager
     def one_more(self, host: str) -> Iterator[None]:
         """Counts a request. Raises Overloaded."""
-        if not self._most or is_in(host, self._trusted):
-            yield
-            return
-        key = client_key(host)
-        if self._open[key] >= self._most:
+        if self._total and self._count >= self._total:
+            raise Overloaded(f"The server has {self._total} such requests at once; try again later.", retry_after=1)
+        limited = self._most and not is_in(host, self._trusted)
+        key = client_key(host) if limited else ""
+        if limited and self._open[key] >= self._most:
             raise Overloaded(f"Your address has {self._most} requests at once, the most it may have.", retry_after=1)
-        self._open[key] += 1
+        self._count += 1
+        if limited:
+            self._open[key] += 1
         try:
             yield
         finally:
-            self._open[key] -= 1
-            if not self._open[key]:
-                del self._open[key]
+            self._count -= 1
+            if limited:
+                self._open[key] -= 1
+                if not self._open[key]:
+                    del self._open[key]
 
 
 def read_networks(texts: Sequence[str]) -> tuple[Network, ...]:

@@ -16,7 +16,7 @@ from .codec import decode_infer, encode_infer
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-__all__ = ["HEALTH", "SERVICE", "Call", "Calls"]
+__all__ = ["HEALTH", "SERVICE", "Call", "Calls", "parsed"]
 
 SERVICE: Final = "inference.GRPCInferenceService"
 
@@ -54,6 +54,11 @@ class Calls:
             "RepositoryIndex": self._repository_index,
         }
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of the methods."""
+        return tuple(self._methods)
+
     def known(self, method: str) -> bool:
         """Whether the method exists."""
         return method in self._methods
@@ -88,7 +93,7 @@ class Calls:
         return self._messages.ServerReadyResponse(ready=self._service.ready)
 
     async def _model_ready(self, call: Call) -> Message:
-        asked = _parse(self._messages.ModelReadyRequest, call.data)
+        asked = parsed(self._messages.ModelReadyRequest, call.data)
         try:
             self._service.catalogue.get(asked.name, asked.version)
         except NotFound:  # no error here: an unknown model is not ready
@@ -96,17 +101,17 @@ class Calls:
         return self._messages.ModelReadyResponse(ready=self._service.ready)
 
     async def _server_metadata(self, call: Call) -> Message:
-        _parse(self._messages.ServerMetadataRequest, call.data)
+        parsed(self._messages.ServerMetadataRequest, call.data)
         return self._messages.ServerMetadataResponse(**server_metadata())
 
     async def _model_metadata(self, call: Call) -> Message:
-        asked = _parse(self._messages.ModelMetadataRequest, call.data)
+        asked = parsed(self._messages.ModelMetadataRequest, call.data)
         found = model_metadata(self._service.catalogue.get(asked.name, asked.version))
         fields = ("name", "versions", "platform", "inputs", "outputs")
         return self._messages.ModelMetadataResponse(**{key: found[key] for key in fields})
 
     async def _repository_index(self, call: Call) -> Message:
-        asked = _parse(self._messages.RepositoryIndexRequest, call.data)
+        asked = parsed(self._messages.RepositoryIndexRequest, call.data)
         if asked.repository_name:
             raise BadRequest("There is one repository; leave repository_name empty.")
         models = [item for item in repository_index(self._service) if item["state"] == "READY" or not asked.ready]
@@ -116,7 +121,7 @@ class Calls:
         service = self._service
         short = len(call.data) < _SHORT
         with service.counted(""):
-            message = await service.work(partial(_parse, self._messages.ModelInferRequest, call.data), short=short)
+            message = await service.work(partial(parsed, self._messages.ModelInferRequest, call.data), short=short)
         with service.counted(message.model_name):
             model = service.catalogue.get(message.model_name, message.model_version)
             call.noted["model"] = model.name
@@ -133,7 +138,7 @@ class Calls:
         return await service.work(partial(encode_infer, answer), short=size < _SHORT)
 
 
-def _parse(kind: type[M], data: bytes) -> M:
+def parsed(kind: type[M], data: bytes) -> M:
     """The message of type `kind` in `data`. Raises BadRequest if it cannot be parsed."""
     from google.protobuf.message import DecodeError
 

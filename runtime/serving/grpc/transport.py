@@ -19,11 +19,16 @@ from ..inference.service import Service
 from ..protocol.request_errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
 from ..settings import GrpcSettings
 from .calls import HEALTH, SERVICE, Call, Calls
+from .health import HEALTH_SERVICE, HealthCalls
+from .reflection import REFLECTION_SERVICES, Reflection
 
 __all__ = ["GrpcTransport"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_MS: Final = 300_000
+_HEALTH: Final = 64  # calls of the health service at once, and as many that watch
+_HEALTH_OF_ONE: Final = 8  # of one address
+_HEALTH_SECONDS: Final = 5
 _LONGEST_SENTENCE: Final = 2000  # a status is sent in a header, whose size is limited
 
 
@@ -81,21 +86,27 @@ class _Caller:
         self._log = log
         self._bearer = Bearer(settings.token)
         self._calls = Calls(service)
+        self._health = HealthCalls(service)
+        self._reflection = Reflection(self._calls.methods)
         self._open = 0
         self._incoming = 0
         self._held = 0
         share = settings.shared
         self._of_client = AddressShares(settings.calls // 2 if share else 0, settings.trusted_proxies)
         self._from_client = AddressShares(settings.incoming // 2 if share else 0, settings.trusted_proxies)
+        # Health needs no token, so its calls have limits of their own: they take no room of others, nor others theirs.
+        self._checks, self._watches = (
+            AddressShares(_HEALTH_OF_ONE if share else 0, settings.trusted_proxies, total=_HEALTH) for _ in range(2)
+        )
 
-    async def handle(self, method: str, context: Any) -> None:
+    async def handle(self, service: str, method: str, context: Any) -> None:
         """One call, from its start to its end."""
         start = time.perf_counter()
         call, sent = Call(), 0
         refused: RequestError | None = None
         code = "CANCELLED"
         try:
-            sent = await self._answer(method, call, context)
+            sent = await self._answer(service, method, call, context)
             code = "OK"
         except RequestError as error:
             refused, code = error, error.code
@@ -104,16 +115,21 @@ class _Caller:
             _LOG.exception("A gRPC call failed unexpectedly")
             refused, code = Internal(), Internal.code
         finally:
-            self._note(method, context, call, code, sent, time.perf_counter() - start)
+            self._note(service, method, context, call, code, sent, time.perf_counter() - start)
         if refused is not None:
             await self._refuse(context, refused)
 
-    async def _answer(self, method: str, call: Call, context: Any) -> int:
-        if method not in HEALTH:
+    async def _answer(self, service: str, method: str, call: Call, context: Any) -> int:
+        is_open = service == HEALTH_SERVICE or (service == SERVICE and method in HEALTH)
+        if not is_open:
             self._bearer.check(_authorization(context))
-        if not self._calls.known(method):
+        if not self._known(service, method):
             raise Unimplemented(f"{method[:200]} is not supported.")
-        if method in HEALTH:
+        if service == HEALTH_SERVICE:
+            return await self._answer_health(method, call, context)
+        if service in REFLECTION_SERVICES:
+            return await self._reflect(call, context)
+        if is_open:
             reply = await self._calls.answer(method, call)
             await self._write(context, reply)
             return len(reply)
@@ -121,12 +137,39 @@ class _Caller:
         host = _host(context.peer())
         with self._account() as account, self._of_client.one_more(host):
             with self._from_client.one_more(host):
-                call.data = await self._read(context)
+                call.data = await self._receive(context)
             account(len(call.data))
             call.remaining = context.time_remaining()
             reply = await self._calls.answer(method, call)
             await self._write(context, reply)
         return len(reply)
+
+    async def _answer_health(self, method: str, call: Call, context: Any) -> int:
+        sent = 0
+        with (self._watches if method == "Watch" else self._checks).one_more(_host(context.peer())):
+            call.data = await self._read(context, _HEALTH_SECONDS) or b""
+            async for reply in self._health.answer(method, call.data):
+                await self._write(context, reply)
+                sent += len(reply)
+        return sent
+
+    async def _reflect(self, call: Call, context: Any) -> int:
+        async def received() -> AsyncIterator[bytes]:
+            while (message := await self._read(context, self._settings.reading)) is not None:
+                call.data = message
+                yield message
+
+        sent = 0
+        with self._account(), self._of_client.one_more(_host(context.peer())):
+            async for reply in self._reflection.answers(received()):
+                await self._write(context, reply)
+                sent += len(reply)
+        return sent
+
+    def _known(self, service: str, method: str) -> bool:
+        if service in REFLECTION_SERVICES:
+            return self._reflection.known(method)
+        return (self._health if service == HEALTH_SERVICE else self._calls).known(method)
 
     @contextmanager
     def _account(self) -> Iterator[Any]:
@@ -148,18 +191,24 @@ class _Caller:
             self._open -= 1
             self._held -= size
 
-    async def _read(self, context: Any) -> bytes:
+    async def _receive(self, context: Any) -> bytes:
         self._incoming += 1
         try:
-            async with asyncio.timeout(self._settings.reading):
-                message = await context.read()
-        except TimeoutError as error:
-            raise DeadlineExceeded(f"The message was not complete within {self._settings.reading:g} s.") from error
+            message = await self._read(context, self._settings.reading)
         finally:
             self._incoming -= 1
-        if not isinstance(message, bytes):
+        if message is None:
             raise BadRequest("The call holds no message.")
         return message
+
+    async def _read(self, context: Any, seconds: float) -> bytes | None:
+        """The next message, None where the client sends no more. Raises DeadlineExceeded."""
+        try:
+            async with asyncio.timeout(seconds):
+                message = await context.read()
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"The message was not complete within {seconds:g} s.") from error
+        return message if isinstance(message, bytes) else None
 
     async def _write(self, context: Any, reply: bytes) -> None:
         try:
@@ -172,12 +221,12 @@ class _Caller:
         trailing = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
         await context.abort(self._grpc.StatusCode[error.code], str(error)[:_LONGEST_SENTENCE], trailing)
 
-    def _note(self, method: str, context: Any, call: Call, code: str, sent: int, seconds: float) -> None:
+    def _note(self, service: str, method: str, context: Any, call: Call, code: str, sent: int, seconds: float) -> None:
         self._service.metrics.grpc_calls.labels(code).inc()
         self._log.write(
             client=_host(context.peer()),
             method="gRPC",
-            route=f"/{SERVICE}/{method}" if self._calls.known(method) else "other",
+            route=f"/{service}/{method}" if self._known(service, method) else "other",
             status=code,
             ms=round(seconds * 1e3, 2),
             bytes_in=len(call.data),
@@ -195,15 +244,15 @@ def _add_port(grpc: Any, server: Any, address: str, certificate: Certificate | N
 
 def _handler(grpc: Any, caller: _Caller) -> Any:
     class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
-        """Every method of the protocol's service; for others the library answers that they do not exist."""
+        """Every method of the server's services; for others the library answers that they do not exist."""
 
         def service(self, handler_call_details: Any) -> Any:
             service, _, method = handler_call_details.method.removeprefix("/").partition("/")
-            if service != SERVICE:
+            if service not in (SERVICE, HEALTH_SERVICE, *REFLECTION_SERVICES):
                 return None
 
             async def handle(_: Any, context: Any) -> None:
-                await caller.handle(method, context)
+                await caller.handle(service, method, context)
 
             return grpc.stream_stream_rpc_method_handler(handle)
 
@@ -226,7 +275,11 @@ def _grpc() -> Any:
     try:
         import grpc
         import grpc.aio
+        import grpc_health.v1  # noqa: F401
+        import grpc_reflection.v1alpha  # noqa: F401
         from google.protobuf import message  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("grpcio or protobuf is not installed; install xbench-fast[serve].") from error
+        raise MissingExtraError(
+            "grpcio, its health checking or reflection, or protobuf is not installed; install xbench-fast[serve]."
+        ) from error
     return grpc

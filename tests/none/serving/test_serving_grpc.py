@@ -18,7 +18,7 @@ from xbench_fast.runtime.serving.protocol.requests import Answer
 pytest.importorskip("google.protobuf")
 
 from xbench_fast.runtime.serving.grpc import open_inference_pb2 as messages
-from xbench_fast.runtime.serving.grpc.calls import SERVICE, _parse
+from xbench_fast.runtime.serving.grpc.calls import SERVICE, parsed
 from xbench_fast.runtime.serving.grpc.codec import decode_infer, encode_infer
 
 SOURCE = Path(messages.__file__).with_name("open_inference.proto")
@@ -156,7 +156,7 @@ def test_any_message_is_read_or_refused(inputs: Any, raw: Any, outputs: Any) -> 
         inputs=inputs, raw_input_contents=raw, outputs=[{"name": name} for name in outputs]
     )
     try:
-        request = decode_infer(_parse(messages.ModelInferRequest, made.SerializeToString()))
+        request = decode_infer(parsed(messages.ModelInferRequest, made.SerializeToString()))
     except BadRequest:
         return
     assert request.images or request.pixels is None or request.pixels.dtype == np.uint8
@@ -166,7 +166,7 @@ def test_any_message_is_read_or_refused(inputs: Any, raw: Any, outputs: Any) -> 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        decode_infer(_parse(messages.ModelInferRequest, data))
+        decode_infer(parsed(messages.ModelInferRequest, data))
     except BadRequest:
         return
 
@@ -176,7 +176,7 @@ def test_an_answer_as_raw_tensors() -> None:
     names[:] = [b"Mass"]
     arrays = {"findings": names, "logits": np.array([[np.nan]], np.float32)}
     answer = Answer("m", "1", "coco", ("Mass",), 0.5, arrays, "7")
-    read = _parse(messages.ModelInferResponse, encode_infer(answer))
+    read = parsed(messages.ModelInferResponse, encode_infer(answer))
     assert (read.model_name, read.model_version, read.id) == ("m", "1", "7")
     assert [(item.name, item.datatype, list(item.shape)) for item in read.outputs] == [
         ("findings", "BYTES", [1]),
