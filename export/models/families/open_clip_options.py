@@ -71,9 +71,9 @@ def check_sizes(model: nn.Module, size: Any, tensors: Mapping[str, Tensor], path
         if own and found and own != found:
             raise _other(path, title, line, found, own)
     for name, place, line in _LINES:
-        own, found = needed.get(name, ()), shapes.get(name, ())
-        if len(own) == len(found) > place and own[place] != found[place]:
-            raise _other(path, title, line, found[place], own[place])
+        wanted, stored = needed.get(name, ()), shapes.get(name, ())
+        if len(wanted) == len(stored) > place and wanted[place] != stored[place]:
+            raise _other(path, title, line, stored[place], wanted[place])
     for name in _POSITIONS:
         if sides := patches_per_side(shapes.get(name, ()), needed.get(name, ())):
             found, own = sides
