@@ -29,8 +29,10 @@ _SHORT: Final = 1 << 18  # bytes whose parsing takes about as long as passing th
 
 @dataclasses.dataclass
 class Call:
-    """A call: its message, the seconds its client still waits (None: no limit), fields for the access log."""
+    """A call: its service and method ("other" for unknown ones), its message, the seconds its client still waits (None:
+    no limit), fields for the access log."""
 
+    route: str
     data: bytes = b""
     remaining: float | None = None
     noted: dict[str, Any] = dataclasses.field(default_factory=dict)

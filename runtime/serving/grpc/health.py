@@ -49,14 +49,12 @@ class HealthCalls:
                 raise NotFound(f"There is no service '{name[:200]}'; leave it empty, or ask for {SERVICE}.")
             yield self._reply(status)
             return
-        while True:
-            yield self._reply(status)
-            before = status
-            while status == before and self._service.ready:
-                await asyncio.sleep(_POLL)
-                status = self._status(name)
-            if status == before:
-                raise Draining("The server is shutting down.")
+        yield self._reply(status)
+        while self._service.ready:
+            await asyncio.sleep(_POLL)
+        if self._status(name) != status:
+            yield self._reply(self._status(name))
+        raise Draining("The server is shutting down.")
 
     def _status(self, name: str) -> int:
         kinds = self._messages.HealthCheckResponse

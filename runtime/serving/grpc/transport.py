@@ -102,7 +102,7 @@ class _Caller:
     async def handle(self, service: str, method: str, context: Any) -> None:
         """One call, from its start to its end."""
         start = time.perf_counter()
-        call, sent = Call(), 0
+        call, sent = Call(f"/{service}/{method}" if self._known(service, method) else "other"), 0
         refused: RequestError | None = None
         code = "CANCELLED"
         try:
@@ -115,7 +115,7 @@ class _Caller:
             _LOG.exception("A gRPC call failed unexpectedly")
             refused, code = Internal(), Internal.code
         finally:
-            self._note(service, method, context, call, code, sent, time.perf_counter() - start)
+            self._note(context, call, code, sent, time.perf_counter() - start)
         if refused is not None:
             await self._refuse(context, refused)
 
@@ -221,12 +221,12 @@ class _Caller:
         trailing = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
         await context.abort(self._grpc.StatusCode[error.code], str(error)[:_LONGEST_SENTENCE], trailing)
 
-    def _note(self, service: str, method: str, context: Any, call: Call, code: str, sent: int, seconds: float) -> None:
+    def _note(self, context: Any, call: Call, code: str, sent: int, seconds: float) -> None:
         self._service.metrics.grpc_calls.labels(code).inc()
         self._log.write(
             client=_host(context.peer()),
             method="gRPC",
-            route=f"/{service}/{method}" if self._known(service, method) else "other",
+            route=call.route,
             status=code,
             ms=round(seconds * 1e3, 2),
             bytes_in=len(call.data),
