@@ -53,7 +53,7 @@ def load_tokenizer(folder: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if only_vocabulary(folder):
-                return transformers.BertTokenizer(str(folder / "vocab.txt"))
+                return transformers.BertTokenizerFast(str(folder / "vocab.txt"))
             return transformers.AutoTokenizer.from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False
             )
@@ -87,7 +87,13 @@ def library_words(tokenizer: Any, title: str, *, cleaned: bool = False) -> Folde
     if getattr(tokenizer, "is_fast", False):
         backend = Backend.from_str(tokenizer.backend_tokenizer.to_str())
     elif cleaned and type(tokenizer).__name__ == "SiglipTokenizer":
-        backend, cleaning = _siglip(tokenizer), "siglip"
+        try:
+            backend, cleaning = _siglip(tokenizer), "siglip"
+        except Exception as error:  # of transformers or tokenizers, about another kind of model
+            raise ConfigError(
+                f"{title} (SiglipTokenizer) cannot be converted, as it is no Unigram model of SentencePiece "
+                f"({short_reason(error)}); write an adapter for it."
+            ) from error
     else:
         raise ConfigError(
             f"{title} ({type(tokenizer).__name__}) has no form as tokenizer.json, so it cannot run without its Python "
@@ -117,12 +123,18 @@ def _siglip(tokenizer: Any) -> Any:
     from tokenizers.processors import TemplateProcessing
     from transformers.convert_slow_tokenizer import SpmConverter
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that bytes are not handled, which they are
+        converter = SpmConverter(tokenizer)
+    converter.handle_byte_fallback = bool(converter.proto.trainer_spec.byte_fallback)
     # SentencePiece reads its control pieces as letters where a text has them; only the class's own tokens are special.
-    tree = json.loads(SpmConverter(tokenizer).converted().to_str())
+    tree = json.loads(converter.converted().to_str())
     tree["added_tokens"] = [token for token in tree["added_tokens"] if not token["special"]]
     backend = Backend.from_str(json.dumps(tree))
     before = [*([Lowercase()] * bool(tokenizer.do_lower_case)), Replace(Regex(_PUNCTUATION), "")]
-    blanks = [Replace(Regex(r"\s+"), " "), Strip(), Replace("\u2581 ", "\u2581"), Replace(Regex("\u2581$"), "")]
+    blanks = [Replace(Regex(r"\s+"), " "), Strip(), Replace(Regex("\u2581$"), "")]
+    if converter.proto.normalizer_spec.precompiled_charsmap:  # it makes a blank of U+2581, which is merged with others
+        blanks.append(Replace("\u2581 ", "\u2581"))
     backend.normalizer = Sequence([*before, *blanks, backend.normalizer])
     backend.pre_tokenizer = Metaspace(prepend_scheme="never")
     end = str(tokenizer.eos_token)

@@ -233,12 +233,40 @@ def test_siglip_1_of_transformers_4(tmp_path: Path) -> None:
     from xbench_fast.engines.tokenizing import CLEANINGS
 
     ids = lambda text: words.backend.encode(CLEANINGS["siglip"](text)).ids  # noqa: E731
-    assert ids("Lung, mass.") == ids("  LUNG \u2581 (mass)!") == [3, 4, 1]
+    assert ids("Lung, mass.") == ids("LUNG \u2581 (mass)!") == [3, 4, 1]
+    assert ids(" lung") == [place["\u2581"], 3, 1], "a second blank; a model with a map of characters merges both"
     assert ids("") == ids(" ...") == [1]
     assert ids("<pad>a") == [place["\u2581"], *(place[letter] for letter in "pada"), 1]
     assert ids("lung </s>, a") == [3, 1, place["a"], 1]
     with pytest.raises(ConfigError, match=r"it \(SiglipTokenizer\) has no form as tokenizer\.json"):
         library_words(SiglipTokenizer(""), "it")
+    with pytest.raises(ConfigError, match=r"it \(SiglipTokenizer\) cannot be converted, as it is no Unigram model"):
+        library_words(SiglipTokenizer(str(tmp_path / "absent")), "it", cleaned=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "rules"),
+    [
+        ({}, {}),
+        ({}, {"do_lower_case": False, "truncation_side": "left"}),
+        ({"byte_fallback": True, "vocab_size": 330}, {"pad_token": "<pad>"}),
+        ({"normalization_rule_name": "identity"}, {"model_max_length": 12}),
+    ],
+    ids=str,
+)
+def test_siglip_1_against_its_own_class(tmp_path: Path, model: dict[str, Any], rules: dict[str, Any]) -> None:
+    """Where the package of the class is installed."""
+    pieces = pytest.importorskip("sentencepiece")
+    lines, how = ["pleural effusion", "a chest x-ray showing pneumonia", "nodule"] * 30, {"pad_id": 0, "bos_id": -1}
+    pieces.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(tmp_path / "spiece"), hard_vocab_limit=False, minloglevel=2,
+        **{"vocab_size": 60, "eos_id": 1, "unk_id": 2, **how, **model},
+    )  # fmt: skip
+    plain = {"tokenizer_class": "SiglipTokenizer", "model_max_length": 16, "pad_token": "</s>", **rules}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(plain))
+    folder = of_transformers(tmp_path)
+    words = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    assert given(folder) == words(SAID, padding="max_length", truncation=True)["input_ids"]
 
 
 def test_siglip_1_needs_sentencepiece(tmp_path: Path) -> None:
