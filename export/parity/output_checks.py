@@ -73,6 +73,11 @@ def remarks(scores: Sequence[ProbeScores]) -> Iterator[str]:
             "All logits of the probe pictures lie between 0 and 1; if they are probabilities, return what the graph "
             "computes before the sigmoid or softmax, since probabilities are made of logits by a sigmoid."
         )
+    elif all(_within(each.logits, 0, np.inf) for each in scores):
+        yield (
+            "No logit of the probe pictures is below 0, which makes every probability 0.5 or more; check that they are "
+            "no percentages or other scores."
+        )
     if all(_equal(each.logits, each.logits[:1]) for each in scores):
         yield "The logits of all probe pictures are the same; check that they depend on the input pixels."
     if all(_equal(each.saliency, each.saliency[:1]) for each in scores):

@@ -230,6 +230,7 @@ def test_outputs_that_give_no_right_number_are_refused(
     ("parts", "words"),
     [
         ({"logits": "grown = Exp(scores) more = Exp(grown) logits = Div(grown, more)"}, ["All logits"]),
+        ({"logits": "logits = Exp(scores)"}, ["No logit of the probe pictures is below 0"]),
         ({"images": SAME}, ["The logits of all probe pictures", "The maps of all probe pictures"]),
         (
             {"saliency": "mean = ReduceMean<axes = [1]>(maps) none = Mul(maps, nothing) saliency = Add(mean, none)"},
