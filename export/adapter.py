@@ -43,12 +43,19 @@ TokenizerKind = Literal["wordpiece", "clip-bpe", "tokenizer.json", "ready"]
 class CheckpointRecord:
     """Where the weights came from: file name (without folder) and sha256 of the whole file.
 
-    `note` says what was read where the file or its folder holds several models.
+    `note` says what was read where the file or its folder holds several models. `activation`: of weights that do not
+    state which GELU they were trained with, which one is computed, and why that one.
     """
 
     name: str
     sha256: str
     note: str = ""
+    activation: str = ""
+
+    def stored(self) -> dict[str, str]:
+        """The entry `checkpoint` of bundle.json."""
+        told = {"activation": self.activation} if self.activation else {}
+        return {"name": self.name, "sha256": self.sha256, **told}
 
 
 @dataclass(frozen=True)

@@ -264,12 +264,12 @@ def _manifest(
     if adapter.averages_prompts:
         text["averages_prompts"] = True
     if encoder is not None:
-        text["checkpoint"] = {"name": encoder.name, "sha256": encoder.sha256}
+        text["checkpoint"] = encoder.stored()
     return Manifest(
         model=adapter.name,
         variant=adapter.variant,
         weights=adapter.weights,
-        checkpoint=None if record is None else {"name": record.name, "sha256": record.sha256},
+        checkpoint=None if record is None else record.stored(),
         geometry=adapter.geometry,
         grid=adapter.grid,
         saliency={

@@ -116,11 +116,12 @@ def make_bundle(
     supervised: tuple[str, ...] = (),
     smoothing: float = 0.0,
     largest_batch: int | None = None,
+    checkpoint: dict[str, str] | None = None,
 ) -> Bundle:
     """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run. `text`:
     with the text graph of `save_text_graph` and a tokenizer without a vocabulary. `supervised`: all that its model
     knows; it then has the set of these findings alone. `smoothing`, `largest_batch`: what it says of its
-    maps and batches."""
+    maps and batches. `checkpoint`: the record of its weights."""
     source = path.parent / f".source-{path.name}"
     source.mkdir(parents=True)
     (source / "image.onnx").write_bytes(graph.read_bytes() if graph else b"run by NumPy in this test")
@@ -146,7 +147,7 @@ def make_bundle(
         model="blocks",
         variant="32",
         weights=weights,  # type: ignore[arg-type]
-        checkpoint=None,
+        checkpoint=checkpoint,
         geometry=geometry or Geometry("squash", SIZE, SIZE, "bilinear"),
         grid=(GRID, GRID),
         saliency={"kind": "attention", "description": "sums of pixel blocks", "smoothing": smoothing},

@@ -102,7 +102,8 @@ def match_tensors(
     differences = {"missing": missing, "unexpected": unexpected, "of another shape": wrong}
     parts = [f"{len(items)} {kind} ({_first(items)})" for kind, items in differences.items() if items]
     other = identify(names)
-    told = [f"it looks like a checkpoint of {other}"] if other and other.lower() != model.lower() else []
+    known = other in (None, identify(needed)) or str(other).lower() == model.lower()
+    told = [] if known else [f"it looks like a checkpoint of {other}"]
     told += [_other_image_size(name, shapes[name], needed[name]) for name in needed if name in shapes]
     told += [place_of(needed, found, names), nearest_form(unexpected, found)]
     guess = "; ".join(filter(None, told))

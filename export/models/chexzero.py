@@ -168,4 +168,5 @@ def _joined(folder: Path, records: Sequence[CheckpointRecord]) -> CheckpointReco
         names[record.sha256] = record.name
     lines = "".join(f"{record.sha256}  {record.name}\n" for record in sorted(records, key=lambda one: one.name))
     note = f"the {len(records)} checkpoints of {folder.name} are averaged: {', '.join(names.values())}"
-    return CheckpointRecord(folder.name, sha256(lines.encode()).hexdigest(), note)
+    activations = dict.fromkeys(record.activation for record in records if record.activation)
+    return CheckpointRecord(folder.name, sha256(lines.encode()).hexdigest(), note, "; ".join(activations))

@@ -23,7 +23,7 @@ from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
 from ..tokenizing.reference import clip_reference
-from .clip_checkpoint import canonical_tensors
+from .clip_checkpoint import canonical_tensors, quick_activation
 from .layers.attention import PackedAttention
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .published import PUBLISHED
@@ -79,7 +79,7 @@ def read_clip(path: Path, patches: Mapping[str, int]) -> tuple[CLIP, str, Checkp
     with torch.device("meta"):
         module = build_clip(patch)
     install(module, tensors, path=path, model="CLIP", names=source.names())
-    return module, variant, source.record
+    return module, variant, quick_activation(source.path, source.record, source.names())
 
 
 def text_vectors(model: CLIP, ids: Tensor) -> Tensor:
@@ -160,11 +160,12 @@ class ClipAdapter(TwoTowers):
         )
 
     def cautions(self) -> tuple[str, ...]:
-        """A warning that QuickGELU is assumed, unless the file is one of OpenAI's own."""
-        if self.checkpoint is None or self.checkpoint.sha256 in PUBLISHED["clip"].sha256.values():
+        """A warning that QuickGELU is assumed, unless the file is one of OpenAI's own or says so itself."""
+        record = self.checkpoint
+        if record is None or record.sha256 in PUBLISHED["clip"].sha256.values() or "read from" in record.activation:
             return ()
         return (
-            f"{self.checkpoint.name} is none of OpenAI's own files (sha256), and no CLIP file states its activation: "
+            f"{record.name} is none of OpenAI's own files (sha256), and no CLIP file states its activation: "
             "QuickGELU is assumed, as OpenAI's weights need it; LAION and DataComp weights have the same names and "
             "come out wrong, so do not export them",
         )

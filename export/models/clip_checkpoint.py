@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 
+from ...engines.errors import CheckpointError
+from ..adapter import CheckpointRecord
 from ..checkpoints.matching import renamed
+from ..checkpoints.stated_activation import QUICK, configured_activation, scripted_activation
+from .published import PUBLISHED
 
-__all__ = ["canonical_tensors"]
+__all__ = ["canonical_tensors", "quick_activation"]
 
-# Scalars of the TorchScript archives and index buffers of old transformers releases; they are not weights.
-NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "position_ids")
+# Scalars and masks of the TorchScript archives, and index buffers of old transformers releases; they are not weights.
+NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "attn_mask", "position_ids")
 # In order; each is replaced where it occurs.
 RENAMES = (
     ("vision_model.embeddings.patch_embedding.", "visual.conv1."),
@@ -43,6 +48,26 @@ def canonical_tensors(found: Mapping[str, Tensor], path: Path) -> dict[str, Tens
     if any(name.startswith(("vision_model.", "text_model.")) for name in weights):
         return _from_transformers(weights, path)
     return weights
+
+
+def quick_activation(path: Path, record: CheckpointRecord, names: Iterable[str]) -> CheckpointRecord:
+    """The record of the CLIP file at `path`, with where QuickGELU is known from; that of OpenAI's own files as it is.
+
+    `names` are those of its tensors. Raises CheckpointError where the file, or the config.json beside one of
+    transformers, states another activation.
+    """
+    if record.sha256 in PUBLISHED["clip"].sha256.values():
+        return record
+    found, source = scripted_activation(path), "read from TorchScript code"
+    if not found and any("vision_model." in name for name in names):
+        found, source = configured_activation(path), "read from config.json"
+    if found not in ("", QUICK):
+        raise CheckpointError(
+            f"{path} was trained with {found} ({source}), and this model computes {QUICK}; export it with --family "
+            "open_clip and its architecture, or the folder with --family transformers."
+        )
+    assumed = "assumed, because no CLIP file states it"
+    return replace(record, activation=f"{QUICK}, {source if found else assumed}")
 
 
 def _from_transformers(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:

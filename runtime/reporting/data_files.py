@@ -32,8 +32,8 @@ _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "lo
 _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference_points", "low", "high", "p_delong",
                     "p_holm", "family")  # fmt: skip
 # Fields of a cell that report.json holds as they are.
-_OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "saliency_map", "family", "reader", "engine",
-            "protocol", "limit", "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed",
+_OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "activation", "saliency_map", "family", "reader",
+            "engine", "protocol", "limit", "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed",
             "equalised", "prompt_status", "uncertain")  # fmt: skip
 
 

@@ -176,8 +176,8 @@ def prompt_summary(status: Iterable[str]) -> str:
 
 
 def source_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
-    """Where cells differ from what the authors of their models do: in the words of prompts, or in images that are not
-    equalised."""
+    """Where cells differ from what the authors of their models do, or may: in the words of prompts, in images that are
+    not equalised, or in the GELU of weights that do not state it."""
     prompts: dict[str, list[str]] = {}
     plain = False
     for cell in cells:
@@ -186,7 +186,9 @@ def source_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
         plain |= equalises and not cell.equalised
     other = [f"{model}: {prompt_summary(found)}" for model, found in prompts.items() if set(found) - {"official"}]
     line = f"{UNOFFICIAL_PROMPTS} (docs/parity.md §7): {'; '.join(other)}"
-    return (*((line,) if other else ()), *((NOT_EQUALISED,) if plain else ()))
+    gelu = dict.fromkeys(f"{cell.model}: {cell.activation}" for cell in cells if cell.activation)
+    layers = f"GELU of the layers, which weights do not state: {'; '.join(gelu)}"
+    return (*((line,) if other else ()), *((NOT_EQUALISED,) if plain else ()), *((layers,) if gelu else ()))
 
 
 def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool = True) -> tuple[str, ...]:

@@ -108,6 +108,7 @@ class _Result(msgspec.Struct):
     grid: tuple[_Side, _Side] | None = None
     map_size: tuple[_Side, _Side] | None = None
     smoothing: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    activation: str = ""
     shard: _Shard | msgspec.UnsetType = msgspec.UNSET
     prompts: _Prompts | msgspec.UnsetType = msgspec.UNSET
 

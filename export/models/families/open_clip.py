@@ -22,7 +22,7 @@ from ..clip_checkpoint import canonical_tensors
 from ..saliency_maps import PATCH_TEXT
 from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
 from .image_towers import image_tower
-from .open_clip_options import as_named, check_sizes, follow_options
+from .open_clip_options import as_named, check_sizes, follow_options, with_activation
 from .open_clip_texts import cached_folder, open_clip_texts
 from .preprocessing import Preprocessing, from_open_clip
 
@@ -34,14 +34,15 @@ _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
 
 @dataclass(frozen=True)
 class _Architecture:
-    """`title` for messages, the `model` configuration, `preprocessing` in open_clip's words, and the `folder` of the
-    snapshot that it is from."""
+    """`title` for messages, the `model` configuration, `preprocessing` in open_clip's words, the `folder` of the
+    snapshot that it is from, and `twin`: there is the same architecture with QuickGELU."""
 
     title: str
     model: dict[str, Any]
     preprocessing: dict[str, Any]
     cautions: tuple[str, ...] = ()
     folder: Path | None = None
+    twin: bool = False
 
     @property
     def text(self) -> dict[str, Any]:
@@ -89,7 +90,8 @@ class OpenClipAdapter(ModelFamily):
         tensors = as_named(tensors, model)
         check_sizes(model, found.model["vision_cfg"].get("image_size", 224), tensors, checkpoint, found.title)
         install(model, tensors, path=checkpoint, model=found.title, names=source.names())
-        return cls._describe(model, found, tokenizer, prompt_style, source.record)
+        record = with_activation(source.record, source.path, found.model, found.title)
+        return cls._describe(model, found, tokenizer, prompt_style, record)
 
     @classmethod
     def _describe(cls, model: Any, found: _Architecture, folder: Path | None, prompt_style: str, record: Any) -> Self:
@@ -98,6 +100,11 @@ class OpenClipAdapter(ModelFamily):
         spec, padding = open_clip_texts(found.model, found.title, folder, found.folder)
         made = cls._connected(model, found.title, entry, (spec, padding), context)
         made.checkpoint, made.prompt_style, made.warnings = record, prompt_style, found.cautions
+        if found.twin and "read from" not in record.activation:
+            made.warnings += (
+                f"'{found.title}' computes GELU; OpenAI's weights and others trained with QuickGELU need "
+                f"'{found.title}-quickgelu', and no checkpoint says which it is",
+            )
         return made
 
     @classmethod
@@ -188,13 +195,9 @@ def _architecture(arch: str | None, checkpoint: Path) -> _Architecture:
             f"open_clip does not say how pictures enter '{name}'; mean and std of CLIP, the shorter side resized by "
             "bicubic interpolation and the centre cut are assumed (change them in the option preprocess)"
         )
-    if f"{name}-quickgelu" in open_clip.list_models():
-        cautions.append(
-            f"'{name}' computes GELU; OpenAI's weights and others trained with QuickGELU need '{name}-quickgelu', and "
-            "no checkpoint says which it is"
-        )
-    ways_in = _default() | (dict(ways[0]) if same else {})
-    return _Architecture(name, model, ways_in, tuple(cautions), beside.parent if beside.is_file() else None)
+    twin = f"{name}-quickgelu" in open_clip.list_models()
+    ways_in, snapshot = _default() | (dict(ways[0]) if same else {}), beside.parent if beside.is_file() else None
+    return _Architecture(name, model, ways_in, tuple(cautions), snapshot, twin)
 
 
 def _default() -> dict[str, Any]:

@@ -4,15 +4,19 @@ configuration."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from torch import Tensor, nn
 
 from ....engines.errors import CheckpointError
+from ...adapter import CheckpointRecord
 from ...checkpoints.matching import patches_per_side
+from ...checkpoints.stated_activation import EXACT, QUICK, scripted_activation
+from ..published import PUBLISHED
 
-__all__ = ["as_named", "check_sizes", "follow_options"]
+__all__ = ["as_named", "check_sizes", "follow_options", "with_activation"]
 
 _POSITIONS: Final = ("visual.positional_embedding", "visual.trunk.pos_embed", "visual.attnpool.positional_embedding")
 _BLOCKS: Final = {
@@ -83,6 +87,29 @@ def check_sizes(model: nn.Module, size: Any, tensors: Mapping[str, Tensor], path
                 f"architecture those of {own} x {own}, and positions are not interpolated here as open_clip does it"
                 + (f"; export it with preprocess = {{size = {size * found // own}}}." if whole else ".")
             )
+
+
+def with_activation(record: CheckpointRecord, path: Path, model: Mapping[str, Any], title: str) -> CheckpointRecord:
+    """The record with the activation of open_clip's own transformers, which weights do not state, and where it is known
+    from; as it is for towers of other libraries alone.
+
+    Raises CheckpointError where the TorchScript archive at `path` computes another one than the architecture `model`.
+    """
+    towers = (model["vision_cfg"], "timm_model_name"), (model["text_cfg"], "hf_model_name")
+    own = [tower for tower, other in towers if other not in tower]
+    if not own or any("act_kwargs" in tower for tower in own):
+        return record
+    openai = record.sha256 in PUBLISHED["clip"].sha256.values()
+    found = QUICK if openai else scripted_activation(path)
+    stated = QUICK if model.get("quick_gelu") else EXACT
+    source = "read from OpenAI's sha256" if openai else "read from TorchScript code"
+    if found not in ("", stated):
+        raise CheckpointError(
+            f"{path} was trained with {found} ({source}), and the architecture {title} computes {stated}; give --arch "
+            "the name with -quickgelu, or without it, or an open_clip_config.json whose quick_gelu fits."
+        )
+    assumed = f"as the architecture {title} states, because the weights do not state it"
+    return replace(record, activation=f"{stated}, {source if found else assumed}")
 
 
 def _other(path: Path, title: str, line: str, found: int, own: int) -> CheckpointError:

@@ -49,7 +49,8 @@ class CellValues:
     classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
     dataset's, empty if the run does not store it. `prompt_status`: class -> where the words of its prompts come from
     (docs/parity.md §7), empty if the run does not store it; `equalised`: as in `CellRows`. `weights_source`: why
-    published weights are known to be; `decoder`: what decoded the images, `cpu` for the exact one, and its version,
+    published weights are known to be; `activation`: of weights that do not state their GELU, which one was computed and
+    why; `decoder`: what decoded the images, `cpu` for the exact one, and its version,
     empty if the run does not store it; `saliency_map`: the map that was exported, `OFFICIAL_MAP` for the authors' own.
     `fixed`: whether threshold 0.5 is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best
     threshold times this factor is in the protocol's unit. `skipped`: pairs with a region that the choices leave out.
@@ -83,6 +84,7 @@ class CellValues:
     reader: str = ""
     prompt_status: Mapping[str, str] = field(default_factory=dict)
     weights_source: str = ""
+    activation: str = ""
     decoder: str = ""
     saliency_map: str = OFFICIAL_MAP
     equalised: bool = False
@@ -231,6 +233,7 @@ def cell_values(
         reader=reader,
         prompt_status=cell.entry.get("prompts", {}).get("status", {}),
         weights_source=str(cell.entry.get("weights_source", "")),
+        activation=str(cell.entry.get("activation", "")),
         decoder=str(cell.entry["ingredients"].get("decoder", "")),
         saliency_map=str(cell.entry.get("saliency_map", OFFICIAL_MAP)),
         equalised=cell.equalised,

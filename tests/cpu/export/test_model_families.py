@@ -109,6 +109,7 @@ def test_open_clip_from_configuration_alone(tiny_clip: tuple[Path, Any], evaluat
     manifest = bundle.manifest
     assert manifest.parity["passed"] is True and manifest.weights == "own" and manifest.grid == (4, 4)
     assert manifest.geometry.key == "crop-32-32-bicubic" and manifest.checkpoint["name"] == "epoch_3.pt"
+    assert manifest.checkpoint["activation"].startswith("GELU, as the architecture tiny-xb states")
     assert bundle.prompt_set("rsna").texts[0] == "a chest x-ray showing pneumonia"
     compared = manifest.text["compared"]
     assert compared["library"] == "open_clip_torch" and compared["version"] == open_clip.__version__

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import CheckpointError
+from xbench_fast.export.models.published import PUBLISHED
 
 torch = pytest.importorskip("torch")
 open_clip = pytest.importorskip("open_clip")
@@ -130,3 +133,72 @@ def test_another_image_size_is_named_for_every_model() -> None:
     assert patches_per_side((62, 8), (77, 8)) is None  # 13 more than a square: words, no patches
     assert patches_per_side((37, 8), (37, 8)) is None
     assert patches_per_side((), ()) is None
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TorchScript archives of one architecture with each GELU."""
+    folder = tmp_path_factory.mktemp("archives")
+    for name, quick in (("gelu", False), ("quick", True)):
+        model = trained(TINY, quick_gelu=quick)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.jit.trace(model, (PIXELS, IDS), check_trace=False).save(str(folder / f"{name}.pt"))
+    return folder
+
+
+def with_gelu(folder: Path, checkpoint: Path, **more: Any) -> Any:
+    from xbench_fast.export.models.families.open_clip import OpenClipAdapter
+
+    (folder / "tiny.json").write_text(json.dumps({"model_cfg": {**TINY, **more}}))
+    return OpenClipAdapter.load(checkpoint, arch=str(folder / "tiny.json"))
+
+
+@pytest.mark.parametrize(("name", "quick"), [("gelu", False), ("quick", True)])
+def test_the_gelu_of_an_archive_is_read_and_must_fit(archives: Path, tmp_path: Path, name: str, quick: bool) -> None:
+    adapter = with_gelu(tmp_path, archives / f"{name}.pt", quick_gelu=quick)
+    kind, other = ("QuickGELU", "GELU") if quick else ("GELU", "QuickGELU")
+    assert adapter.checkpoint.activation == f"{kind}, read from TorchScript code"
+    assert adapter.checkpoint.stored()["activation"] == adapter.checkpoint.activation
+    words = rf"was trained with {kind} \(read from TorchScript code\), and the architecture tiny computes {other}; give"
+    with pytest.raises(CheckpointError, match=words):
+        with_gelu(tmp_path, archives / f"{name}.pt", quick_gelu=not quick)
+
+
+def test_a_gelu_that_weights_do_not_state_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = load(tmp_path, trained(TINY))
+    title = tmp_path.name
+    stated = f"GELU, as the architecture {title} states, because the weights do not state it"
+    assert adapter.checkpoint.activation == stated
+    # The file is now one of OpenAI's, whose weights were trained with QuickGELU.
+    published = replace(PUBLISHED["clip"], sha256={"ViT.pt": adapter.checkpoint.sha256})
+    monkeypatch.setitem(PUBLISHED, "clip", published)
+    with pytest.raises(CheckpointError, match=r"QuickGELU \(read from OpenAI's sha256\), and the architecture .* GELU"):
+        with_gelu(tmp_path, tmp_path / "epoch_3.pt")
+    found = with_gelu(tmp_path, tmp_path / "epoch_3.pt", quick_gelu=True).checkpoint.activation
+    assert found == "QuickGELU, read from OpenAI's sha256"
+    acts = {"text_cfg": {**TINY["text_cfg"], "act_kwargs": {"approximate": "tanh"}}}
+    assert with_gelu(tmp_path, tmp_path / "epoch_3.pt", **acts).checkpoint.activation == ""  # the configuration says it
+
+
+def test_clip_says_where_quick_gelu_is_known_from(archives: Path, tmp_path: Path) -> None:
+    from xbench_fast.export.adapter import CheckpointRecord
+    from xbench_fast.export.models.clip_checkpoint import quick_activation
+
+    record = CheckpointRecord("x.pt", "0" * 64)
+    assert quick_activation(archives / "quick.pt", record, []).activation == "QuickGELU, read from TorchScript code"
+    with pytest.raises(CheckpointError, match=r"with GELU \(read from TorchScript code\), and this model .* --family"):
+        quick_activation(archives / "gelu.pt", record, [])
+    (tmp_path / "x.pt").write_bytes(b"x")
+    assumed = "QuickGELU, assumed, because no CLIP file states it"
+    (tmp_path / "config.json").write_text('{"model_type": "clip", "vision_config": {}, "text_config": {}}')
+    names = ["vision_model.post_layernorm.bias"]
+    assert quick_activation(tmp_path / "x.pt", record, []).activation == assumed  # not the file's own configuration
+    assert quick_activation(tmp_path / "x.pt", record, names).activation == "QuickGELU, read from config.json"
+    towers = {"vision_config": {"hidden_act": "gelu"}, "text_config": {"hidden_act": "gelu"}}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip", **towers}))
+    with pytest.raises(CheckpointError, match=r"with GELU \(read from config\.json\), .* --family transformers"):
+        quick_activation(tmp_path / "x.pt", record, names)
+    digest = next(iter(PUBLISHED["clip"].sha256.values()))
+    known = CheckpointRecord("x.pt", digest)
+    assert quick_activation(tmp_path / "x.pt", known, names) == known

@@ -75,12 +75,36 @@ def test_an_evaluation_stores_the_status_of_the_classes_it_asked(tmp_path: Path)
     assert f"{OTHER}blocks-32: own" in notes(report)["table1"]
 
 
-@pytest.mark.parametrize("bad", [[], {"set": "a"}, {"set": "a", "queries": 1, "status": {"Mass": 3}}])
-def test_a_damaged_status_is_a_sentence(tmp_path: Path, bad: object) -> None:
+def test_the_gelu_that_weights_do_not_state_is_told(tmp_path: Path) -> None:
+    """From the bundle to the run, and from the run to the notes below its tables."""
+    told = "QuickGELU, assumed, because no CLIP file states it"
+    world, data = World(tmp_path), DatasetConfig("coco", make_dataset(tmp_path / "data", 8), "coco")
+    known = {"name": "x.pt", "sha256": "0" * 64}
+    stated = make_bundle(tmp_path / "blocks-32", checkpoint=known | {"activation": told})
+    world.run([stated.path, make_bundle(tmp_path / "plain-32", checkpoint=known).path], [data])
+    assert world.entry()["activation"] == told and "activation" not in world.entry("plain-32--coco")
+    report = make_report(world.out, Choices(replicates=0))
+    line = f"GELU of the layers, which weights do not state: blocks-32: {told}"
+    for name in ("table1", "recognition", "provenance"):
+        assert line in notes(report)[name]
+    cells = to_json(report.results, report.blocks, report.run.data)["cells"]
+    assert [cell["activation"] for cell in cells] == [told, ""]
+
+
+@pytest.mark.parametrize(
+    ("key", "bad"),
+    [
+        ("prompts", []),
+        ("prompts", {"set": "a"}),
+        ("prompts", {"set": "a", "queries": 1, "status": {"Mass": 3}}),
+        ("activation", ["GELU"]),
+    ],
+)
+def test_a_damaged_status_is_a_sentence(tmp_path: Path, key: str, bad: object) -> None:
     made(tmp_path / "run", kad={"prompts": prompts("own", "own", "own")})
     file = tmp_path / "run" / "run.json"
     document = json.loads(file.read_text())
-    document["cells"]["kad--one"]["prompts"] = bad
+    document["cells"]["kad--one"][key] = bad
     document[CHECKSUM] = checksum_of(document)
     file.write_text(json.dumps(document))
     with pytest.raises(RunError, match=r"run\.json is damaged: the cell 'kad--one'"):
