@@ -106,6 +106,12 @@ PORT = click.IntRange(0, 65535)
     help="Address or network (10.0.0.0/8) of a proxy in front, whose connections are not limited and whose header "
     "X-Forwarded-For names the client; can be repeated.",
 )
+@click.option(
+    "--root-path",
+    default="",
+    metavar="PATH",
+    help="Prefix of all paths behind a proxy, such as /xray, whether the proxy takes it away or not.  [default: none]",
+)
 @click.option("--certfile", type=click.Path(path_type=Path), help="Certificate (PEM) for TLS, on every port.")
 @click.option("--keyfile", type=click.Path(path_type=Path), help="Key (PEM) of the certificate.")
 @click.option(
@@ -144,6 +150,7 @@ def serve(
     http_parser: str,
     client_connections: int,
     proxies: tuple[str, ...],
+    root_path: str,
     certfile: Path | None,
     keyfile: Path | None,
     token_file: Path | None,
@@ -183,6 +190,7 @@ def serve(
         page=True,
         client_connections=client_connections,
         trusted_proxies=read_networks(proxies),
+        root_path=root_path.rstrip("/"),
     )
     settings = ServerSettings(service, http, parser=http_parser, certificate=certificate)
     check_engine(engine or config.eval.engine)

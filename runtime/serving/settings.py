@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["HEALTH_PATHS", "GrpcSettings", "HttpSettings", "Network", "ServerSettings", "ServiceSettings"]
 
 Network = IPv4Network | IPv6Network
+
+_ROOT: Final = re.compile(r"(?:/(?!\.)[A-Za-z0-9._-]+)+")  # nothing that is percent-encoded, and no ".."
 
 HEALTH_PATHS: Final = ("/v2/health/live", "/v2/health/ready")
 """Health checks, which need no token and are answered on every connection that is kept."""
@@ -52,7 +55,8 @@ class HttpSettings:
     must be complete; token: the token of clients, None for no check; local_only: whether only host names of this
     machine are answered; page: whether the page is at /; open_paths: paths that need no token; client_connections:
     connections of one address, 0 for no limit; trusted_proxies: networks of proxies, which are not limited and whose
-    X-Forwarded-For names the client."""
+    X-Forwarded-For names the client; root_path: the prefix of all paths behind a proxy, empty for none. Paths with it
+    and without it are the same, as some proxies take it away and others do not."""
 
     max_body: int = 64 << 20
     budget: int = 1 << 30
@@ -63,11 +67,19 @@ class HttpSettings:
     open_paths: tuple[str, ...] = ("/", "/docs", "/openapi.json", *HEALTH_PATHS)
     client_connections: int = 128
     trusted_proxies: tuple[Network, ...] = ()
+    root_path: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a limit that would refuse every request."""
+        """Raises ConfigError for a limit that would refuse every request, and for a prefix that is no path or hides one
+        of the server's."""
         if self.max_body < 1:
             raise ConfigError(f"The largest request (--max-body) is {self.max_body} bytes; it must be at least 1.")
+        first = self.root_path.partition("/")[2].partition("/")[0]
+        if self.root_path and (not _ROOT.fullmatch(self.root_path) or first in ("v2", "metrics", "docs")):
+            raise ConfigError(
+                f"The prefix (--root-path) is '{self.root_path[:100]}'; it must be a path such as /xray or /x/ray "
+                "of letters, digits, '-', '_' and '.', that does not begin with /v2, /docs or /metrics."
+            )
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,11 @@ def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGI
         Route("/v2/models", offering(JSON, other.models)),
         Route("/v2/repository/index", offering(JSON, other.index), methods=["POST"]),
     ]
-    routes += docs_routes()
+    routes += docs_routes(settings.root_path)
     if settings.page:
         from ..page import page_endpoint
 
-        routes.append(Route("/", offering("text/html", page_endpoint())))
+        routes.append(Route("/", offering("text/html", page_endpoint(settings.root_path))))
     return _guarded([*routes, *_Health(service).routes()], service, settings, log)
 
 

@@ -27,12 +27,12 @@ summary { cursor: pointer; }
 """
 
 
-def docs_routes() -> list[BaseRoute]:
-    """/openapi.json and /docs."""
+def docs_routes(root_path: str = "") -> list[BaseRoute]:
+    """/openapi.json and /docs; `root_path`: the prefix of all paths behind a proxy."""
     from starlette.responses import HTMLResponse, JSONResponse
     from starlette.routing import Route
 
-    document = openapi()
+    document = openapi(root_path)
     text = docs_text(document)
     headers = {
         "content-security-policy": content_policy(_style(), "", more=("frame-ancestors 'none'",)),
@@ -54,6 +54,9 @@ def docs_text(document: dict[str, Any]) -> str:
     info = document["info"]
     parts = [f"<h1>{_escape(info['title'])} {_escape(info['version'])}</h1><p>{_escape(info['description'])}</p>"]
     parts.append('<p>For programs: <a href="openapi.json">openapi.json</a></p>')
+    root = document["servers"][0]["url"]
+    if root != "/":
+        parts.append(f"<p>Every path stands below <code>{_escape(root)}</code>.</p>")
     for path, item in document["paths"].items():
         shared = item.get("parameters", [])
         parts += [_operation(verb, path, item[verb], shared) for verb in ("get", "post") if verb in item]

@@ -108,7 +108,7 @@ class ClientRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises Overloaded."""
-        if scope.get("path") in HEALTH_PATHS:
+        if route_path(scope) in HEALTH_PATHS:
             await self._app(scope, receive, send)
             return
         with self._shares.one_more((scope.get("client") or ("",))[0]):
@@ -151,6 +151,7 @@ class Guard:
         self._bearer = None if settings.token is None else Bearer(settings.token)
         self._open_paths = frozenset(settings.open_paths)
         self._local_only = settings.local_only
+        self._root = settings.root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -158,6 +159,7 @@ class Guard:
             return
         start = time.perf_counter()
         status = sent = 0
+        self._place(scope)
 
         async def noted(message: Message) -> None:
             nonlocal status, sent
@@ -180,10 +182,21 @@ class Guard:
         finally:
             self._note(scope, status, sent, time.perf_counter() - start)
 
+    def _place(self, scope: Scope) -> None:
+        """Puts every path below the prefix, if there is one, as ASGI has it: the root_path is part of the path."""
+        if not self._root:
+            return
+        path = scope["path"]
+        if path == self._root:
+            path = f"{path}/"
+        elif not path.startswith(f"{self._root}/"):
+            path = self._root + path
+        scope["root_path"], scope["path"] = self._root, path
+
     def _check(self, scope: Scope) -> None:
         from starlette.datastructures import Headers
 
-        if scope["path"] not in HEALTH_PATHS:
+        if route_path(scope) not in HEALTH_PATHS:
             over = scope.get("state", {}).get(OVER_LIMIT)
             if over is not None:
                 raise over()
@@ -195,7 +208,7 @@ class Guard:
             raise BadRequest("The request must have one Host header.")
         if self._local_only and not _is_local("".join(hosts)):
             raise BadRequest("This server answers under the name localhost only; start it with --host to expose it.")
-        if self._bearer is not None and scope["path"] not in self._open_paths:
+        if self._bearer is not None and route_path(scope) not in self._open_paths:
             self._bearer.check(", ".join(headers.getlist("authorization")).encode("latin-1"))
 
     def _note(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
@@ -204,7 +217,7 @@ class Guard:
             return
         client = scope.get("client") or ("", 0)
         fields = {"bytes_in": 0, **scope.get(LOG_FIELDS, {})}
-        route = getattr(scope.get("route"), "path", "") or ("/" if scope["path"] == "/" else "other")
+        route = getattr(scope.get("route"), "path", "") or ("/" if route_path(scope) == "/" else "other")
         self._log.write(
             client=client[0],
             method=scope["method"][:16],
@@ -214,6 +227,13 @@ class Guard:
             bytes_out=sent,
             **fields,
         )
+
+
+def route_path(scope: Scope) -> str:
+    """The path of a request below the server's prefix: that by which Starlette finds its endpoint."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
 def is_loopback(name: str) -> bool:

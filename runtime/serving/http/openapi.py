@@ -36,8 +36,8 @@ _ERRORS: Final = {
 _OF_ALL: Final = ("401", "406", "429", "503")
 
 
-def openapi() -> Json:
-    """The document: paths, parameters, bodies and answers of every status."""
+def openapi(root_path: str = "") -> Json:
+    """The document: paths, parameters, bodies and answers of every status; `root_path`: the prefix of all paths."""
     model = {"name": "model", "in": "path", "required": True, "schema": _TEXT, "description": "name of a model"}
     version = {**model, "name": "version", "description": "always 1; a bundle is its model's only version"}
     paths: dict[str, Json] = {
@@ -69,6 +69,7 @@ def openapi() -> Json:
             "version": code_version(),
             "description": f"Open Inference Protocol (KServe V2) over HTTP, and image files as they are. {NOTICE}",
         },
+        "servers": [{"url": root_path or "/"}],
         "security": [{}, {"bearer": []}],
         "paths": paths,
         "components": {

@@ -1,5 +1,6 @@
 /* The Open Inference Protocol with raw bytes (binary extension), asked of the server this page came from. */
 
+const ROOT = document.querySelector('meta[name="root-path"]').content; // before every path, behind a proxy
 const HEADER_LENGTH = "Inference-Header-Content-Length";
 const READERS = {
   FP32: (view, at) => view.getFloat32(at, true),
@@ -31,7 +32,7 @@ class Server {
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     let response;
     try {
-      response = await fetch(path, { cache: "no-store", credentials: "omit", ...options, headers });
+      response = await fetch(ROOT + path, { cache: "no-store", credentials: "omit", ...options, headers });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Refused("The server cannot be reached, or the file is larger than it takes.", 0);
