@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import os
 import sys
 import tomllib
@@ -19,8 +20,8 @@ from .registry import did_you_mean
 from .visible_text import visible_text
 
 __all__ = [
-    "CLOSED_PIPE", "WRONG_USAGE", "Choice", "LazyGroup", "data_option", "echo", "read_data_option", "show_usage_error",
-    "silence",
+    "CLOSED_PIPE", "WRONG_USAGE", "Choice", "LazyGroup", "data_option", "echo", "read_data_option", "show_log",
+    "show_usage_error", "silence",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,6 +51,19 @@ def _closed_pipe() -> Iterator[None]:
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Prints a text, on standard error with `err`, as `click.echo`; signs that a terminal would obey are shown."""
     click.echo(visible_text(text), err=err, nl=nl)
+
+
+class _VisibleFormatter(logging.Formatter):
+    """As Python writes a line of a log and its traceback, with hidden signs shown: both quote names and texts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_text(super().format(record))
+
+
+def show_log() -> None:
+    """Has what is logged in this process show hidden signs, where it goes to standard error for want of a handler."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_VisibleFormatter())
 
 
 def show_usage_error(error: click.ClickException) -> None:

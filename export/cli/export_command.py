@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, show_usage_error
+from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, show_log, show_usage_error
 from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
 from ..models.published import PUBLISHED
@@ -278,6 +278,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
+    show_log()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminate)
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, echo, show_usage_error, silence
+from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, echo, show_log, show_usage_error, silence
 from ...engines.errors import ConfigError, XBenchError
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -51,6 +51,7 @@ def app() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with a status of docs/command-line.md §1."""
+    show_log()
     try:
         status = _run(arguments)
     except BrokenPipeError:

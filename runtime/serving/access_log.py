@@ -7,6 +7,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from ...engines.visible_text import visible_json
+
 __all__ = ["AccessLog"]
 
 
@@ -21,7 +23,7 @@ class AccessLog:
         """Adds the time to `fields` and writes them. Requests are answered even when the log cannot be written."""
         if not self.enabled:
             return
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields})
+        line = visible_json(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}))
         try:
             self._stream.write(line + "\n")
             self._stream.flush()

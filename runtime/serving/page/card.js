@@ -76,7 +76,7 @@ class Card {
     this.answer = null;
     this.element.dataset.state = "waiting";
     this.element.setAttribute("aria-busy", "true");
-    this.facts.textContent = "Asking …";
+    write(this.facts, "Asking …");
     this.maps.replaceChildren(make("div", { className: "blank" }));
     this.scores.hidden = true;
     this.figures = [];
@@ -85,7 +85,7 @@ class Card {
   fail(error, again) {
     this.element.dataset.state = "refused";
     this.element.removeAttribute("aria-busy");
-    this.facts.textContent = "No answer";
+    write(this.facts, "No answer");
     const button = make("button", { type: "button", textContent: "Ask again" });
     button.addEventListener("click", again);
     const sentence = make("p", { className: "error", role: "alert", textContent: error.message });
@@ -98,7 +98,7 @@ class Card {
     this.element.removeAttribute("aria-busy");
     const time = `${Math.round(answer.milliseconds)} ms`;
     const facts = [this.model.platform, `${answer.grid.join(" × ")} map`, `set “${answer.set}”`, time];
-    this.facts.textContent = facts.join(" · ");
+    write(this.facts, facts.join(" · "));
     this.scores.hidden = false;
     this.list();
     this.draw();
@@ -107,7 +107,7 @@ class Card {
   /* The list of scores, as another kind of score orders it. */
   list() {
     if (!this.answer) return;
-    this.scoreTitle.textContent = `${this.answer.findings.length} findings by ${SCORES[this.view.kind].name}`;
+    write(this.scoreTitle, `${this.answer.findings.length} findings by ${SCORES[this.view.kind].name}`);
     this.bars.fill(this.answer, this.view.kind, this.view.chosen);
   }
 
@@ -131,10 +131,10 @@ class Card {
       return { place, element: make("figure", { className: "map" }, box, make("figcaption", {}, title, values)) };
     }
     const canvas = canvasFor(this.answer.size, LONGEST);
-    canvas.setAttribute("aria-label", `${finding}: map of ${this.model.name} on the radiograph`);
+    write(canvas, `${finding}: map of ${this.model.name} on the radiograph`, "aria-label");
     const values = make("p", { className: "values" });
     const save = make("button", { type: "button", className: "save", textContent: "Save PNG" });
-    save.setAttribute("aria-label", `Save the overlay of ${this.model.name}, ${finding}, as PNG`);
+    write(save, `Save the overlay of ${this.model.name}, ${finding}, as PNG`, "aria-label");
     save.addEventListener("click", () => this.view.save(this.answer, place));
     const title = make("p", { className: "model" }, make("b", { textContent: finding }), save);
     const element = make("figure", { className: "map" }, canvas, make("figcaption", {}, title, values));

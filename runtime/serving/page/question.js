@@ -62,8 +62,8 @@ class Question {
       return;
     }
     this.file = file;
-    document.getElementById("file-name").textContent = file.name;
-    document.getElementById("file-help").textContent = `${sizeText(file.size)} · drop or choose another`;
+    write(document.getElementById("file-name"), file.name);
+    write(document.getElementById("file-help"), `${sizeText(file.size)} · drop or choose another`);
     document.getElementById("drop").classList.add("full");
     if (files.length > 1) this.say(`One radiograph at a time: ${file.name} was taken.`);
     if (this.ready) this.changed();
@@ -87,14 +87,14 @@ class Question {
 
   fillSets() {
     const names = new Set(this.models.flatMap((model) => Object.keys(model.parameters.prompt_sets)));
-    const options = [new Option("Each model's own default", "")];
+    const options = [option("Each model's own default", "")];
     for (const name of [...names].sort()) {
       const having = this.models.filter((model) => name in model.parameters.prompt_sets);
       const count = Math.max(...having.map((model) => model.parameters.prompt_sets[name].length));
       const share = having.length === this.models.length ? "" : `, ${having.length} of ${this.models.length} models`;
-      options.push(new Option(`${name} (${count} findings${share})`, name));
+      options.push(option(`${name} (${count} findings${share})`, name));
     }
-    if (this.models.some((model) => model.parameters.own_prompts)) options.push(new Option("Own texts …", OWN));
+    if (this.models.some((model) => model.parameters.own_prompts)) options.push(option("Own texts …", OWN));
     this.set.replaceChildren(...options);
   }
 

@@ -45,8 +45,8 @@ class Results {
     const slider = document.getElementById("tau");
     const tau = (level / 100).toFixed(2);
     slider.value = level;
-    slider.setAttribute("aria-valuetext", `tau ${tau}`);
-    document.getElementById("tau-value").textContent = tau;
+    write(slider, `tau ${tau}`, "aria-valuetext");
+    write(document.getElementById("tau-value"), tau);
     document.getElementById("tau-half").setAttribute("aria-pressed", String(level === 50));
     this.repaint();
   }

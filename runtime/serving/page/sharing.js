@@ -11,7 +11,7 @@ function answersText(view) {
     tau: view.level / 100,
     answers: view.answers.map((answer) => answerContent(answer, view.level)),
   };
-  return JSON.stringify(content, null, 1);
+  return visibleJson(JSON.stringify(content, null, 1));
 }
 
 function answerContent(answer, level) {
@@ -91,7 +91,7 @@ function withCaption(picture, lines) {
   let context = canvas.getContext("2d");
   const font = `${size}px system-ui, "Noto Sans", "DejaVu Sans", sans-serif`;
   context.font = font;
-  const broken = lines.flatMap((line) => brokenLine(context, line, canvas.width - 2 * margin));
+  const broken = lines.map(visible).flatMap((line) => brokenLine(context, line, canvas.width - 2 * margin));
   canvas.height = picture.height + 2 * margin + broken.length * size * 1.4;
   context = canvas.getContext("2d");
   context.fillStyle = "#14181d";

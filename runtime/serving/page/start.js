@@ -4,7 +4,7 @@ const server = new Server();
 const status = document.getElementById("status");
 
 function say(text, shown = false) {
-  status.textContent = text;
+  write(status, text);
   status.classList.toggle("hidden", !shown);
   clearTimeout(say.timer);
   if (shown) say.timer = setTimeout(() => status.classList.add("hidden"), 6000);
@@ -34,7 +34,7 @@ async function connect() {
   const form = document.getElementById("token-form");
   try {
     const [about, models] = await Promise.all([server.about(), server.models()]);
-    document.getElementById("server").textContent = `${about.name} ${about.version}`;
+    write(document.getElementById("server"), `${about.name} ${about.version}`);
     form.hidden = true;
     question.show(models);
     showStamps(models);
@@ -43,7 +43,7 @@ async function connect() {
   } catch (error) {
     if (error.status === 401) {
       form.hidden = false;
-      document.getElementById("token-reason").textContent = error.message;
+      write(document.getElementById("token-reason"), error.message);
       list.replaceChildren(make("p", { className: "quiet", textContent: "Shown after the token is given." }));
       document.getElementById("token").focus();
       return;
