@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from naive_thoughts import naive_answer
+
 Box = tuple[Fraction, Fraction, Fraction, Fraction]
 PROVENANCE = {"model", "prompt", "commit", "dataset", "created", "seed", "attempts", "temperature", "note"}
-SETTINGS = {"dialect", "frame", "order", "size", "view", "key"}
+SETTINGS = {"dialect", "frame", "order", "size", "view", "key", "thoughts"}
 FRAMES = ("pixels", "unit", "percent", "permille", "resized", "crop", "pad")
 DIGITS, BLANK = set("0123456789"), " \t\n\r\v\f"
 
@@ -75,11 +77,7 @@ def _read(raw: bytes, header: dict[str, Any], labels: dict[str, dict[str, Any]],
         need(not frame or "frame" not in line or line["frame"] == frame)
         need(bool(frame) or "frame" in given)
         frame, view = frame or given["frame"], view or given.get("view")
-        text = line["text"]
-        for tag in ("</think>", "<unused95>"):
-            text = text.split(tag)[-1] if tag in text else text
-        for tag in ("<think>", "<unused94>"):
-            text = text.split(tag)[0]
+        text = naive_answer(line["text"])
         every = list(parse(text, key, given.get("order", "xyxy")))
         found = [box for box in every if box is not None and box[0] < box[2] and box[1] < box[3]]
         dropped = len(every) - len(found)
@@ -220,26 +218,58 @@ def _radvlm(text: str, key: str, order: str) -> Iterator[Box | None]:
             yield box if max(box) <= 1 else None
 
 
-def _tags(start: str, end: str, most: int, **rule: Any) -> Callable[[str, str, str], Iterator[Box | None]]:
+def _tags(*pairs: tuple[str, str], most: int, **rule: Any) -> Callable[[str, str, str], Iterator[Box | None]]:
     def parse(text: str, key: str, order: str) -> Iterator[Box | None]:
-        for piece in text.split(start)[1:]:
-            inner, close, _ = piece.partition(end)
-            corners = inner.strip(BLANK).split(")")
-            if not close or len(corners) != 3 or corners[2].strip(BLANK):
-                continue
-            first, second = corners[0], corners[1].strip(BLANK)
-            second = second[1:].strip(BLANK) if second.startswith(",") else ""
-            if (
-                not (first.startswith("(") and second.startswith("("))
-                or first.count(",") != 1
-                or second.count(",") != 1
-            ):
-                continue
-            box = _group(f"{first[1:]},{second[1:]}", **rule)
-            if box is not None:
-                yield box if min(box) >= 0 and max(box) <= most else None
+        if not any(tag in text for pair in pairs for tag in pair):
+            yield from _bare(text, most, rule)
+        for start, end in pairs:
+            for piece in text.split(start)[1:]:
+                inner, close, _ = piece.partition(end)
+                chain = _chain(inner.strip(BLANK), 0, rule)
+                if close and chain and len(chain) % 2 == 0 and chain[-1][0] == len(inner.strip(BLANK)):
+                    yield from _paired(chain, most)
 
     return parse
+
+
+def _bare(text: str, most: int, rule: dict[str, Any]) -> Iterator[Box | None]:
+    """Corners without tags: an even number in a row, or an odd number of which the last is cut off."""
+    place = 0
+    while place < len(text):
+        chain = _chain(text, place, rule)
+        if not chain:
+            place += 1
+            continue
+        place = chain[-1][0]
+        rest = text[place:].strip(BLANK)
+        rest = rest.removeprefix(",").lstrip(BLANK)
+        cut = not rest or (rest[0] == "(" and set(rest[1:]) <= DIGITS | set(".,+-" + BLANK))
+        if len(chain) % 2 == 0 or cut:
+            yield from _paired(chain, most)
+
+
+def _paired(chain: list[tuple[int, Fraction, Fraction]], most: int) -> Iterator[Box | None]:
+    for (_, a, b), (_, c, d) in zip(chain[::2], chain[1::2], strict=False):
+        yield (a, b, c, d) if min(a, b, c, d) >= 0 and max(a, b, c, d) <= most else None
+
+
+def _chain(text: str, place: int, rule: dict[str, Any]) -> list[tuple[int, Fraction, Fraction]]:
+    """(end, x, y) of the corners in brackets that begin here and follow one another."""
+    chain: list[tuple[int, Fraction, Fraction]] = []
+    while text.startswith("(", place) and ")" in text[place:]:
+        close = text.index(")", place)
+        x, comma, y = text[place + 1 : close].partition(",")
+        left, right = _decimal(x, **rule), _decimal(y, **rule)
+        if not comma or left is None or right is None:
+            break
+        chain.append((close + 1, left, right))
+        rest = text[close + 1 :].lstrip(BLANK)
+        if rest.startswith(","):
+            rest = rest[1:].lstrip(BLANK)
+        elif len(chain) % 2:
+            break
+        place = len(text) - len(rest)
+    return chain
 
 
 def _maira2(text: str, key: str, order: str) -> Iterator[Box | None]:
@@ -310,49 +340,62 @@ def _kosmos2(text: str, key: str, order: str) -> Iterator[Box | None]:
 
 def _keyed(name: str, order: str, most: int | None) -> Callable[[str, str, str], Iterator[Box | None]]:
     def parse(text: str, key: str, given: str) -> Iterator[Box | None]:
-        start = 0
-        while start < len(text):
-            quoted = next(
-                (f"{quote}{name}{quote}" for quote in "\"'" if text.startswith(f"{quote}{name}{quote}", start)), ""
-            )
-            rest = text[start + len(quoted) :].lstrip(BLANK) if quoted else ""
-            rest = rest[1:].lstrip(BLANK) if rest.startswith(":") else ""
-            start += 1
-            if rest.startswith("[") and "]" in rest:
-                inner = rest[1:].partition("]")[0].rstrip(BLANK)
-                box = _group(inner.removesuffix(","), power=True)
-                if box is not None:
-                    legal = most is None or (min(box) >= 0 and max(box) <= most)
-                    yield _ordered(box, order) if legal else None
+        if name == "box_2d":  # MedGemma 1.5
+            text = text[max((end for end in range(len(text) + 1) if _is_final_answer(text[:end])), default=0) :]
+        for own, box in _lists(text):
+            if own == name:
+                legal = box is not None and (most is None or (min(box) >= 0 and max(box) <= most))
+                yield _ordered(box, order) if box is not None and legal else None
 
     return parse
 
 
+def _is_final_answer(before: str) -> bool:
+    return before.lower().endswith(("final answer:", "final answer:**", "final answer**:"))
+
+
 def _any_json(text: str, key: str, order: str) -> Iterator[Box | None]:
     """The boxes under the key; without any, every list of four numbers under no key, alone or in a list."""
-    found = list(_lists(text, key))
+    found = list(_lists(text))
     keyed = [box for own, box in found if own == key]
     for box in keyed or [box for own, box in found if own is None]:
-        yield _ordered(box, order)
+        yield None if box is None else _ordered(box, order)
 
 
-def _lists(text: str, key: str) -> Iterator[tuple[str | None, Box]]:
-    """(the key before it, box) of every innermost list of four numbers."""
-    end = -1
-    chain = ""
-    for start in [place for place, mark in enumerate(text) if mark == "["]:
-        close = text.find("]", start)
-        box = _group(text[start + 1 : close].rstrip(BLANK).removesuffix(","), power=True) if close > 0 else None
-        if box is None or _in_key(text, start, close):
+def _lists(text: str) -> Iterator[tuple[str | None, Box | None]]:
+    """(the key before it, box) of every list of four numbers, and of each list of lists that has one.
+
+    In a list of lists, another list that is not empty gives None.
+    """
+    place = 0
+    while place < len(text):
+        if text[place] != "[":
+            place += 1
             continue
-        between = text[end:start].strip(BLANK) if end >= 0 else ""
-        if end < 0 or between != "," or chain == "alone":
-            before = text[:start].rstrip(BLANK)
-            chain = "several" if before.endswith("[") else "alone"
-            before = before[:-1].rstrip(BLANK) if chain == "several" else before
-            own = _key_before(before)
-        end = close + 1
-        yield own, box
+        members = _members(text, place)
+        end, inner = members[-1] if members else (text.find("]", place) + 1, text[place + 1 :].partition("]")[0])
+        every = [each for _, each in members] if members else [inner]
+        boxes = [_group(each.rstrip(BLANK).removesuffix(","), power=True) for each in every]
+        taken = bool(members) or (end > 0 and boxes[0] is not None)
+        if taken and any(boxes) and not _in_key(text, place, end - 1):
+            own = _key_before(text[:place].rstrip(BLANK))
+            yield from ((own, box) for box, each in zip(boxes, every, strict=True) if box or each.strip(BLANK))
+        place = end if taken else place + 1
+
+
+def _members(text: str, start: int) -> list[tuple[int, str]]:
+    """(end, what is inside) of each list in the list that begins here."""
+    found: list[tuple[int, str]] = []
+    rest = text[start + 1 :].lstrip(BLANK)
+    while rest.startswith("[") and "]" in rest:
+        inner = rest[1:].partition("]")[0]
+        if set(inner) & set("[{}:"):
+            break
+        rest = rest[len(inner) + 2 :]
+        found.append((len(text) - len(rest), inner))
+        rest = rest.lstrip(BLANK)
+        rest = rest[1:].lstrip(BLANK) if rest.startswith(",") else ""
+    return found
 
 
 def _in_key(text: str, start: int, close: int) -> bool:
@@ -383,8 +426,8 @@ def _key_before(text: str) -> str | None:
 PARSERS: dict[Any, Any] = {
     "maira2": ("crop", [1, 1], _maira2),
     "radvlm": ("unit", None, _radvlm),
-    "chexagent2": ("percent", None, _tags("<|box|>", "<|/box|>", 100, point=False)),
-    "qwen2vl": ("permille", None, _tags("<|box_start|>", "<|box_end|>", 1000)),
+    "chexagent2": ("percent", None, _tags(("<|box|>", "<|/box|>"), most=100, point=False)),
+    "qwen2vl": ("permille", None, _tags(("<|box_start|>", "<|box_end|>"), ("<box>", "</box>"), most=1000)),
     "qwen25vl": ("resized", None, _keyed("bbox_2d", "xyxy", None)),
     "qwen3vl": ("permille", None, _keyed("bbox_2d", "xyxy", 1000)),
     "florence2": ("unit", None, _florence2),

@@ -27,7 +27,7 @@ _UNSCORED: Final = {
 }
 
 MANY_MISSING: Final = 0.01
-"""A share of pairs without a line above it is said."""
+"""A share of pairs without a line, or of answers that could not be read, above it is said."""
 
 
 class AskedPair(NamedTuple):
@@ -139,6 +139,8 @@ class BoxFile:
     line_provenance: the same keys where lines have values of their own: the first 20 distinct ones, in file order.
     kind: "jsonl", "coco" or "radfact". frames: the coordinate conventions in the file -> number of lines, such as
     "pixels", "permille yxyx" or a dialect. written: for the check of the frame.
+    tags: closing tags of unknown meaning with boxes before and after them -> number of answers. first_unread: the first
+    line whose answer could not be read, and how it begins; empty without one.
     silence: what an absent answer means: "line" (JSON Lines: a missing line is `missing`), or "absent" (COCO results
     and grounded phrases cannot say more, so it is `silent`).
     """
@@ -159,6 +161,8 @@ class BoxFile:
     line_provenance: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     frames: Mapping[str, int] = field(default_factory=dict)
     silence: str = "line"
+    tags: Mapping[str, int] = field(default_factory=dict)
+    first_unread: str = ""
 
     @property
     def missing_share(self) -> float:

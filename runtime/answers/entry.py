@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from .fitting import FittedAnswer, fit
 from .frames import VIEWED, Budget, Size, View, ordered, placed_axes, view_of
 from .line_keys import Settings, four_numbers, score_list
 from .questions import Place, Questions
+from .unread import excerpt_of
 
 __all__ = ["asked_by", "convention", "read_answer"]
 
@@ -56,6 +58,7 @@ def read_answer(line: Mapping[str, Any], settings: Settings, row: int, questions
     answer = _placed(settings.frame, size, view)
     fit(answer, [ordered(box, settings.order) for box in boxes], scores)
     answer.state = State.ANSWERED if answer.boxes else State.UNPARSABLE
+    answer.excerpt = "" if answer.boxes else excerpt_of(json.dumps(line["boxes"]))
     return answer
 
 
@@ -74,7 +77,7 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
     frame = dialect.frame or settings.frame
     if frame is None:
         raise BadLine("frame", f"the dialect {JSON} needs a frame; write it in the header or in the line")
-    parsed = parse(settings.dialect, text, key=settings.key, order=settings.order)
+    parsed = parse(settings.dialect, text, key=settings.key, order=settings.order, thoughts=settings.thoughts)
     size = _size(settings, row, questions, needed=bool(parsed.boxes))
     view = _view(settings, frame, size, dialect.view or settings.view)
     answer = FittedAnswer(State.NO_BOX_IN_TEXT, size or (0, 0))
@@ -83,11 +86,11 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
         answer = _placed(frame, size, view)
         fit(answer, parsed.boxes, None, whole=dialect.whole)
     answer.illegal += parsed.illegal
-    answer.truncated = parsed.truncated
+    answer.truncated, answer.tag = parsed.truncated, parsed.tag
     if answer.boxes:
         answer.state = State.ANSWERED
     elif parsed.boxes or parsed.illegal or parsed.meant:
-        answer.state = State.UNPARSABLE
+        answer.state, answer.excerpt = State.UNPARSABLE, excerpt_of(text)
     elif parsed.empty:
         answer.state = State.SILENT
     return answer

@@ -23,6 +23,7 @@ class FittedAnswer:
     """One line, fitted to its image; the fields are those of a pair of `BoxAnswers`.
 
     written: x1, y1, x2, y2 of all its boxes before they became pixels by `axes`, for the check of the frame.
+    excerpt: the beginning of what the line says, where it cannot be read. tag: as `Parsed.tag`.
     """
 
     state: State
@@ -36,6 +37,8 @@ class FittedAnswer:
     truncated: bool = False
     over_limit: bool = False
     cropped: bool = False
+    excerpt: str = ""
+    tag: str = ""
     written: Sequence[Corners] = ()
     axes: Axes = AS_THEY_ARE
 

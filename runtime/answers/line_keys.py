@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..datasets.source.column_guess import WRITTEN
 from .bad_line import BadLine
 from .dialects.registry import DIALECTS
+from .dialects.thoughts import Tags
 from .frames import FRAMES, ORDERS, Corners, Size, View, read_size, read_view
 
 __all__ = [
@@ -26,10 +27,11 @@ __all__ = [
 
 HEADER: Final = "xbench_boxes"
 VERSION: Final = 1
+_MOST_TAGS: Final = 20
 PROVENANCE: Final = (
     "model", "prompt", "commit", "dataset", "created", "seed", "attempts", "temperature", "note",
 )  # fmt: skip
-_SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key")
+_SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key", "thoughts")
 _HEADER: Final = (HEADER, *_SETTINGS, *PROVENANCE)
 LINE_KEYS: Final = ("case", "finding", "phrase", "boxes", "text", "scores", *_SETTINGS, *PROVENANCE)
 _WRITTEN: Final[Mapping[str, str]] = {
@@ -71,6 +73,7 @@ class Settings:
     size: Size | None = None
     view: View | None = None
     key: str = "bbox_2d"
+    thoughts: Tags = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
 
@@ -97,7 +100,7 @@ def _settings(line: Mapping[str, Any], known: tuple[str, ...], above: Settings) 
         key = next(key for key in own if key not in known)
         raise BadLine(key[:80], f"'{key[:80]}' is not a key of the format", key, known, _WRITTEN)
     if own.isdisjoint(_SETTINGS) and own.isdisjoint(PROVENANCE):
-        return Settings(above.dialect, above.frame, above.order, above.size, above.view, above.key)
+        return replace(above, provenance={}, own=frozenset())
     for key in PROVENANCE:
         if key in own:
             _check_provenance(key, line[key])
@@ -108,6 +111,7 @@ def _settings(line: Mapping[str, Any], known: tuple[str, ...], above: Settings) 
         size=_read(line, "size", read_size, above.size),
         view=_read(line, "view", read_view, above.view),
         key=_read(line, "key", _name, above.key),
+        thoughts=_read(line, "thoughts", _tags, above.thoughts),
         provenance={key: line[key] for key in PROVENANCE if key in own},
         own=frozenset(key for key in _SETTINGS if key in own),
     )
@@ -137,6 +141,17 @@ def _name(value: Any) -> str:
     if not isinstance(value, str) or not value or len(value) > 80:
         raise ValueError("it must be the name of a key, of at most 80 characters")
     return value
+
+
+def _tags(value: Any) -> Tags:
+    """The tags of thoughts in a list of pairs."""
+    fine = isinstance(value, list) and len(value) <= _MOST_TAGS
+    for pair in value if fine else ():
+        texts = isinstance(pair, list) and len(pair) == 2 and all(isinstance(tag, str) for tag in pair)
+        fine = fine and texts and all(tag.strip() and len(tag) <= 80 for tag in pair) and pair[0] != pair[1]
+    if not fine:
+        raise ValueError(f'it must be a list of at most {_MOST_TAGS} pairs of tags, such as [["<plan>", "</plan>"]]')
+    return tuple((start, end) for start, end in value)
 
 
 def _check_provenance(key: str, value: Any) -> None:

@@ -71,6 +71,8 @@ class FileReading:
     negatives: Columns = field(default_factory=Columns)
     conventions: Counter[str] = field(default_factory=Counter)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    tags: Counter[str] = field(default_factory=Counter)
+    first_unread: str = ""
     _values: dict[str, dict[str, Any]] = field(default_factory=dict)
     _scored: bool | None = None
     _sense: _FrameSense = field(default_factory=_FrameSense)
@@ -103,6 +105,10 @@ class FileReading:
                 told = "has no scores, and lines before do" if self._scored else "has scores, and lines before do not"
                 raise BadLine("scores", f"this {self.word} {told}; write them in all or in none")
             self._scored = scores
+        if answer.tag:
+            self.tags[answer.tag] += 1
+        if answer.state == State.UNPARSABLE and not self.first_unread:
+            self.first_unread = f"{self.word} {number}" + f": {answer.excerpt}" * bool(answer.excerpt)
         for place in places:
             self._add(place, number, answer)
 
@@ -187,5 +193,7 @@ class FileReading:
             frames=dict(self.conventions),
             silence="line" if self.kind == JSON_LINES else "absent",
             unmatched=self.unmatched,
+            tags=dict(self.tags),
+            first_unread=self.first_unread,
             written=self.positives.written(places),
         )

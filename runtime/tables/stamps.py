@@ -41,7 +41,7 @@ _SUPERVISED: Final = "supervised, trained on labels of the findings and asked wi
 _UNCOMPARED: Final = "texts were not compared with the tokenizer of the model's own library; export the bundle again"
 
 _MANY_MISSING: Final = 0.01
-"""The share of pairs without a line in a file of boxes above which every table says it."""
+"""The share of pairs without a line, or of answers that could not be read, above which every table says it."""
 
 
 class ModelWorth(NamedTuple):
@@ -137,6 +137,15 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
             lines.append(f"{name}: {share:.1%} of the pairs have no line; they are left out (--missing leave-out)")
         elif share > _MANY_MISSING:
             lines.append(f"{name}: {share:.1%} of the pairs have no line; they are scored as silent")
+        count, given = told.get("unread", (0, 0))
+        if count > _MANY_MISSING * given:
+            lines.append(
+                f"{name}: {count} of {given} answers ({count / given:.1%}) could not be read; they have no boxes"
+            )
+        if tags := told.get("tags"):
+            lines.append(
+                f"{name}: {sum(tags.values())} answers have boxes before and after {', '.join(tags)}; all count"
+            )
         if told.get("silence") == "absent":
             lines.append(f"{name}: the file cannot tell silence from a missing line; both are silent")
         if told.get("rejected"):

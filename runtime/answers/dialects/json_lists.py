@@ -7,11 +7,11 @@ object, a fence around it and an end that was cut off do not matter.
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final
 
 from ..frames import Corners, ordered
 from .parsed import GAP, NUMBER, Parsed, has_numbers_in_bracket
+from .thoughts import FINAL_ANSWER, after_last
 
 __all__ = ["any_json", "medgemma15", "qwen3vl", "qwen25vl"]
 
@@ -20,27 +20,36 @@ _COMMA: Final = f"{GAP},{GAP}"
 _BOX: Final = rf"\[{GAP}{_COMMA.join([f'({_NUMBER})'] * 4)}{GAP}(?:,{GAP})?\]"
 _ONE: Final = re.compile(_BOX, re.ASCII)
 _PLAIN: Final = _BOX.replace(f"({_NUMBER})", _NUMBER)
-_SEVERAL: Final = rf"\[{GAP}{_PLAIN}(?:{_COMMA}{_PLAIN})*+"
+_INNER: Final = r"\[[^\[\]{}:]*+\]"
+_EACH: Final = re.compile(_INNER)
+_SEVERAL: Final = rf"\[{GAP}{_INNER}(?:{_COMMA}{_INNER})*+"
 _NAMED: Final = r"""(?:(?P<quote>["'])(?P<key>[^"'\\]{0,80})(?P=quote)"""
 _VALUE: Final = re.compile(rf"""{_NAMED}{GAP}:{GAP})?+(?P<value>{_SEVERAL}|{_PLAIN})""", re.ASCII)
+_LABEL: Final = re.compile(
+    r"""["'](?:label|name|class|category|finding|object)["']\s*+:\s*+(?:"([^"\\\n]{0,200}+)"|'([^'\\\n]{0,200}+)')""",
+    re.IGNORECASE,
+)
+_OBJECT: Final = 400
+"""Characters before and after a box in which its object names it."""
+
 _BEFORE: Final = 40
 _COLON: Final = re.compile(r":\s*+\Z", re.ASCII)
 _EMPTY: Final = re.compile(rf"\[{GAP}\]", re.ASCII)
 
 
 def qwen25vl(text: str) -> Parsed:
-    """`{"bbox_2d": [x1, y1, x2, y2]}` in pixels of the resized image, which a box may leave."""
+    """`{"bbox_2d": [x1, y1, x2, y2]}`, or a list of such boxes, in pixels of the resized image; they may leave it."""
     return _keyed(text, "bbox_2d", "xyxy", None)
 
 
 def qwen3vl(text: str) -> Parsed:
-    """`{"bbox_2d": [x1, y1, x2, y2]}` in thousandths of the image."""
+    """`{"bbox_2d": [x1, y1, x2, y2]}`, or a list of such boxes, in thousandths of the image."""
     return _keyed(text, "bbox_2d", "xyxy", 1000)
 
 
 def medgemma15(text: str) -> Parsed:
-    """`{"box_2d": [y1, x1, y2, x2]}` in thousandths of the image padded to a square."""
-    return _keyed(text, "box_2d", "yxyx", 1000)
+    """`{"box_2d": [y1, x1, y2, x2]}` in thousandths of the image padded to a square, after the last `Final Answer:`."""
+    return _keyed(after_last(FINAL_ANSWER, text), "box_2d", "yxyx", 1000)
 
 
 def any_json(text: str, key: str, order: str) -> Parsed:
@@ -49,8 +58,7 @@ def any_json(text: str, key: str, order: str) -> Parsed:
     matches = list(_VALUE.finditer(text))
     mine = [match for match in matches if match["key"] == key]
     for match in mine or (match for match in matches if match["key"] is None and not _after_colon(text, match.start())):
-        for numbers in _ONE.findall(match["value"]):
-            _add(found, numbers, order, None)
+        _add(found, text, match, order, None)
     return found
 
 
@@ -60,22 +68,37 @@ def _after_colon(text: str, place: int) -> bool:
 
 
 def _keyed(text: str, key: str, order: str, most: float | None) -> Parsed:
-    """The boxes under `key`, with coordinates from 0 to `most`, if there is a limit."""
+    """The boxes under `key`, one or a list of them, with coordinates from 0 to `most`, if there is a limit."""
     found = _traced(text, key)
-    for match in _keyed_box(key).finditer(text):
-        _add(found, match.groups(), order, most)
+    for match in _VALUE.finditer(text):
+        if match["key"] == key:
+            _add(found, text, match, order, most)
     return found
 
 
-@cache
-def _keyed_box(key: str) -> re.Pattern[str]:
-    return re.compile(rf"""(?:"{key}"|'{key}'){GAP}:{GAP}{_BOX}""", re.ASCII)
+def _add(found: Parsed, text: str, match: re.Match[str], order: str, most: float | None) -> None:
+    """A box or a list of boxes; in a list with a box, whatever else is no empty list is an illegal one."""
+    label = _label(text, match) if match["key"] else ""
+    lists = _EACH.findall(match["value"])
+    boxes = [_ONE.fullmatch(each) for each in lists]
+    found.illegal += sum(
+        box is None and not _EMPTY.fullmatch(each) for box, each in zip(boxes, lists, strict=True)
+    ) * any(boxes)
+    for box in boxes:
+        if box is None:
+            continue
+        a, b, c, d = map(float, box.groups())
+        values: Corners = (a, b, c, d)
+        legal = most is None or (min(values) >= 0 and max(values) <= most)
+        found.add(ordered(values, order), legal=legal, label=label)
 
 
-def _add(found: Parsed, numbers: tuple[str, ...], order: str, most: float | None) -> None:
-    a, b, c, d = map(float, numbers)
-    values: Corners = (a, b, c, d)
-    found.add(ordered(values, order), legal=most is None or (min(values) >= 0 and max(values) <= most))
+def _label(text: str, match: re.Match[str]) -> str:
+    """What the object of a box calls it; empty where it says nothing."""
+    before = text[max(0, match.start() - _OBJECT) : match.start()].rpartition("{")[2]
+    after = text[match.end() : match.end() + _OBJECT].partition("}")[0]
+    named = None if "}" in before else _LABEL.search(before) or _LABEL.search(after)
+    return (named[1] or named[2] or "") if named else ""
 
 
 def _traced(text: str, key: str) -> Parsed:

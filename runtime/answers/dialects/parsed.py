@@ -1,4 +1,4 @@
-"""What a dialect finds in a text (docs/boxes.md §4), and what all dialects share: thoughts, numbers, traces."""
+"""What a dialect finds in a text (docs/boxes.md §4), and what all dialects share: numbers and traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from ..frames import Corners
 
-__all__ = ["GAP", "NUMBER", "Parsed", "has_numbers_in_bracket", "without_thoughts"]
+__all__ = ["GAP", "NUMBER", "Parsed", "has_numbers_in_bracket"]
 
 GAP: Final = r"\s*+"
 """White space inside brackets; possessive, so that a long run of it is read once."""
@@ -16,8 +16,6 @@ GAP: Final = r"\s*+"
 NUMBER: Final = r"[-+]?(?:\d{1,40}+(?:\.\d{0,40}+)?|\.\d{1,40}+)"
 """A decimal number with or without a sign."""
 
-_ENDS: Final = ("</think>", "<unused95>")
-_STARTS: Final = ("<think>", "<unused94>")
 _BRACKET: Final = re.compile(r"[\[({]([^\[\](){}]{2,400}+)(?=[\[\](){}]|\Z)", re.ASCII)
 _IN_BRACKET: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)", re.ASCII)
 
@@ -28,6 +26,7 @@ class Parsed:
 
     illegal: boxes outside the dialect's range or that end before they begin; they are not in `boxes`. truncated: the
     text ends inside a box or a list. meant: there is a trace of a box. empty: the text holds an empty list.
+    labels: what the text calls each of `boxes`, empty where it says nothing. tag: as `thoughts.tag_of_boxes`.
     """
 
     boxes: list[Corners] = field(default_factory=list)
@@ -35,21 +34,16 @@ class Parsed:
     truncated: bool = False
     meant: bool = False
     empty: bool = False
+    labels: list[str] = field(default_factory=list)
+    tag: str = ""
 
-    def add(self, box: Corners, *, legal: bool) -> None:
+    def add(self, box: Corners, *, legal: bool, label: str = "") -> None:
         """Adds a box, or counts it as illegal."""
         if legal and box[0] < box[2] and box[1] < box[3]:
             self.boxes.append(box)
+            self.labels.append(label)
         else:
             self.illegal += 1
-
-
-def without_thoughts(text: str) -> tuple[str, bool]:
-    """The text after its last closing thought tag, and whether it ends inside a thought, which is left out too."""
-    end = max(text.rfind(tag) + len(tag) if tag in text else 0 for tag in _ENDS)
-    rest = text[end:]
-    starts = [place for tag in _STARTS if (place := rest.find(tag)) >= 0]
-    return (rest[: min(starts)], True) if starts else (rest, False)
 
 
 def has_numbers_in_bracket(text: str) -> bool:

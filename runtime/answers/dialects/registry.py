@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from . import bins, brackets, json_lists
-from .parsed import Parsed, without_thoughts
+from .parsed import Parsed
+from .thoughts import Tags, answer_part, tag_of_boxes
 
 __all__ = ["DIALECTS", "JSON", "Dialect", "parse"]
 
@@ -51,10 +52,14 @@ DIALECTS: Final = MappingProxyType(
 )
 
 
-def parse(dialect: str, text: str, *, key: str = "bbox_2d", order: str = "xyxy") -> Parsed:
-    """The boxes of an answer, x1, y1, x2, y2 in the units of its frame; `key` and `order` count for `JSON` only."""
-    answer, cut = without_thoughts(text)
+def parse(dialect: str, text: str, *, key: str = "bbox_2d", order: str = "xyxy", thoughts: Tags = ()) -> Parsed:
+    """The boxes of an answer, x1, y1, x2, y2 in the units of its frame.
+
+    key, order: count for `JSON` only. thoughts: tags of thoughts beside the known ones.
+    """
+    answer, cut = answer_part(text, thoughts)
     read = DIALECTS[dialect].read
     found = json_lists.any_json(answer, key, order) if read is None else read(answer)
     found.truncated |= cut
+    found.tag = tag_of_boxes(answer) if found.boxes else ""
     return found

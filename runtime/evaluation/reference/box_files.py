@@ -22,6 +22,7 @@ from ....metrics_gpu.sweep.masks import unpack_masks
 from ...answers.answered import MANY_MISSING, BoxAnswers, BoxFile, State
 from ...answers.frame_check import frame_check, out_of_view
 from ...answers.questions import Questions
+from ...answers.unread import UnreadAnswers, tag_warnings, unread_answers
 from ...datasets.readers.marks import ReaderBoxes, ReaderMasks
 from ...datasets.region_boxes import Boxes
 from ...results.schema import GRID
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["boxes_reference"]
 
 _ANSWER: Final = "answer every pair, with [] where nothing was found, or leave the others out (--missing leave-out)."
+_LOOK: Final = "look at the file with xbench-fast boxes check (docs/boxes.md §4)."
 _COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit")
 
 
@@ -66,11 +68,17 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         return "no finding has answers of two patients"
     answers = _Answers(file, questions, places, model.moved)
     said, share = frame_check(file, questions), _missing_share(file, questions, places, loaded)
-    told = _facts(model, file, said, share)
+    unread = unread_answers(
+        file, *(_within(answers, questions, loaded) for answers in (file.positives, file.negatives))
+    )
+    told = _facts(model, file, said, share, unread)
     many = f"{share:.1%} of the pairs with a region have no line" if share > MANY_MISSING else ""
-    own = model.options.missing == "count" and not model.moved and not model.reader
-    fault = f"{many} and are scored as silent; {_ANSWER}" if many and own and share > 0.5 else ""
-    remarks = [*([f"warning: {many}"] if many and not fault else []), *file.unscored]
+    own = not model.moved and not model.reader
+    absent = bool(many) and own and model.options.missing == "count" and share > 0.5
+    faults = [f"{many} and are scored as silent; {_ANSWER}"] * absent
+    faults += [f"{unread.sentence}; {_LOOK}"] * (own and unread.most)
+    warnings = [many] * (bool(many) and not absent) + [unread.sentence] * (unread.many and not (own and unread.most))
+    remarks = [*(f"warning: {text}" for text in (*warnings, *tag_warnings(file))), *file.unscored]
     return Reference(
         name=model.name,
         findings=list(dataset.classes),
@@ -82,7 +90,7 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         facts={"weights": "boxes", "grid": None, "boxes": told | _reader_facts(model, marks)},
         answers=True,
         remarks=[*remarks, *([said] if said else []), *(marks.remarks if marks else ())],
-        fault=fault,
+        fault=" ".join(faults),
     )
 
 
@@ -223,13 +231,18 @@ def _lists(answers: BoxAnswers) -> BoxLists:
 
 def _missing_share(file: BoxFile, questions: Questions, places: NDArray[np.intp], loaded: LoadedDataset) -> float:
     """The share of the pairs within the limit whose answer has no line. places: as in `box_sources`."""
-    cases = [questions.case(case.case_id) for case in loaded.all_cases]
-    within = np.flatnonzero(np.isin(questions.positives // len(questions.classes), cases))
+    within = np.flatnonzero(_within(file.positives, questions, loaded))
     lines = np.where(places < 0, np.arange(len(places)), places)[within]
     return float((file.positives.state[lines] == State.MISSING).mean()) if len(within) else 0.0
 
 
-def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float) -> dict[str, Any]:
+def _within(answers: BoxAnswers, questions: Questions, loaded: LoadedDataset) -> NDArray[np.bool_]:
+    """bool [P]: the pairs of cases within the limit."""
+    cases = [questions.case(case.case_id) for case in loaded.all_cases]
+    return np.isin(answers.places // len(questions.classes), cases)
+
+
+def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float, unread: UnreadAnswers) -> dict[str, Any]:
     """What a run keeps of the file as a whole; the counters of its answers stand in the rows."""
     return {
         "file": "" if model.reader else str(model.path.absolute()),
@@ -246,6 +259,8 @@ def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float) -> d
         "missing": model.options.missing,
         **({"moved": True} if model.moved else {}),
         "missing_share": missing_share,
+        "unread": [unread.count, unread.given],
+        "tags": dict(file.tags),
         "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
         "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},
     }

@@ -133,6 +133,32 @@ def test_most_pairs_without_a_line_are_an_error(data: Path, tmp_path: Path, caps
         xb.evaluate(dataset="chestxdet10", data=data, out=tmp_path / "run", boxes=boxes, progress=False)
 
 
+def test_most_answers_that_cannot_be_read_are_an_error(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["effusion(100,300),(300,500)", "[0.1, 0.1, 0.3, 0.3]", "(1,2) or (3,4)"]
+    pairs = [("a", "Mass"), ("b", "Mass"), ("c", "Nodule")]
+    lines = [{"case": c, "finding": f, "text": t} for (c, f), t in zip(pairs, texts, strict=True)]
+    boxes = write(tmp_path / "mine.jsonl", lines, dialect="radvlm")
+    arguments = ["--model", f"boxes:{boxes}", "--data", f"chestxdet10={data}", "--dataset", "chestxdet10"]
+    told = (
+        "boxes:mine on chestxdet10: 2 of 3 answers (66.7%) could not be read; the first is line 2: 'effusion(100,300)"
+    )
+    for again in ("computed", "reused"):
+        assert command("eval", *arguments, "--out", tmp_path / "run", "--json", tmp_path / "told.json") == 1
+        assert f"Error: {told}" in capsys.readouterr().err
+        (cell,) = json.loads((tmp_path / "told.json").read_text())["cells"]
+        assert cell["state"] == again and "boxes check" in cell["reason"]
+    assert command("report", tmp_path / "run", "--no-page") == 0
+    text = (tmp_path / "run/report/tables.md").read_text()
+    assert "boxes:mine: 2 of 3 answers (66.7%) could not be read; they have no boxes" in text
+    capsys.readouterr()
+    moved = ["--model", f"moved:{boxes}", *arguments[2:], "--out", tmp_path / "other"]
+    assert command("eval", *moved) == 0 and "warning: 2 of 3 answers (66.7%)" in capsys.readouterr().out
+    with pytest.raises(RunError, match="could not be read; the first is line 2"):
+        xb.evaluate(dataset="chestxdet10", data=data, out=tmp_path / "run", boxes=boxes, progress=False)
+
+
 def test_no_table_for_programs_is_empty(data: Path, tmp_path: Path) -> None:
     boxes, report = write(tmp_path / "mine.jsonl", LINES), tmp_path / "run" / "report"
     scored(data, boxes=boxes)

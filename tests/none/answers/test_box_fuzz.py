@@ -25,6 +25,8 @@ PIECES = [
     b"<think>", b"</object>", b"<box>", b"<object>", b"<loc_1>", b"<|box|>", b'\\"bbox_2d\\": ', b"\xff", b"\xc3\xa9",
     b"\xd9\xa0", b"_", b"+", b"\t", b'"text": "x",', b'"scores": [1],', b'"frame": "unit",', b'"order": "xywh",',
     b'"view": [224, 224],', b"Infinity", b'"frame": "pixels",', b'"view": {"min_pixels": 3136, "max_pixels": 99999},',
+    b"</REASONING>", b"<|thinking|>", b"<answer>", b"</answer>", b'\\"label\\": \\"<think>\\",',
+    b"[[1,2,3,4],[5,6,7]],", b"(1,2),(3,4)", b"<box>", b"Final Answer:",
     b'"boxs"', b"1" * 400, b'"size": [1000, 800],',
 ]  # fmt: skip
 

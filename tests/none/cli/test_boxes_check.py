@@ -70,6 +70,36 @@ def test_missing_and_rejected_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 1 and "1 lines rejected" in out and "warning: 25.0% of the pairs with a region have no line" in out
 
 
+def test_answers_that_could_not_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the case: Qwen2-VL's answers without special tokens, in the dialect of another model."""
+    raw = (Path(__file__).parents[2] / "cases/boxes-all-unparsable-no-word/pairs.jsonl").read_text().splitlines()[1:5]
+    unread = [{**json.loads(line), "dialect": "radvlm"} for line in raw]
+    fine = {"dialect": "radvlm", "text": "[0.05, 0.1, 0.3, 0.5]"}
+    header = {"frame": "unit"}
+    status, out, _ = checked(capsys, unread, **header)
+    first = "4 of 4 answers (100.0%) could not be read; the first is line 2: 'effusion(100,300),(300,500)'"
+    assert status == 1 and f"warning: {first}; the dialect or the frame is most likely wrong" in out
+    status, out, _ = checked(capsys, [*unread[:1], *({**line, **fine} for line in unread[1:])], **header)
+    assert status == 1 and "warning: 1 of 4 answers (25.0%) could not be read" in out and "most likely" not in out
+    status, out, _ = checked(capsys, [*unread[:2], *({**line, **fine} for line in unread[2:])], **header)
+    assert "2 of 4 answers (50.0%)" in out and "most likely" in out
+    _, out, _ = checked(capsys, list(map(json.loads, raw)), **header)
+    assert "could not be read" not in out and "answered │ 4" in out, "the dialect of the case reads them"
+    answers = lines(lambda n: [[900, 10, 990, 50]])
+    status, out, _ = checked(capsys, answers)
+    assert "4 of 4 answers (100.0%) could not be read; the first is line 2: '[[900, 10, 990, 50]]'" in out
+
+
+def test_boxes_in_a_tag_of_unknown_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["<plan>[0, 0, 1, 1]</plan>[0.05, 0.1, 0.3, 0.5]"] + ["[0.05, 0.1, 0.3, 0.5]"] * 3
+    answers = [{"case": f"{n}", "finding": "Mass", "text": text} for n, text in enumerate(texts)]
+    status, out, _ = checked(capsys, answers, frame="unit", dialect="radvlm")
+    told = "warning: 1 of 4 answers have boxes before </plan> and after it, and all were read; if it ends a thought"
+    assert status == 1 and told in out and '{"thoughts": [["<plan>", "</plan>"]]}' in out
+    status, out, _ = checked(capsys, answers, frame="unit", dialect="radvlm", thoughts=[["<plan>", "</plan>"]])
+    assert status == 0 and "warning" not in out and "boxes │ 4" in out
+
+
 def test_what_a_model_did_not_see(capsys: pytest.CaptureFixture[str]) -> None:
     """The centre square of 200 x 100 is columns 50 to 150, of which the regions have 10."""
     answers = [{**line, "frame": "crop", "view": [100, 100]} for line in lines(lambda n: [[0, 10, 10, 50]])]

@@ -1,0 +1,84 @@
+"""How many answers of a file could not be read, and tags that may hold thoughts, in sentences (docs/boxes.md §2)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .answered import MANY_MISSING, BoxAnswers, BoxFile, State
+from .bad_line import printable
+
+__all__ = ["UnreadAnswers", "excerpt_of", "tag_warnings", "unread_answers"]
+
+_MOST: Final = 0.5
+"""A share of answers that could not be read from which on a result is hardly of use."""
+
+_SHOWN: Final = 80
+
+
+@dataclass(frozen=True)
+class UnreadAnswers:
+    """count of `given` answers could not be read: a box was meant, and none was kept. first: the first of them."""
+
+    count: int
+    given: int
+    first: str = ""
+
+    @property
+    def share(self) -> float:
+        return self.count / self.given if self.given else 0.0
+
+    @property
+    def most(self) -> bool:
+        """Whether it is at least half of the answers."""
+        return self.count > 0 and self.share >= _MOST
+
+    @property
+    def many(self) -> bool:
+        """Whether the share is one that is said."""
+        return self.share > MANY_MISSING
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and what to look at, without a full stop; empty if all could be read."""
+        if not self.count:
+            return ""
+        told = f"{self.count} of {self.given} answers ({self.share:.1%}) could not be read"
+        first = f"; the first is {self.first}" if self.first else ""
+        return f"{told}{first}" + "; the dialect or the frame is most likely wrong" * self.most
+
+
+def unread_answers(
+    file: BoxFile, positives: NDArray[np.bool_] | None = None, negatives: NDArray[np.bool_] | None = None
+) -> UnreadAnswers:
+    """Of the answers that the file has; pairs that it only leaves silent are none.
+
+    positives, negatives: bool [P], the pairs that count, all by default.
+    """
+    parts = (_states(file.positives, positives), _states(file.negatives, negatives))
+    count = sum(int((states == State.UNPARSABLE).sum()) for states in parts)
+    return UnreadAnswers(count, sum(map(len, parts)), file.first_unread if count else "")
+
+
+def tag_warnings(file: BoxFile) -> list[str]:
+    """A sentence for each tag that has boxes before and after it, without a full stop."""
+    return [
+        f"{count} of {file.lines} answers have boxes before {tag} and after it, and all were read; if it ends a "
+        f"thought, name its tags in the header: {json.dumps({'thoughts': [[tag.replace('/', ''), tag]]})}"
+        for tag, count in file.tags.items()
+    ]
+
+
+def excerpt_of(text: str) -> str:
+    """The beginning of an answer, in quotes and on one line."""
+    short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return f"'{printable(' '.join(short.split()))}'"
+
+
+def _states(answers: BoxAnswers, counted: NDArray[np.bool_] | None) -> NDArray[np.int8]:
+    given = answers.lines > 0
+    return answers.state[given if counted is None else given & counted]
