@@ -141,6 +141,7 @@ class BoxFile:
     "pixels", "permille yxyx" or a dialect. written: for the check of the frame.
     tags: closing tags of unknown meaning with boxes before and after them -> number of answers. first_unread: the first
     line whose answer could not be read, and how it begins; empty without one.
+    labelled: boxes that the answers name; other_finding: those that bear the name of another finding.
     silence: what an absent answer means: "line" (JSON Lines: a missing line is `missing`), or "absent" (COCO results
     and grounded phrases cannot say more, so it is `silent`).
     """
@@ -163,6 +164,8 @@ class BoxFile:
     silence: str = "line"
     tags: Mapping[str, int] = field(default_factory=dict)
     first_unread: str = ""
+    labelled: int = 0
+    other_finding: int = 0
 
     @property
     def missing_share(self) -> float:
@@ -174,3 +177,9 @@ class BoxFile:
         """What the file has that is counted and not scored, a line for each kind."""
         counts = {text: getattr(self, name) for name, text in _UNSCORED.items()}
         return [f"{count} {text}" for text, count in counts.items() if count]
+
+    @property
+    def mislabelled(self) -> str:
+        """How many boxes bear the name of another finding, which are scored all the same; empty if none does."""
+        count = f"{self.other_finding} of {self.labelled} labelled boxes"
+        return f"{count} bear the name of another finding than asked; they are scored" if self.other_finding else ""

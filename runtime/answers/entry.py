@@ -86,7 +86,7 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
         answer = _placed(frame, size, view)
         fit(answer, parsed.boxes, None, whole=dialect.whole)
     answer.illegal += parsed.illegal
-    answer.truncated, answer.tag = parsed.truncated, parsed.tag
+    answer.truncated, answer.tag, answer.labels = parsed.truncated, parsed.tag, parsed.labels
     if answer.boxes:
         answer.state = State.ANSWERED
     elif parsed.boxes or parsed.illegal or parsed.meant:

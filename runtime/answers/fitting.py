@@ -23,7 +23,7 @@ class FittedAnswer:
     """One line, fitted to its image; the fields are those of a pair of `BoxAnswers`.
 
     written: x1, y1, x2, y2 of all its boxes before they became pixels by `axes`, for the check of the frame.
-    excerpt: the beginning of what the line says, where it cannot be read. tag: as `Parsed.tag`.
+    excerpt: the beginning of what the line says, where it cannot be read. tag, labels: as in `Parsed`.
     """
 
     state: State
@@ -39,6 +39,7 @@ class FittedAnswer:
     cropped: bool = False
     excerpt: str = ""
     tag: str = ""
+    labels: Sequence[str] = ()
     written: Sequence[Corners] = ()
     axes: Axes = AS_THEY_ARE
 

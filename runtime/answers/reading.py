@@ -17,6 +17,7 @@ from .bad_line import BadLine, printable
 from .collecting import Columns
 from .fitting import FittedAnswer
 from .frames import Corners
+from .labels import names_another
 from .questions import Place, Questions
 
 __all__ = ["JSON_LINES", "FileReading", "ReadOptions"]
@@ -73,6 +74,8 @@ class FileReading:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     tags: Counter[str] = field(default_factory=Counter)
     first_unread: str = ""
+    labelled: int = 0
+    other_finding: int = 0
     _values: dict[str, dict[str, Any]] = field(default_factory=dict)
     _scored: bool | None = None
     _sense: _FrameSense = field(default_factory=_FrameSense)
@@ -156,6 +159,12 @@ class FileReading:
             if len(kept) < _SHOWN:
                 kept.setdefault(json.dumps(value), value)
 
+    def note_labels(self, labels: Sequence[str], asked: Sequence[str]) -> None:
+        """Counts what an answer calls its boxes; empty labels say nothing. asked: finding and phrase of the line."""
+        named = [label for label in labels if label]
+        self.labelled += len(named)
+        self.other_finding += sum(names_another(label, tuple(asked), self.questions.classes) for label in named)
+
     def check_dataset(self, provenance: Mapping[str, Any]) -> None:
         """Raises BadLine when the file says that it is about another dataset."""
         name = provenance.get("dataset")
@@ -195,5 +204,7 @@ class FileReading:
             unmatched=self.unmatched,
             tags=dict(self.tags),
             first_unread=self.first_unread,
+            labelled=self.labelled,
+            other_finding=self.other_finding,
             written=self.positives.written(places),
         )

@@ -106,6 +106,8 @@ def _told(found: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str, An
         "unknown_label": found.unknown_label,
         "no_region": found.no_region,
         "unmatched": found.unmatched,
+        "labelled": found.labelled,
+        "other_finding": found.other_finding,
         "not_asked": found.not_asked,
         "out_of_view": out_of_view,
         "scores": found.positives.scores is not None,
@@ -136,7 +138,7 @@ def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
     console.print(table)
     if found.rejected:
         line(f"{found.rejected} lines rejected")
-    for text in found.unscored:
+    for text in [*found.unscored, *([found.mislabelled] if found.mislabelled else [])]:
         line(text)
     for key, text in (
         ("not_asked", "pairs whose finding is absent and that were not asked"),

@@ -142,6 +142,8 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
             lines.append(
                 f"{name}: {count} of {given} answers ({count / given:.1%}) could not be read; they have no boxes"
             )
+        if told.get("mislabelled"):
+            lines.append(f"{name}: {told['mislabelled']}")
         if tags := told.get("tags"):
             lines.append(
                 f"{name}: {sum(tags.values())} answers have boxes before and after {', '.join(tags)}; all count"

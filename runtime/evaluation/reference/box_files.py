@@ -79,6 +79,7 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     faults += [f"{unread.sentence}; {_LOOK}"] * (own and unread.most)
     warnings = [many] * (bool(many) and not absent) + [unread.sentence] * (unread.many and not (own and unread.most))
     remarks = [*(f"warning: {text}" for text in (*warnings, *tag_warnings(file))), *file.unscored]
+    remarks += [file.mislabelled] * bool(file.mislabelled)
     return Reference(
         name=model.name,
         findings=list(dataset.classes),
@@ -261,6 +262,7 @@ def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float, unre
         "missing_share": missing_share,
         "unread": [unread.count, unread.given],
         "tags": dict(file.tags),
+        "mislabelled": file.mislabelled,
         "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
         "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},
     }

@@ -136,9 +136,12 @@ def test_most_pairs_without_a_line_are_an_error(data: Path, tmp_path: Path, caps
 def test_most_answers_that_cannot_be_read_are_an_error(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = ["effusion(100,300),(300,500)", "[0.1, 0.1, 0.3, 0.3]", "(1,2) or (3,4)"]
-    pairs = [("a", "Mass"), ("b", "Mass"), ("c", "Nodule")]
-    lines = [{"case": c, "finding": f, "text": t} for (c, f), t in zip(pairs, texts, strict=True)]
+    named = json.dumps([{"bbox_2d": [1, 1, 300, 300], "label": "Nodule"}])
+    lines = [
+        {"case": "a", "finding": "Mass", "text": "effusion(100,300),(300,500)"},
+        {"case": "b", "finding": "Mass", "text": named, "dialect": "qwen3vl"},
+        {"case": "c", "finding": "Nodule", "text": "(1,2) or (3,4)"},
+    ]
     boxes = write(tmp_path / "mine.jsonl", lines, dialect="radvlm")
     arguments = ["--model", f"boxes:{boxes}", "--data", f"chestxdet10={data}", "--dataset", "chestxdet10"]
     told = (
@@ -152,6 +155,7 @@ def test_most_answers_that_cannot_be_read_are_an_error(
     assert command("report", tmp_path / "run", "--no-page") == 0
     text = (tmp_path / "run/report/tables.md").read_text()
     assert "boxes:mine: 2 of 3 answers (66.7%) could not be read; they have no boxes" in text
+    assert "boxes:mine: 1 of 1 labelled boxes bear the name of another finding than asked; they are scored" in text
     capsys.readouterr()
     moved = ["--model", f"moved:{boxes}", *arguments[2:], "--out", tmp_path / "other"]
     assert command("eval", *moved) == 0 and "warning: 2 of 3 answers (66.7%)" in capsys.readouterr().out

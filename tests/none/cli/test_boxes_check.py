@@ -90,6 +90,16 @@ def test_answers_that_could_not_be_read(capsys: pytest.CaptureFixture[str]) -> N
     assert "4 of 4 answers (100.0%) could not be read; the first is line 2: '[[900, 10, 990, 50]]'" in out
 
 
+def test_boxes_with_the_name_of_another_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    box = {"bbox_2d": [100, 100, 300, 500]}
+    texts = [[{**box, "label": "mass"}, {**box, "label": "Nodules"}], [{**box, "label": "effusion"}], [box], []]
+    answers = [{"case": f"{n}", "finding": "Mass", "text": json.dumps(text)} for n, text in enumerate(texts)]
+    status, out, _ = checked(capsys, answers, "--json", "f.json", dialect="qwen3vl", frame="permille")
+    assert status == 0 and "2 of 3 labelled boxes bear the name of another finding than asked; they are scored" in out
+    told = json.loads(Path("f.json").read_text())
+    assert (told["labelled"], told["other_finding"], told["positive"]["boxes"]) == (3, 2, 4)
+
+
 def test_boxes_in_a_tag_of_unknown_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["<plan>[0, 0, 1, 1]</plan>[0.05, 0.1, 0.3, 0.5]"] + ["[0.05, 0.1, 0.3, 0.5]"] * 3
     answers = [{"case": f"{n}", "finding": "Mass", "text": text} for n, text in enumerate(texts)]
