@@ -17,7 +17,7 @@ from naive_thoughts import naive_answer
 Box = tuple[Fraction, Fraction, Fraction, Fraction]
 PROVENANCE = {"model", "prompt", "commit", "dataset", "created", "seed", "attempts", "temperature", "note"}
 SETTINGS = {"dialect", "frame", "order", "size", "view", "key", "thoughts"}
-FRAMES = ("pixels", "unit", "percent", "permille", "resized", "crop", "pad")
+FRAMES = ("pixels", "unit", "percent", "permille", "999", "resized", "crop", "pad")
 DIGITS, BLANK = set("0123456789"), " \t\n\r\v\f"
 
 
@@ -152,8 +152,8 @@ def _ordered(box: Box, order: str) -> Box:
 def _placed(box: Box, frame: str, view: Any, size: tuple[int, int]) -> list[Fraction]:
     if frame == "pixels":
         return list(box)
-    if frame in ("unit", "percent", "permille"):
-        parts = {"unit": 1, "percent": 100, "permille": 1000}[frame]
+    if frame in ("unit", "percent", "permille", "999"):
+        parts = {"unit": 1, "percent": 100, "permille": 1000, "999": 999}[frame]
         return [value * size[place % 2] / parts for place, value in enumerate(box)]
     if frame == "resized":
         if isinstance(view, dict):

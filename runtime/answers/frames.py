@@ -33,12 +33,12 @@ Axes = tuple[float, float, float, float, float, float]
 """Factor, divisor and offset of x, then of y: pixel = value * factor / divisor + offset; whole pixels stay whole."""
 
 AS_THEY_ARE: Final[Axes] = (1.0, 1.0, 0.0, 1.0, 1.0, 0.0)
-FRAMES: Final = ("pixels", "unit", "percent", "permille", "resized", "crop", "pad")
+FRAMES: Final = ("pixels", "unit", "percent", "permille", "999", "resized", "crop", "pad")
 VIEWED: Final = ("resized", "crop", "pad")
 """Frames that are pixels of what the model saw, and so need its size."""
 
 ORDERS: Final = ("xyxy", "yxyx", "xywh", "cxcywh")
-_PARTS: Final = {"unit": 1.0, "percent": 100.0, "permille": 1000.0}
+_PARTS: Final = {"unit": 1.0, "percent": 100.0, "permille": 1000.0, "999": 999.0}
 _MAX_SIDE: Final = 1 << 20
 _MAX_ASPECT: Final = 200
 

@@ -40,7 +40,7 @@ def bases() -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """(header, line): boxes in every frame and order, and a text of every dialect."""
     found = []
     boxes = [[100, 50.5, 300, 400], [10, 20, 999, 790], [100, 50.5, 300, 400]]
-    for frame in ("pixels", "unit", "percent", "permille", "resized", "crop", "pad"):
+    for frame in ("pixels", "unit", "percent", "permille", "999", "resized", "crop", "pad"):
         for order in ("xyxy", "yxyx", "xywh", "cxcywh"):
             mine = [[value / 1000 for value in box] for box in boxes] if frame == "unit" else boxes
             line = {"case": "a", "finding": "Mass", "boxes": mine, "frame": frame, "order": order, "view": [500, 448]}

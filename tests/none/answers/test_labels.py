@@ -25,6 +25,7 @@ CLASSES = ("Effusion", "Pleural_Thickening", "Nodule/Mass", "Device")
         ("an enlarged heart", "Cardiomegaly", False),
         ("enlarged heart", "Effusion", True),
         ("opacity", "Effusion", False),
+        ("pacing device", "Device", False),
         ("effusion and a nodule", "Nodule/Mass", False),
         ("", "Effusion", False),
         ("[1]", "Effusion", False),
