@@ -141,6 +141,7 @@ class BoxFile:
     "pixels", "permille yxyx" or a dialect. written: for the check of the frame.
     tags: closing tags of unknown meaning with boxes before and after them -> number of answers. first_unread: the first
     line whose answer could not be read, and how it begins; empty without one.
+    tokenless: dialects of tokens without a token in any answer -> answers.
     labelled: boxes that the answers name; other_finding: those that bear the name of another finding.
     silence: what an absent answer means: "line" (JSON Lines: a missing line is `missing`), or "absent" (COCO results
     and grounded phrases cannot say more, so it is `silent`).
@@ -164,6 +165,7 @@ class BoxFile:
     silence: str = "line"
     tags: Mapping[str, int] = field(default_factory=dict)
     first_unread: str = ""
+    tokenless: Mapping[str, int] = field(default_factory=dict)
     labelled: int = 0
     other_finding: int = 0
 

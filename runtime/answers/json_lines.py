@@ -63,6 +63,8 @@ def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number
     if not text or settings.dialect == JSON:
         reading.sense(settings.frame, answer.written, number, text=text)
     reading.add(places, number, answer, scores="scores" in line)
+    if text and settings.dialect is not None:
+        reading.note_tokens(settings.dialect, line["text"])
     asked = [line[key] for key in ("finding", "phrase") if key in line]
     asked += [reading.questions.pair(place).asked for place in places]
     reading.note_labels(answer.labels, asked)

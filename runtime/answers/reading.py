@@ -15,6 +15,7 @@ from ...engines.errors import DataError
 from .answered import BoxFile, State
 from .bad_line import BadLine, printable
 from .collecting import Columns
+from .dialects.registry import DIALECTS
 from .fitting import FittedAnswer
 from .frames import Corners
 from .labels import names_another
@@ -74,6 +75,7 @@ class FileReading:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     tags: Counter[str] = field(default_factory=Counter)
     first_unread: str = ""
+    token_counts: dict[str, list[int]] = field(default_factory=dict)
     labelled: int = 0
     other_finding: int = 0
     _values: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -165,6 +167,13 @@ class FileReading:
         self.labelled += len(named)
         self.other_finding += sum(names_another(label, tuple(asked), self.questions.classes) for label in named)
 
+    def note_tokens(self, dialect: str, text: str) -> None:
+        """Counts the texts of a dialect of tokens, and those of them that have one."""
+        if tokens := DIALECTS[dialect].tokens:
+            counts = self.token_counts.setdefault(dialect, [0, 0])
+            counts[0] += 1
+            counts[1] += any(token in text for token in tokens)
+
     def check_dataset(self, provenance: Mapping[str, Any]) -> None:
         """Raises BadLine when the file says that it is about another dataset."""
         name = provenance.get("dataset")
@@ -204,6 +213,7 @@ class FileReading:
             unmatched=self.unmatched,
             tags=dict(self.tags),
             first_unread=self.first_unread,
+            tokenless={name: count for name, (count, have) in self.token_counts.items() if not have},
             labelled=self.labelled,
             other_finding=self.other_finding,
             written=self.positives.written(places),

@@ -1,4 +1,4 @@
-"""How many answers of a file could not be read, and tags that may hold thoughts, in sentences (docs/boxes.md §2)."""
+"""How many answers of a file could not be read, and what its texts may have lost, in sentences (docs/boxes.md §2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from .answered import MANY_MISSING, BoxAnswers, BoxFile, State
 from .bad_line import printable
+from .dialects.registry import DIALECTS
 
-__all__ = ["UnreadAnswers", "excerpt_of", "tag_warnings", "unread_answers"]
+__all__ = ["UnreadAnswers", "excerpt_of", "text_warnings", "unread_answers"]
 
 _MOST: Final = 0.5
 """A share of answers that could not be read from which on a result is hardly of use."""
 
 _SHOWN: Final = 80
+_FEW: Final = 3
+"""Answers below which silence of a model is no sign."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,21 @@ def unread_answers(
     return UnreadAnswers(count, sum(map(len, parts)), file.first_unread if count else "")
 
 
-def tag_warnings(file: BoxFile) -> list[str]:
-    """A sentence for each tag that has boxes before and after it, without a full stop."""
+def text_warnings(file: BoxFile) -> list[str]:
+    """Sentences, without a full stop, on special tokens that are absent and tags with boxes before and after them."""
+    return [
+        *(
+            f"none of the {count} answers in the dialect {name} has a token of it "
+            f"({', '.join(DIALECTS[name].tokens)}); a server that leaves special "
+            "tokens out (skip_special_tokens) loses every box"
+            for name, count in file.tokenless.items()
+            if count >= _FEW
+        ),
+        *_tag_warnings(file),
+    ]
+
+
+def _tag_warnings(file: BoxFile) -> list[str]:
     return [
         f"{count} of {file.lines} answers have boxes before {tag} and after it, and all were read; if it ends a "
         f"thought, name its tags in the header: {json.dumps({'thoughts': [[tag.replace('/', ''), tag]]})}"

@@ -45,8 +45,8 @@ def check(
     """Read FILE for a dataset and say what is answered, what is dropped, and whether the coordinate frame fits.
 
     Nothing is scored. The status is 1 if there is something to act on: lines that were rejected, many pairs without a
-    line, answers that could not be read, boxes before and after a tag that may end a thought, or boxes that would fit
-    the truth much better in another frame.
+    line, answers that could not be read, texts without the tokens of their dialect, boxes before and after a tag that
+    may end a thought, or boxes that would fit the truth much better in another frame.
     """
     config = resolve_config(config_file, (), data, data_options)
     from ..answers.frame_check import frame_check, out_of_view
@@ -69,9 +69,9 @@ def check(
 
 def _warnings(found: BoxFile) -> list[str]:
     from ..answers.answered import MANY_MISSING
-    from ..answers.unread import tag_warnings, unread_answers
+    from ..answers.unread import text_warnings, unread_answers
 
-    lines = tag_warnings(found)
+    lines = text_warnings(found)
     unread = unread_answers(found)
     if unread.many:
         lines.append(unread.sentence)

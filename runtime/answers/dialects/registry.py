@@ -23,7 +23,7 @@ class Dialect:
 
     read: text -> boxes in the dialect's units; None for `JSON`. frame: of `frames.FRAMES`, empty for `JSON`. view: what
     a viewed frame is divided by; None: the line's `view`, which is then required. whole: pixels are truncated to whole
-    numbers, as the model's own code does.
+    numbers, as the model's own code does. tokens: special tokens of which an answer with boxes has one.
     """
 
     title: str
@@ -31,22 +31,23 @@ class Dialect:
     frame: str
     view: tuple[int, int] | None = None
     whole: bool = False
+    tokens: tuple[str, ...] = ()
 
 
 _UNIT: Final = (1, 1)
 DIALECTS: Final = MappingProxyType(
     {
-        "maira2": Dialect("MAIRA-2", bins.maira2, "crop", _UNIT, whole=True),
+        "maira2": Dialect("MAIRA-2", bins.maira2, "crop", _UNIT, True, ("<box>", "<obj>")),
         "radvlm": Dialect("RadVLM", brackets.radvlm, "unit"),
         "chexagent2": Dialect("CheXagent-2", brackets.chexagent2, "percent"),
         "qwen2vl": Dialect("Qwen2-VL", brackets.qwen2vl, "permille"),
         "qwen25vl": Dialect("Qwen2.5-VL", json_lists.qwen25vl, "resized"),
         "qwen3vl": Dialect("Qwen3-VL", json_lists.qwen3vl, "permille"),
-        "florence2": Dialect("Florence-2", bins.florence2, "unit"),
-        "paligemma": Dialect("PaliGemma", bins.paligemma, "unit"),
-        "paligemma1024": Dialect("PaliGemma, divided by 1024", bins.paligemma1024, "unit"),
+        "florence2": Dialect("Florence-2", bins.florence2, "unit", tokens=("<loc_",)),
+        "paligemma": Dialect("PaliGemma", bins.paligemma, "unit", tokens=("<loc",)),
+        "paligemma1024": Dialect("PaliGemma, divided by 1024", bins.paligemma1024, "unit", tokens=("<loc",)),
         "medgemma15": Dialect("MedGemma 1.5", json_lists.medgemma15, "pad", (1000, 1000)),
-        "kosmos2": Dialect("Kosmos-2", bins.kosmos2, "unit"),
+        "kosmos2": Dialect("Kosmos-2", bins.kosmos2, "unit", tokens=("<object>", "<phrase>", "<patch_index_")),
         JSON: Dialect("JSON of any model", None, ""),
     }
 )

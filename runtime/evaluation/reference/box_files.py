@@ -22,7 +22,7 @@ from ....metrics_gpu.sweep.masks import unpack_masks
 from ...answers.answered import MANY_MISSING, BoxAnswers, BoxFile, State
 from ...answers.frame_check import frame_check, out_of_view
 from ...answers.questions import Questions
-from ...answers.unread import UnreadAnswers, tag_warnings, unread_answers
+from ...answers.unread import UnreadAnswers, text_warnings, unread_answers
 from ...datasets.readers.marks import ReaderBoxes, ReaderMasks
 from ...datasets.region_boxes import Boxes
 from ...results.schema import GRID
@@ -78,7 +78,7 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     faults = [f"{many} and are scored as silent; {_ANSWER}"] * absent
     faults += [f"{unread.sentence}; {_LOOK}"] * (own and unread.most)
     warnings = [many] * (bool(many) and not absent) + [unread.sentence] * (unread.many and not (own and unread.most))
-    remarks = [*(f"warning: {text}" for text in (*warnings, *tag_warnings(file))), *file.unscored]
+    remarks = [*(f"warning: {text}" for text in (*warnings, *text_warnings(file))), *file.unscored]
     remarks += [file.mislabelled] * bool(file.mislabelled)
     return Reference(
         name=model.name,

@@ -100,6 +100,17 @@ def test_boxes_with_the_name_of_another_finding(capsys: pytest.CaptureFixture[st
     assert (told["labelled"], told["other_finding"], told["positive"]["boxes"]) == (3, 2, 4)
 
 
+def test_texts_that_lost_the_tokens_of_their_dialect(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [{"case": f"{n}", "finding": "Mass", "text": "mass"} for n in range(4)]
+    told = "warning: none of the 4 answers in the dialect florence2 has a token of it (<loc_); a server that leaves"
+    status, out, _ = checked(capsys, answers, dialect="florence2")
+    assert status == 1 and told in out
+    answers[3]["text"] = "mass<loc_1><loc_2><loc_3><loc_4>"
+    assert "has a token of it" not in checked(capsys, answers, dialect="florence2")[1]
+    assert "has a token of it" not in checked(capsys, answers[:2], dialect="florence2")[1], "two answers are no sign"
+    assert "has a token of it" not in checked(capsys, answers[:3], dialect="radvlm")[1]
+
+
 def test_boxes_in_a_tag_of_unknown_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["<plan>[0, 0, 1, 1]</plan>[0.05, 0.1, 0.3, 0.5]"] + ["[0.05, 0.1, 0.3, 0.5]"] * 3
     answers = [{"case": f"{n}", "finding": "Mass", "text": text} for n, text in enumerate(texts)]
