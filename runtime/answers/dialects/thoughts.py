@@ -29,20 +29,21 @@ _HEADINGS: Final = "think(?:ing)?|thought"
 _ANSWERS: Final = "answer|final|final_?answer|response|solution"
 _HINTS: Final = (
     "think", "thought", "reason", "reflect", "analysis", "rationale", "scratch", "cot", "monologue", "<unused9",
-    "<|inner_", "<|channel>", "<channel|>",
+    "<|inner_", "<|channel>", "<channel|>", "here is my ",
 )  # fmt: skip
 _ANSWER_HINTS: Final = ("answer", "final", "response", "solution")
 """Pieces of all tags in lower case: without one of them no pattern is searched, which costs 0.5 s a million letters."""
 
 _FLAGS: Final = re.IGNORECASE | re.ASCII
 _PAIRS: Final = (
-    # MedGemma 1.5, OpenThinker, Command A, Apertus, Gemma 4, Kimi K3; each server's parser of reasoning has its own.
+    # MedGemma 1.5, OpenThinker, Command A, Apertus, Gemma 4, Kimi K3 and Granite, as parsers of servers have them.
     ("<unused94>", "<unused95>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     ("<|channel>", "<channel|>"),
     ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    ("Here is my thought process:", "Here is my response:"),
 )
 _ANSWER_PAIRS: Final = (
     ("<|begin_of_solution|>", "<|end_of_solution|>"),

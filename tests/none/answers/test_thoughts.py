@@ -24,7 +24,7 @@ PAIRS = [
     ("<|channel>thought\n", "<channel|>"), ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>"),
-    ("analysis", "assistantfinal"),
+    ("analysis", "assistantfinal"), ("Here is my thought process: ", "Here is my response: "),
     ("<think>\n<think>", "</think>"), ("<think>a<think>", "</think>b</think>"), ("<think>", "</thinking>"),
     ("<think>a<reasoning>b</reasoning>", "</think>"), ("<think>a</think>b<think>", "</think>"),
 ]  # fmt: skip
