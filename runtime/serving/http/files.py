@@ -113,9 +113,9 @@ def _texts(name: str, items: list[bytes]) -> Tensor:
 
 
 def _names(given: dict[str, list[str]], name: str) -> list[str]:
-    """The values of `name`, and those of its plural between commas."""
+    """The values of `name`, and those of its plural between commas, each once; empty ones, as forms send, are none."""
     several = (part.strip() for text in given.get(f"{name}s", ()) for part in text.split(","))
-    return [*given.get(name, ()), *several]
+    return list(dict.fromkeys(filter(None, (*given.get(name, ()), *several))))
 
 
 def _one(given: dict[str, list[str]], name: str) -> str:

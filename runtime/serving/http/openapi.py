@@ -19,7 +19,16 @@ Json = dict[str, Any]
 
 _TEXT: Final[Json] = {"type": "string"}
 _TEXTS: Final[Json] = {"type": "array", "items": _TEXT}
-_NUMBERS: Final = ("tau", "timeout")
+_NAME: Final = "|".join(OUTPUTS)
+_QUERY_SCHEMAS: Final[Json] = {
+    "finding": {"type": "array", "items": {"type": "string", "maxLength": TEXT_LIMIT}},
+    "output": {"type": "array", "items": {"enum": list(OUTPUTS)}},
+    "outputs": {"type": "string", "pattern": f"^({_NAME})(,({_NAME}))*$"},
+    "tau": {"type": "number", "minimum": 0, "maximum": 1},
+    "timeout": {"type": "number", "minimum": 0},
+    "prompt_set": {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT},
+    "id": {"type": "string", "maxLength": TEXT_LIMIT},
+}
 _ERRORS: Final = {
     "400": "The request is malformed, or its image cannot be read.",
     "401": "The token is missing or wrong.",
@@ -80,15 +89,16 @@ def openapi(root_path: str = "") -> Json:
 
 
 def _infer() -> Json:
-    files = {kind: {"schema": {"description": "an image file, as it is"}} for kind in FILE_TYPES}
+    image = {"type": "string", "format": "binary", "description": "an image file, as it is"}
+    files = {kind: {"schema": image} for kind in FILE_TYPES}
     json_form = {"application/json": {"schema": _reference("Request")}}
-    raw = {"application/octet-stream": {"schema": {"description": "a Request, then raw tensors"}}}
+    raw = {"application/octet-stream": {"schema": {**image, "description": "a Request, then raw tensors"}}}
     query = [
         {
             "name": name,
             "in": "query",
             "description": f"{text}; for a body that is an image file",
-            "schema": _TEXTS if name in ("finding", "output") else {"type": "number"} if name in _NUMBERS else _TEXT,
+            "schema": _QUERY_SCHEMAS.get(name, _TEXT),
         }
         for name, text in QUERY.items()
     ]
@@ -144,6 +154,7 @@ def _object(required: Json, optional: Json | None = None) -> Json:
 def _schemas() -> dict[str, Json]:
     datatype = {"enum": [*DATATYPES, "BYTES"]}
     shape = {"type": "array", "items": {"type": "integer"}}
+    sizes = {"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": 8}
     parameters = {"type": "object", "additionalProperties": {"type": ["string", "boolean", "number"]}}
     given = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "boolean", "number", "null"]}}
     ready = {"type": "boolean"}
@@ -151,7 +162,7 @@ def _schemas() -> dict[str, Json]:
     models = _object({**state, "platform": _TEXT, "weights": _TEXT, "prompt_set": _TEXT, "findings": _TEXTS})
     tensor = _object({"name": _TEXT, "datatype": datatype, "shape": shape})
     inputs = _object(
-        {"name": {"enum": list(INPUTS)}, "datatype": datatype, "shape": shape},
+        {"name": {"enum": list(INPUTS)}, "datatype": datatype, "shape": sizes},
         {"data": {"type": ["array", "null"]}, "parameters": given},
     )
     outputs = {"enum": list(OUTPUTS), "description": "; ".join(f"{k}: {v.description}" for k, v in OUTPUTS.items())}

@@ -46,6 +46,20 @@ def test_the_two_forms_are_one_request() -> None:
     assert plain.images == (FILE,) and plain.findings is None and plain.outputs == DEFAULT_OUTPUTS
 
 
+def test_names_are_asked_for_once_and_empty_ones_are_none() -> None:
+    query = [
+        ("output", "mask"),
+        ("outputs", "mask,,boxes"),
+        ("finding", "Mass"),
+        ("findings", "Mass, "),
+        ("finding", ""),
+    ]
+    request = decode_file("kad", FILE, query).request
+    assert request.outputs == {"mask", "boxes"} and request.findings == ("Mass",)
+    empty = decode_file("kad", FILE, [("outputs", ""), ("findings", ""), ("id", "")]).request
+    assert empty.findings is None and empty.outputs == DEFAULT_OUTPUTS
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [
@@ -57,8 +71,6 @@ def test_the_two_forms_are_one_request() -> None:
         ([("timeout", "")], "'timeout' must be a number"),
         ([("prompt_set", "")], "'prompt_set' must be a string that is not empty"),
         ([("output", "logit")], "did you mean 'logits'"),
-        ([("output", "mask"), ("outputs", "mask")], "duplicate output"),
-        ([("finding", "Mass"), ("findings", "Mass")], "duplicate finding"),
         ([("finding", "x" * 9000)], "more than"),
     ],
 )
