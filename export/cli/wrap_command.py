@@ -23,8 +23,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--geometry",
     required=True,
     metavar="MODE:SIZE[:RESIZE[:INTERPOLATION]]",
-    help="How an image becomes the graph's pixels: squash:224, crop:224:256:bicubic (the centre as torchvision cuts it), "
-    "floor_crop:224:256:bicubic (as transformers does), pad_crop:224:256:area.",
+    help="How an image becomes the graph's pixels: squash:224, crop:224:256:bicubic (torchvision's centre), "
+    "floor_crop:224:256:bicubic (that of transformers), pad_crop:224:256:area.",
 )
 @click.option("--features", required=True, type=_FILE, help=".npz with one float32 array [Q, D...] per prompt set.")
 @click.option("--prompts", required=True, type=_FILE, help="YAML or JSON: which finding each row is for, and its text.")

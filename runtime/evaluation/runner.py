@@ -269,7 +269,7 @@ class Runner:
                 found, loaded, files, chunk=options.chunk, workers=options.threads, advance=advance
             )
 
-        facts = {**found.facts, **extent(loaded)}
+        facts = {**found.facts, **extent(loaded), **({"fault": found.fault} if found.fault else {})}
         self._cells.compute(
             PlannedCell(name, loaded, found.findings, ingredients, facts, warnings=found.warnings), compute
         )

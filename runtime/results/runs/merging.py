@@ -150,6 +150,8 @@ def _merge(
         say(f"{model} on {dataset}: {words}")
     if unread.mostly_lost(part=bool(first.get("part"))):
         outcome.mostly_lost.append((model, dataset, unread.sentence(dataset)))
+    if fault := first.get("fault"):
+        outcome.mostly_lost.append((model, dataset, str(fault)))
 
 
 def _give_up(run: RunDirectory, say: Callable[[str], None], model: str, dataset: str, state: str, reason: str) -> None:

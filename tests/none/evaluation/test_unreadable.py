@@ -186,6 +186,21 @@ def test_merged_shards_end_as_one_piece_does(
         assert "images missing, 0 unreadable" in told.out + told.err
 
 
+def test_merged_shards_of_a_file_of_boxes_end_with_its_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, file = make_dataset(tmp_path / "data"), tmp_path / "answers.jsonl"
+    lines = [{"xbench_boxes": 1, "frame": "pixels"}, {"case": "case0000", "finding": "Mass", "boxes": []}]
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    how = ["--data", f"coco={root}", "--model", f"boxes:{file}", "--out", str(tmp_path / "run")]
+    for shard in ("1/2", "2/2"):
+        assert status("eval", *how, "--chunk", "4", "--shard", shard) == 1
+    capsys.readouterr()
+    shards = [str(tmp_path / f"run/shard-{index}-of-2") for index in (1, 2)]
+    assert status("merge", *shards, "--out", str(tmp_path / "run")) == 1
+    assert "have no line and are scored as silent" in capsys.readouterr().err
+
+
 def test_a_part_can_still_be_mostly_unreadable(tmp_path: Path) -> None:
     root = make_dataset(tmp_path / "data", missing=tuple(range(10, 20)))
     for index in range(6):
