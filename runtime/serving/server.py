@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...engines.errors import MissingExtraError, ServingError
 from .access_log import AccessLog
 from .http.app import create_app, create_health_app
+from .http.chunks import limited_chunks
 from .http.middleware import Connections, is_loopback
 from .inference.models import Catalogue
 from .inference.service import Service
@@ -155,7 +156,7 @@ def _make_server(
     )
     config.load()
     limits = Connections(settings.connections, http)
-    config.http_protocol_class = limits.protocol(config.http_protocol_class)
+    config.http_protocol_class = limits.protocol(limited_chunks(config.http_protocol_class, http.max_body))
     return Server(config)
 
 

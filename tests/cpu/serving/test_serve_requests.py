@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import socket
 import struct
+import time
 import zlib
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from serving_process import film, image_request, scores
+from serving_process import ServerProcess, film, image_request, scores
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
@@ -152,3 +156,64 @@ def test_tritonclient_compresses(server: Any, folder: Path) -> None:
                 response_compression_algorithm=algorithm,
             )
             np.testing.assert_array_equal(found.as_numpy("logits"), scores(film(folder))[0])
+
+
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n".encode()
+HEAD += b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(scope="module", params=["httptools", "h11"])
+def parsed_by(request: Any, server: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of a server with this parser of HTTP."""
+    if request.param == "httptools":
+        pytest.importorskip("httptools")
+        yield server.address
+        return
+    arguments = ("--model", "blocks-32", "--max-body", "2MB", "--http-parser", "h11")
+    with ServerProcess(folder / "models", tmp_path_factory.mktemp("h11"), *arguments) as process:
+        yield process.address
+        assert process.stop() == 0 and "Traceback" not in process.log.read_text()
+
+
+def answers(address: str, *parts: bytes) -> bytes:
+    """What comes back for parts that are sent one after the other, until the connection ends or an answer is there."""
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in parts:
+            line.sendall(part)
+            time.sleep(0.02)
+        return line.recv(1 << 16)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (HEAD + b"ffffffffffffffff\r\n",),
+        (HEAD, b"ffffffffffffffff\r\n"),
+        (HEAD[:-3], HEAD[-3:-1], HEAD[-1:], b"fffff", b"fffffffffff\r", b"\n"),
+        (HEAD + b"7fffffff;name=value\r\n",),
+        (HEAD + b"1e8481\r\n",),  # 2,000,001
+        (HEAD + b"3\r\nabc\r\n", b"4;x\r\ndefg\r\n", b"1e8481\r\n"),
+        (HEAD + b"3\r\nabc", b"\r", b"\nFFFFFFFF\r\n"),
+        (HEAD + b"10\r\n99999999999\r\n999\r\n99999999\r\n",),
+    ],
+)
+def test_a_chunk_that_cannot_end_is_refused_when_it_is_announced(parsed_by: str, parts: tuple[bytes, ...]) -> None:
+    got = answers(parsed_by, *parts)
+    assert got.startswith(b"HTTP/1.1 413 ") and b"connection: close" in got.lower() and b"--max-body" in got
+
+
+def test_chunks_of_any_cut_are_read(parsed_by: str, folder: Path) -> None:
+    """Chunks whose bytes look like sizes, cut anywhere; two requests on one connection."""
+    data = film(folder) + b"\r\nffffffff\r\n" * 40
+    chunks = b"".join(
+        b"%x;n=v\r\n%s\r\n" % (len(data[at : at + 97]), data[at : at + 97]) for at in range(0, len(data), 97)
+    )
+    whole = HEAD + chunks + b"0\r\n\r\n"
+    for cuts in ([], [len(HEAD) - 1], [len(HEAD) + 1, len(HEAD) + 103, len(HEAD) + 105], [50, len(whole) - 3]):
+        parts = [whole[start:end] for start, end in pairwise([0, *cuts, len(whole)])]
+        assert answers(parsed_by, *parts).startswith(b"HTTP/1.1 200 ")
+    head = HEAD.replace(INFER.encode(), b"/v2/repository/index")
+    two = head + b"2\r\n{}\r\n0\r\nTrailer: ffff\r\n\r\n" + head + b"2\r\n{}\r\n0\r\n\r\n"
+    assert answers(parsed_by, two, b"", b"").count(b"HTTP/1.1 200") >= 1
