@@ -82,6 +82,12 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
+def reference_files() -> Path:
+    """The small part of that folder which the repository holds too, under the same names."""
+    return ROOT / "tests" / "golden" / "shared"
+
+
+@pytest.fixture(scope="session")
 def root() -> Path:
     """The repository's root folder."""
     return ROOT

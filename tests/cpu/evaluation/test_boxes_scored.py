@@ -57,12 +57,12 @@ def scored(data: Path, *options: object, boxes: Path, name: str = "") -> dict[st
 
 
 @pytest.mark.parametrize("name", ["scored", "half_missing"])
-def test_the_report_has_the_numbers_of_the_reference(shared: Path, tmp_path: Path, name: str) -> None:
+def test_the_report_has_the_numbers_of_the_reference(reference_files: Path, tmp_path: Path, name: str) -> None:
     source = tmp_path / "data"
     (source / "test_data").mkdir(parents=True)
-    shutil.copy(shared / "data/annotations/chestxdet10/test.json", source)
-    found = scored(source, boxes=shared / f"boxes/predictions/{name}.jsonl")
-    wanted = json.loads((shared / "boxes/reference.json").read_text())[name]
+    shutil.copy(reference_files / "data/annotations/chestxdet10/test.json", source)
+    found = scored(source, boxes=reference_files / f"boxes/predictions/{name}.jsonl")
+    wanted = json.loads((reference_files / "boxes/reference.json").read_text())[name]
     (cell,) = found["cells"]
     told = {
         "dice": cell["grounding"]["macro"]["dice_fixed"],
@@ -76,7 +76,7 @@ def test_the_report_has_the_numbers_of_the_reference(shared: Path, tmp_path: Pat
         assert found[f"f1_{at}_low"] < found[f"f1_{at}_percent"] < found[f"f1_{at}_high"]
     assert (found["silent"], found["missing"]) == (wanted["silent"], wanted["missing"])
     assert cell["grounding"]["macro"]["dice_best"] is None and cell["cross_fitted"]["macro"]["dice_best"] is None
-    published = json.loads((shared / "boxes/expected.json").read_text())["files"][name]
+    published = json.loads((reference_files / "boxes/expected.json").read_text())["files"][name]
     assert found["published"]["radvlm"]["values"] == pytest.approx(published["radvlm"], abs=1e-6)
     assert found["why_no_ap"] == ("" if name == "scored" else "no scores")
 

@@ -15,8 +15,8 @@ from xbench_fast.runtime.results.load import load_run
 
 
 @pytest.fixture(scope="module")
-def goldens(shared: Path) -> Path:
-    return shared / "trust"
+def goldens(reference_files: Path) -> Path:
+    return reference_files / "trust"
 
 
 @pytest.fixture

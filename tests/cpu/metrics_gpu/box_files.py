@@ -18,9 +18,9 @@ CLASSES = (
 
 
 @cache
-def truth_of(shared: Path) -> tuple[list[str], list[tuple[str, str, list[list[float]]]]]:
+def truth_of(reference_files: Path) -> tuple[list[str], list[tuple[str, str, list[list[float]]]]]:
     """The cases of the test list, and (case, class, boxes) of each pair."""
-    entries = json.loads((shared / "data/annotations/chestxdet10/test.json").read_text())
+    entries = json.loads((reference_files / "data/annotations/chestxdet10/test.json").read_text())
     pairs = []
     for entry in entries:
         by: dict[str, list[list[float]]] = {}
@@ -30,11 +30,11 @@ def truth_of(shared: Path) -> tuple[list[str], list[tuple[str, str, list[list[fl
     return [entry["file_name"].removesuffix(".png") for entry in entries], pairs
 
 
-def read(shared: Path, name: str) -> Answers:
+def read(reference_files: Path, name: str) -> Answers:
     """The prediction file of that name."""
-    cases, pairs = truth_of(shared)
+    cases, pairs = truth_of(reference_files)
     place = {case: k for k, case in enumerate(cases)}
-    text = (shared / f"boxes/predictions/{name}.jsonl").read_text().splitlines()[1:]
+    text = (reference_files / f"boxes/predictions/{name}.jsonl").read_text().splitlines()[1:]
     lines: dict[tuple[str, str], Mapping[str, Any]] = {}
     for line in map(json.loads, text):
         lines[line["case"], line["finding"]] = line

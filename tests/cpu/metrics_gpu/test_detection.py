@@ -123,16 +123,18 @@ def flat(values: dict[str, Any], before: str = "") -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_default_protocol_and_the_kinds_of_errors_are_those_of_the_reference(shared: Path, name: str) -> None:
-    expected = flat(json.loads((shared / "boxes/reference.json").read_text())[name])
+def test_the_default_protocol_and_the_kinds_of_errors_are_those_of_the_reference(
+    reference_files: Path, name: str
+) -> None:
+    expected = flat(json.loads((reference_files / "boxes/reference.json").read_text())[name])
     for left in ("silent", "missing", "spoke"):  # the reader's counters
         expected.pop(left)
-    found = reference_of(read(shared, name))
+    found = reference_of(read(reference_files, name))
     assert {key: found[key] for key in expected} == pytest.approx(expected, abs=1e-9)
 
 
-def test_all_kinds_fixed_leave_nothing(shared: Path) -> None:
-    answers = read(shared, "scored")
+def test_all_kinds_fixed_leave_nothing(reference_files: Path) -> None:
+    answers = read(reference_files, "scored")
     for _ in range(len(KINDS)):
         kinds = anatomy(answers)
         present = [kind for k, kind in enumerate(KINDS[1:], 1) if (kinds.kind == k).any() or (kinds.left == k).any()]
@@ -203,8 +205,8 @@ def test_average_precision_needs_scores_and_stands_between_precision_and_recall(
     assert average_precision(more)["ap"] == pytest.approx((51 + 50 * 2 / 3) / 101)
 
 
-def test_replicates_weigh_patients_and_the_estimate_is_their_row_0(shared: Path) -> None:
-    answers = read(shared, "negatives")
+def test_replicates_weigh_patients_and_the_estimate_is_their_row_0(reference_files: Path) -> None:
+    answers = read(reference_files, "negatives")
     cases, names = answers.cases, answers.names
     draws = draw_patients(cases, 50)
     patients = (answers.case_of.astype(np.intp), answers.negative_case.astype(np.intp))
@@ -241,8 +243,8 @@ def changed(answers: Answers, boxes: Any) -> Answers:
     )
 
 
-def test_scaling_and_flipping_the_image_with_its_boxes_changes_nothing(shared: Path) -> None:
-    answers = read(shared, "scored")
+def test_scaling_and_flipping_the_image_with_its_boxes_changes_nothing(reference_files: Path) -> None:
+    answers = read(reference_files, "scored")
     before = reference_of(answers)
     double = replace(changed(answers, lambda boxes: boxes * 2), sizes=answers.sizes * 2)
     assert reference_of(double) == pytest.approx(before, abs=1e-12)
@@ -254,8 +256,8 @@ def test_scaling_and_flipping_the_image_with_its_boxes_changes_nothing(shared: P
     assert {key: after[key] for key in exact} == pytest.approx({key: before[key] for key in exact}, abs=1e-12)
 
 
-def test_doubling_every_box_changes_no_score_of_unions_but_f1(shared: Path) -> None:
-    answers = read(shared, "jitter")
+def test_doubling_every_box_changes_no_score_of_unions_but_f1(reference_files: Path) -> None:
+    answers = read(reference_files, "jitter")
     twice = BoxLists(np.repeat(answers.given.boxes, 2, axis=0), answers.given.offsets * 2)
     before, after = reference_of(answers), reference_of(replace(answers, given=twice))
     unions = [key for key in before if key.split("/")[0].startswith(("dice", "iou", "inside", "pointing"))]

@@ -28,9 +28,9 @@ Floats = NDArray[np.floating[Any]]
 
 
 @pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared / "boxes/phrase_maps_expected.json").read_text())
-    with np.load(shared / "boxes/phrase_maps.npz") as stored:
+def golden(reference_files: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((reference_files / "boxes/phrase_maps_expected.json").read_text())
+    with np.load(reference_files / "boxes/phrase_maps.npz") as stored:
         found["arrays"] = dict(stored)
     return found
 

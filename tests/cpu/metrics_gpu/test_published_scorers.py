@@ -34,9 +34,9 @@ def flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_number_is_that_of_the_authors_code(shared: Path, name: str) -> None:
-    files = json.loads((shared / "boxes/expected.json").read_text())["files"]
-    answers = read(shared, name)
+def test_every_number_is_that_of_the_authors_code(reference_files: Path, name: str) -> None:
+    files = json.loads((reference_files / "boxes/expected.json").read_text())["files"]
+    answers = read(reference_files, name)
     met = set()
     for published, values in files[name].items():
         key = KEYS.get(published, published)
@@ -51,12 +51,12 @@ def test_every_number_is_that_of_the_authors_code(shared: Path, name: str) -> No
     assert len(met) >= 7
 
 
-def test_files_that_must_be_equal_are(shared: Path) -> None:
+def test_files_that_must_be_equal_are(reference_files: Path) -> None:
     for one, other in (("half_missing", "half_silent"), ("negatives", "perfect")):
         for name in SCORERS:
             if other == "perfect" and name in ("rodeo", "coco"):
                 continue  # these two count boxes of absent classes
-            assert scored(name, read(shared, one)) == scored(name, read(shared, other)), name
+            assert scored(name, read(reference_files, one)) == scored(name, read(reference_files, other)), name
 
 
 def test_every_scorer_has_a_note_a_source_and_its_main_number() -> None:
@@ -145,8 +145,8 @@ def test_chex_leaves_average_precision_out_where_scores_tie() -> None:
     assert scored("chex", apart)["IoU"] < 1.0  # the second box is not above 0.3
 
 
-def test_scaling_changes_no_published_number_and_order_of_boxes_only_some(shared: Path) -> None:
-    answers = read(shared, "several")
+def test_scaling_changes_no_published_number_and_order_of_boxes_only_some(reference_files: Path) -> None:
+    answers = read(reference_files, "several")
     double = replace(
         answers,
         given=BoxLists(answers.given.boxes * 2, answers.given.offsets),

@@ -114,14 +114,14 @@ def test_what_a_crop_does_not_see(tmp_path: Path) -> None:
     assert not out_of_view(file, questions).any()
 
 
-def test_the_fixtures_that_must_be_named(shared: Path) -> None:
+def test_the_fixtures_that_must_be_named(reference_files: Path) -> None:
     """Files over the official ChestX-Det10 test list."""
     from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
 
-    dataset = ChestXDet10(shared / "data/annotations/chestxdet10")
+    dataset = ChestXDet10(reference_files / "data/annotations/chestxdet10")
     questions = Questions(dataset.cases(), dataset.classes, ("chestxdet10",))
     found = {}
-    for path in sorted((shared / "boxes/predictions").glob("*.jsonl")):
+    for path in sorted((reference_files / "boxes/predictions").glob("*.jsonl")):
         file = read_boxes(path, questions)
         assert len(file.positives) == 966 and not file.rejected
         found[path.stem] = frame_check(file, questions)

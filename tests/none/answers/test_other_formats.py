@@ -303,9 +303,9 @@ def test_phrases_that_stop(line: dict[str, Any], key: str, tmp_path: Path) -> No
         read(tmp_path, {"case": "a", "phrase": "mass", "boxes": []})
 
 
-def test_a_phrase_without_a_region_is_counted(shared: Path, tmp_path: Path) -> None:
+def test_a_phrase_without_a_region_is_counted(reference_files: Path, tmp_path: Path) -> None:
     """The box of the last image has no width."""
-    dataset = MsCxr(shared / "boxes/ms_cxr")
+    dataset = MsCxr(reference_files / "boxes/ms_cxr")
     questions = Questions(dataset.cases(), dataset.classes, ("mscxr",))
     asked = {"case": "invented-0001", "phrase": "right basal opacity", "boxes": [[1, 1, 90, 90]]}
     line = {"case": "invented-0004.jpg", "phrase": "Hazy opacity", "boxes": [[1, 1, 9, 9]]}
@@ -334,8 +334,8 @@ def test_grounded_phrases_answer_phrases(tmp_path: Path) -> None:
     assert found.positives.state.tolist() == [State.ANSWERED, State.SILENT, State.SILENT, State.SILENT]
 
 
-def test_phrases_of_a_real_layout(shared: Path, tmp_path: Path) -> None:
-    dataset = MsCxr(shared / "boxes/ms_cxr")
+def test_phrases_of_a_real_layout(reference_files: Path, tmp_path: Path) -> None:
+    dataset = MsCxr(reference_files / "boxes/ms_cxr")
     questions = Questions(dataset.cases(), dataset.classes, ("mscxr",))
     lines = [
         {"case": entry.case_id.partition("~")[0], "phrase": phrase, "boxes": [[1, 1, 90, 90]]}

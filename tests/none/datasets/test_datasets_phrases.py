@@ -38,15 +38,15 @@ def seen(text: str = "A.", **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def expected(shared: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared / "boxes/phrase_layouts_expected.json").read_text())
+def expected(reference_files: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((reference_files / "boxes/phrase_layouts_expected.json").read_text())
     return found
 
 
 @pytest.mark.parametrize("file", [CSV, JSON])
-def test_the_published_layout_of_ms_cxr(shared: Path, expected: dict[str, Any], file: str) -> None:
+def test_the_published_layout_of_ms_cxr(reference_files: Path, expected: dict[str, Any], file: str) -> None:
     want = expected["ms_cxr"]
-    dataset = MsCxr(shared / "boxes/ms_cxr", annotations=file)
+    dataset = MsCxr(reference_files / "boxes/ms_cxr", annotations=file)
     found = audit(dataset)
     assert (found.images_expected, found.pairs) == (want["images"], want["pairs_after_lower_case"])
     assert found.boxes == want["rows"] - want["degenerate_rows"] and found.phrases == found.pairs
@@ -56,7 +56,7 @@ def test_the_published_layout_of_ms_cxr(shared: Path, expected: dict[str, Any], 
     first, _, third, last = dataset.cases()
     assert first.patient_id == "p10000001" and first.size == (3056, 2544)
     assert first.phrases == {"Pneumonia": "Right basal opacity", "Cardiomegaly": "heart size is mildly enlarged"}
-    assert first.image == shared / "boxes/ms_cxr/files/p10/p10000001/s50000001/invented-0001.jpg"
+    assert first.image == reference_files / "boxes/ms_cxr/files/p10/p10000001/s50000001/invented-0001.jpg"
     assert third.phrases["Consolidation"] == "left lower lobe consolidation, unchanged", "a comma, two spellings"
     area = third.regions["Consolidation"].mask(2022, 2022).sum()
     assert area == 420 * 510 + 380 * 300 - (1830 - 1500) * (1910 - 1700), "the union of both spellings"
@@ -64,8 +64,8 @@ def test_the_published_layout_of_ms_cxr(shared: Path, expected: dict[str, Any], 
     assert all(phrase not in str(note) for note in dataset.notes for case in dataset.cases() for phrase in case.phrases)
 
 
-def test_both_files_of_ms_cxr_say_the_same(shared: Path) -> None:
-    table, document = (MsCxr(shared / "boxes/ms_cxr", annotations=file).cases() for file in (CSV, JSON))
+def test_both_files_of_ms_cxr_say_the_same(reference_files: Path) -> None:
+    table, document = (MsCxr(reference_files / "boxes/ms_cxr", annotations=file).cases() for file in (CSV, JSON))
     for one, other in zip(table, document, strict=True):
         assert (one.case_id, one.image, one.regions, one.phrases) == (
             other.case_id, other.image, other.regions, other.phrases,
@@ -74,8 +74,8 @@ def test_both_files_of_ms_cxr_say_the_same(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_a_split_of_ms_cxr(shared: Path, expected: dict[str, Any], split: str) -> None:
-    cases = MsCxr(shared / "boxes/ms_cxr", split=split).cases()
+def test_a_split_of_ms_cxr(reference_files: Path, expected: dict[str, Any], split: str) -> None:
+    cases = MsCxr(reference_files / "boxes/ms_cxr", split=split).cases()
     assert len(cases) == expected["ms_cxr"]["splits"][split] and {case.split for case in cases} == {split}
 
 
@@ -182,8 +182,8 @@ def count_pairs(dataset: Dataset) -> int:
     return sum(len(case.phrases) for case in dataset.cases())
 
 
-def test_the_published_layout_of_padchest_gr(shared: Path, expected: dict[str, Any]) -> None:
-    want, folder = expected["padchest_gr"], shared / "boxes/padchest_gr"
+def test_the_published_layout_of_padchest_gr(reference_files: Path, expected: dict[str, Any]) -> None:
+    want, folder = expected["padchest_gr"], reference_files / "boxes/padchest_gr"
     dataset = PadChestGr(folder)
     found = audit(dataset)
     assert (found.images_expected, found.pairs, found.boxes) == (want["studies"], want["grounded_pairs"], want["boxes"])

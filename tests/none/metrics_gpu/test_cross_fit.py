@@ -1,4 +1,4 @@
-"""Cross-fitting by leaving patients out: against naive loops and the reference values of shared/trust."""
+"""Cross-fitting by leaving patients out: against naive loops and the reference values of tests/golden/shared/trust."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def folds_of(class_of, patient_of):
     return pair_folds(patient_folds(has_of(class_of, patient_of)), class_of, patient_of)
 
 
-def test_up_to_500_patients_each_is_left_out_alone(shared: Path):
-    told = json.loads((shared / "trust/statistics.json").read_text())["leave_one_patient_out"]
+def test_up_to_500_patients_each_is_left_out_alone(reference_files: Path):
+    told = json.loads((reference_files / "trust/statistics.json").read_text())["leave_one_patient_out"]
     dice, patient = np.array(told["dice_curves"]), np.array(told["patient"])
     folds = folds_of(np.zeros(len(dice), int), patient)
     assert folds.shape == (1, len(dice)) and np.array_equal(folds[0], patient)

@@ -1,4 +1,4 @@
-"""Sign flips by patient, shares and intervals of few patients: against enumeration, SciPy and shared/trust."""
+"""Sign flips by patient, shares and intervals of few patients: by enumeration, SciPy and tests/golden/shared/trust."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from xbench_fast.metrics_gpu.statistics.sign_flips import draws_for, sign_flip_t
 
 
 @pytest.fixture(scope="module")
-def told(shared: Path) -> dict[str, Any]:
-    return dict(json.loads((shared / "trust/statistics.json").read_text()))
+def told(reference_files: Path) -> dict[str, Any]:
+    return dict(json.loads((reference_files / "trust/statistics.json").read_text()))
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def test_pairs_of_a_patient_are_flipped_together(told: dict[str, Any]) -> None:
     assert found.p == pytest.approx(case["p_two_sided_enumerated"], abs=1e-12)
 
 
-def test_many_patients_are_sampled_and_nothing_beyond_is_a_bound(shared: Path) -> None:
+def test_many_patients_are_sampled_and_nothing_beyond_is_a_bound(reference_files: Path) -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(0.25, 1, 60) / 60
     (found,) = sign_flip_tests(values[:, None], names(60))

@@ -119,9 +119,9 @@ def test_points_in_groups_are_drawn_and_left_out_together():
         correlation(x, y, groups=groups[1:])
 
 
-def test_few_models(shared):
+def test_few_models(reference_files):
     """Seven models by all 5040 permutations; three have a line, and nothing around it."""
-    told = json.loads((shared / "trust/statistics.json").read_text())["r2"]
+    told = json.loads((reference_files / "trust/statistics.json").read_text())["r2"]
     found = correlation(told["auc"], told["pointing"])
     assert (found.r, found.r2, found.adjusted_r2) == pytest.approx((told["r"], told["r2"], told["adjusted_r2"]))
     assert found.p == pytest.approx(told["p_permutation_all_5040"], abs=1e-12)

@@ -29,8 +29,8 @@ from xbench_fast.metrics_gpu.trust.subgroups import (
 DRAWS = 40
 
 
-def golden(shared: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared / "trust" / f"{name}.json").read_text())
+def golden(reference_files: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((reference_files / "trust" / f"{name}.json").read_text())
     return found
 
 
@@ -54,8 +54,8 @@ def world(
 
 
 @pytest.mark.parametrize("name", ["gap is only size", "planted gap"])
-def test_goldens_of_gaps(shared: Path, name: str) -> None:
-    told = golden(shared, "subgroups")[name]
+def test_goldens_of_gaps(reference_files: Path, name: str) -> None:
+    told = golden(reference_files, "subgroups")[name]
     rows = [
         (stratum, side == 0, float(hit < hits))
         for stratum, sides in enumerate(told["cells_hits_n_a_then_b"].values())
@@ -93,8 +93,8 @@ def test_expected_hits_have_the_interval_of_a_mean() -> None:
     assert means["pointing"] == means["dice_fixed"]
 
 
-def test_golden_of_two_shares(shared: Path) -> None:
-    told = golden(shared, "statistics")["two_groups"]
+def test_golden_of_two_shares(reference_files: Path) -> None:
+    told = golden(reference_files, "statistics")["two_groups"]
     found = newcombe_interval(*(told[key] for key in ("hits_a", "n_a", "hits_b", "n_b")))
     assert (found.low, found.high) == pytest.approx(told["newcombe_95"], abs=1e-9)
     with pytest.raises(ValueError, match="n >= 1"):

@@ -1,4 +1,4 @@
-"""Verdicts of trust tests: the statistic against a loop and shared/trust, and every word at its edges."""
+"""Verdicts of trust tests: the statistic against a loop and tests/golden/shared/trust, and every word at its edges."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_the_statistic_is_the_mean_over_classes_and_the_sum_over_patients() -> N
         assert (macro.interval.low, macro.interval.high) == pytest.approx(np.percentile(replicates, [2.5, 97.5]))
 
 
-def test_reference_values_of_the_differences(shared: Path) -> None:
+def test_reference_values_of_the_differences(reference_files: Path) -> None:
     """The macro differences and p of 54 real pairs; their p are of 20,000 draws, or of all patterns."""
-    told = json.loads((shared / "trust/priors.json").read_text())
+    told = json.loads((reference_files / "trust/priors.json").read_text())
     pairs = told["pairs"]
     classes, patients = (list(dict.fromkeys(pair[key] for pair in pairs)) for key in ("finding", "patient"))
     own = groups([classes.index(p["finding"]) for p in pairs], [patients.index(p["patient"]) for p in pairs],

@@ -23,8 +23,8 @@ NAMES = {
 }
 
 
-def rows(shared: Path, name: str) -> list[dict[str, str]]:
-    with (shared / "spec" / "paper_tables" / name).open(newline="") as stream:
+def rows(reference_files: Path, name: str) -> list[dict[str, str]]:
+    with (reference_files / "spec" / "paper_tables" / name).open(newline="") as stream:
         return list(csv.DictReader(stream))
 
 
@@ -76,25 +76,25 @@ def test_what_is_known_against_a_number_is_flagged() -> None:
     assert PAPER.classes["kad", "vindr", "Other lesion"].text == "3.37"
 
 
-def test_table_1_is_the_papers(shared: Path) -> None:
-    for row in rows(shared, "table1_grounding.csv"):
+def test_table_1_is_the_papers(reference_files: Path) -> None:
+    for row in rows(reference_files, "table1_grounding.csv"):
         printed = PAPER.table1[row["model"].lower(), NAMES[row["dataset"]], KEYS[row["metric"]]]
         assert (printed.digits, printed.underlined) == (row["value_percent"], row["underline_seen_in_text"] == "1")
 
 
-def test_class_tables_are_the_papers(shared: Path) -> None:
+def test_class_tables_are_the_papers(reference_files: Path) -> None:
     for file, dataset in [
         ("table3_chestxray14_pointing.csv", "chestxray14"),
         ("table4_chexdet10_pointing.csv", "chestxdet10"),
         ("table5_chexlocalize_pointing.csv", "chexlocalize"),
     ]:
-        for row in rows(shared, file):
+        for row in rows(reference_files, file):
             family, mean = row.pop("model").lower(), float(row.pop("Mean"))
             cells = [p.value for (f, d, _), p in PAPER.classes.items() if (f, d) == (family, dataset)]
             assert cells == [float(value) for value in row.values()]
             assert PAPER.means[family, dataset].value == mean
     found: dict[str, list[str]] = {}
-    for row in rows(shared, "table2_vindr_pointing.csv"):
+    for row in rows(reference_files, "table2_vindr_pointing.csv"):
         if row["class"] != "Mean":
             found.setdefault(row["model"].lower(), []).append(row["value_mean_consistent"])
     for family, digits in found.items():
@@ -102,12 +102,12 @@ def test_class_tables_are_the_papers(shared: Path) -> None:
         assert cells == digits
 
 
-def test_denominators_are_the_shared_ones(shared: Path) -> None:
+def test_denominators_are_the_shared_ones(reference_files: Path) -> None:
     """Of the classes whose abbreviation the paper prints alone: the fits of one dataset and group of models."""
     with (Path(__file__).parents[3] / "runtime/reporting/paper/classes.csv").open(newline="") as stream:
         ours = {(row["dataset"], row["label"], row["family"]): row["pairs"] for row in csv.DictReader(stream)}
     checked = 0
-    for row in rows(shared, "reconstructed_denominators.csv"):
+    for row in rows(reference_files, "reconstructed_denominators.csv"):
         dataset, fit = NAMES[row["dataset"]], row["denominator_fit_from_printed_percentages"]
         for (where, label, family), pairs in ours.items():
             if (where, label) != (dataset, row["class"]):
