@@ -39,8 +39,9 @@ ROWS = f"{COUNTS} {REGIONS} queries scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 BOXES = (
-    "box_files box_models detection.boxes unions pointing answers.read answers.frames paths strict_json compiled "
-    "arguments counts exact_sums sweep.masks sweep_options sweep.maps native protocols measure"
+    "box_files box_models detection.boxes unions pointing answers.read answers.frames thoughts answers.labels paths "
+    "spelling strict_json compiled arguments counts exact_sums sweep.masks sweep_options sweep.maps native protocols "
+    "measure"
 )
 DECIDE = {
     "reader": f"chestxdet10 {READER}",
