@@ -32,7 +32,7 @@ RENAMED = {
     "adjusted": "p_holm",
     "delong_p": "p_delong",
 }
-"""Part of a key or column name of b0ab629 -> the same part today (CHANGELOG.md lists them)."""
+"""Part of a key or column name of b0ab629 -> the same part today."""
 
 OF_THE_MACHINE = {"run", "made", "created", "updated", "machine", "code_version", "path", "a", "b"}
 """Keys at the top that tell where and when, not what."""
