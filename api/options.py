@@ -30,7 +30,7 @@ class EvaluateOptions(TypedDict, total=False):
     verify: True reads every image again before a result or a prepared image of it is reused (False).
     boxes: files of predicted boxes, one, several, or name -> file; beside `models`, or alone.
     missing: a pair without a line in a file of boxes is scored as silent ("count") or left out ("leave-out").
-    bad_lines: a line of it that its writer must correct stops ("stop") or is scored as missing ("count").
+    bad_lines: an invalid line of it stops ("stop"), or is counted and its pair scored as missing ("count").
     coco: the COCO file with the images and categories of a file of boxes that is COCO results. mapping: a JSON file
         {text: finding or phrase} for one that is RadFact's grounded phrases.
     bundles: a folder that holds bundles, or several, for models given by name. data_options: dataset -> keys of its

@@ -72,15 +72,13 @@ def clear(above: _Flags, cache: Path | None, config_file: Path | None, output: O
 
 
 @cache.command()
-@click.option(
-    "--limit", metavar="SIZE", help="Also delete the longest unused until at most this much stays, e.g. 20GB."
-)
+@click.option("--limit", metavar="SIZE", help="Also delete least recently used stores above this size, e.g. 20GB.")
 @cache_option
 @config_option
 @json_option
 @click.pass_obj
 def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Path | None, output: Output) -> int:
-    """Delete what other reader versions made, which nobody reads any more; with a limit, then the longest unused."""
+    """Delete what other reader versions made; with a limit, then least recently used stores."""
     from ..cache.eviction import clear as clear_stores
     from ..cache.eviction import make_room
     from ..host.sizes import parse_bytes

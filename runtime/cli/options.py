@@ -74,7 +74,8 @@ def cache_limit_option(function: F) -> F:
     return click.option(
         "--cache-limit",
         metavar="SIZE",
-        help="The most prepared images may take, e.g. 20GB; the longest unused are deleted first.  [default: no limit]",
+        help="Maximum size of the image cache, e.g. 20GB. Least recently used images are deleted first.  "
+        "[default: no limit]",
     )(function)
 
 
@@ -85,7 +86,7 @@ def decoder_option(function: F) -> F:
         type=Choice(["auto", "cpu", "dali"]),
         default="auto",
         show_default=True,
-        help="What decodes images: cpu is exact, and what auto takes; dali uses the GPU, its pixels differ a little.",
+        help="Image decoder. cpu (chosen by auto) is exact; dali runs on the GPU and its pixels differ slightly.",
     )(function)
 
 
@@ -133,7 +134,7 @@ def reading_options(function: F) -> F:
         type=Choice(["stop", "count"]),
         default="stop",
         show_default=True,
-        help="A line of a file of boxes that its writer must correct stops, or is counted and taken as missing.",
+        help="What to do with an invalid line in a box file: stop, or count it and treat the pair as missing.",
     )
     @click.option(
         "--coco",

@@ -142,8 +142,8 @@ def lacking_notes(results: Results, fields: Sequence[str]) -> Iterator[str]:
             parts.setdefault(_named(found), []).append(heading(field, in_sample(results.finished)))
     for models, titles in parts.items():
         yield (
-            f"no mean over datasets of {', '.join(titles)} for {models}: a dataset whose classes have pairs "
-            f"of 1 patient has no such value, and the other means rest on it; {FLOOR} has none there either"
+            f"no mean over datasets of {', '.join(titles)} for {models}: in one dataset all pairs of a class come from "
+            f"one patient, so the value is undefined there, for {FLOOR} too"
         )
 
 

@@ -227,8 +227,8 @@ def unnamed_lines(datasets: Iterable[tuple[str, int]]) -> tuple[str, ...]:
     if not titles:
         return ()
     return (
-        f"{', '.join(titles)}: images stand for patients, because none are named; intervals and p are too small where "
-        "a patient has several images; the reader option patients=FILE names them",
+        f"{', '.join(titles)}: no patient IDs: each image is treated as one patient. Intervals and p values are too "
+        "small if patients have several images; the reader option patients=FILE names them",
     )
 
 

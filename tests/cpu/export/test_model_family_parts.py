@@ -304,8 +304,23 @@ def test_pictures_enter_as_the_published_weights_of_an_architecture_say() -> Non
     clip |= {"interpolation": "bicubic", "resize_mode": "shortest"}
     assert _architecture("ViT-B/32", Path("w.pt")) == plain
     assert plain.preprocessing == none.preprocessing == clip
-    assert ["need 'ViT-B-32-quickgelu'" in caution for caution in plain.cautions] == [True]
+    assert plain.cautions == () and (siglip.twin, plain.twin) == (False, True)
     assert ["does not say how pictures enter 'ViT-S-16-alt'" in caution for caution in none.cautions] == [True]
+
+
+def test_a_twin_with_quick_gelu_is_a_caution_where_the_weights_do_not_say_it(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from xbench_fast.export.models.families.open_clip import OpenClipAdapter
+
+    config = json.loads((weights / "tiny.json").read_text())
+    named = {"tiny-one": config, "tiny-two": config, "tiny-two-quickgelu": config}
+    monkeypatch.setattr(open_clip.factory, "_MODEL_CONFIGS", named)
+    alone, twin = (OpenClipAdapter.load(weights / "fits.pt", arch=name) for name in ("tiny-one", "tiny-two"))
+    assert not any("quickgelu" in caution for caution in alone.warnings)
+    assert [caution for caution in twin.warnings if "need 'tiny-two-quickgelu', and no checkpoint says" in caution]
+    for made in (alone, twin):
+        assert made.checkpoint is not None and "because the weights do not state it" in made.checkpoint.activation
 
 
 def test_a_configuration_beside_the_checkpoint(tmp_path: Path) -> None:

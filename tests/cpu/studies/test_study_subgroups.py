@@ -224,7 +224,7 @@ def test_a_dataset_has_its_own_warnings_and_its_tables_are_narrow(
     said = study(capsys, "subgroups", run, *QUICK, *given)
     first, second = said.split("Groups: The two")
     whole, first = first.split("Groups: The one")
-    assert ["images stand for patients" in part for part in (whole, first, second)] == [True, False, True]
+    assert ["no patient IDs" in part for part in (whole, first, second)] == [True, False, True]
     assert max(len(line) for line in said.splitlines() if set(line) == {"\u2500"}) < 160
     assert f"kad on two: 3 of {len(pairs)} pairs have a degenerate map, which scores as a constant one." in said
     assert "kad on one: " not in said

@@ -157,7 +157,7 @@ def test_tables_say_where_images_stand_for_patients(tmp_path: Path) -> None:
         compared = compare_runs(run, run, ("kad", "clip"), [dataset], drawn)
         studied = load_material(tmp_path / "run", datasets=[dataset], sampling=drawn)
         for lines in (compared.stamps, studied.stamps):
-            assert any(line.startswith(f"The {dataset}: images stand for patients") for line in lines) == said
+            assert any(line.startswith(f"The {dataset}: no patient IDs") for line in lines) == said
     found = make_report(tmp_path / "run", Choices(replicates=20))
     write_report(found, page=False)
     data = json.loads((tmp_path / "run/report/report.json").read_text())
@@ -166,7 +166,7 @@ def test_tables_say_where_images_stand_for_patients(tmp_path: Path) -> None:
         ("two", 15, 0),
     }
     told = {
-        table.title: any(note.startswith("The one: images stand") for note in table.notes) for table in found.tables
+        table.title: any(note.startswith("The one: no patient IDs") for note in table.notes) for table in found.tables
     }
     assert not any(said for title, said in told.items() if "The two" in title)
     others = {title for title, said in told.items() if not said and "The two" not in title}
