@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...engines.tokenizing import CLEANINGS, BackendTokenizer
+if TYPE_CHECKING:
+    from ...engines.tokenizing import BackendTokenizer
 
 __all__ = ["ReferenceOf", "ReferenceTokenizer", "bert_reference", "clip_reference", "open_clip_bert_reference"]
 
@@ -21,7 +23,7 @@ class ReferenceTokenizer:
     ids: Callable[[Sequence[str]], Sequence[Sequence[int]]]
 
 
-ReferenceOf = Callable[[BackendTokenizer, int], ReferenceTokenizer]
+ReferenceOf = Callable[["BackendTokenizer", int], ReferenceTokenizer]
 """The reference for a tokenizer that was found, with its vocabulary, and a context."""
 
 
@@ -40,6 +42,8 @@ def clip_reference(words: BackendTokenizer, context: int) -> ReferenceTokenizer:
 
 def bert_reference(cleaning: str, words: BackendTokenizer, context: int) -> ReferenceTokenizer:
     """transformers' BertTokenizer with the pieces of `words`, in lower case, after the authors' `cleaning`."""
+    from ...engines.tokenizing import CLEANINGS
+
     clean = CLEANINGS[cleaning] if cleaning else str
     return ReferenceTokenizer("transformers", partial(_bert_ids, _bert(words), clean, context))
 
