@@ -26,12 +26,13 @@ ImageTower = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 class TextPadding(NamedTuple):
     """How the family's own pipeline fills a text up to the context: with which id, on which side; `separator` is an id
-    that it replaces by 0, `last` one that it puts behind all others."""
+    that it replaces by 0, `last` one that it puts behind all others; `masked`: the tower is told which ids fill."""
 
     number: int = 0
     left: bool = False
     separator: int | None = None
     last: int | None = None
+    masked: bool = False
 
     def fill(self, ids: Tensor, mask: Tensor, context: int) -> Tensor:
         """ids, mask int64 [T, N], padded on the right by anything, N <= context -> int64 [T, context]."""
@@ -108,11 +109,12 @@ class ModelFamily(TwoTowers):
 
     maps: ClassVar[Mapping[str, str]] = FAMILY_MAPS
     read_image: ImageTower
-    read_text: Callable[[Tensor], Tensor]
+    read_text: Callable[..., Tensor]
     padding: TextPadding
 
-    def connect(self, image: ImageTower, text: Callable[[Tensor], Tensor], padding: TextPadding) -> None:
-        """Sets the towers; `text` takes ids int64 [T, context]."""
+    def connect(self, image: ImageTower, text: Callable[..., Tensor], padding: TextPadding) -> None:
+        """Sets the towers; `text` takes ids int64 [T, context], and a mask of that shape where the padding is
+        `masked`."""
         self.read_image, self.read_text, self.padding = image, text, padding
 
     def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,7 +130,10 @@ class ModelFamily(TwoTowers):
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= context] -> float32 [T, D]; padding is done here as the model's own pipeline does it."""
         mask = torch.ones_like(ids) if mask is None else mask
-        return self.read_text(self.padding.fill(ids, mask, self.context))
+        filled = self.padding.fill(ids, mask, self.context)
+        if not self.padding.masked:
+            return self.read_text(filled)
+        return self.read_text(filled, TextPadding(0, self.padding.left).fill(mask, mask, self.context))
 
     def scale(self) -> Tensor:
         """The factor of the cosine; some models store it as [1]."""

@@ -50,7 +50,7 @@ class TransformersAdapter(ModelFamily):
         entry = from_processor(
             _processor(folder), int(image.image_size), f"The image processor of {folder} (preprocessor_config.json)"
         )
-        spec, padding, context = _texts(tokenizer or folder, str(folder), int(text.max_position_embeddings))
+        spec, padding, context = _texts(tokenizer or folder, str(folder), kind, int(text.max_position_embeddings))
         tower, whole = _clip(model) if kind == "clip" else _siglip(model)
         project = model.text_projection if kind == "clip" else None
         made = cls(
@@ -72,8 +72,8 @@ class TransformersAdapter(ModelFamily):
             prompt_style=prompt_style,
         )
 
-        def read_text(ids: Tensor) -> Tensor:
-            pooled: Tensor = model.text_model(input_ids=ids).pooler_output
+        def read_text(ids: Tensor, mask: Tensor | None = None) -> Tensor:
+            pooled: Tensor = model.text_model(input_ids=ids, attention_mask=mask).pooler_output
             return pooled if project is None else project(pooled)
 
         made.connect(tower, read_text, padding)
@@ -86,8 +86,13 @@ class TransformersAdapter(ModelFamily):
         return self.assumptions
 
 
-def _texts(folder: Path, title: str, positions: int) -> tuple[TokenizerSpec, TextPadding, int]:
-    """How texts enter the model, and how many tokens one has: cut and filled as transformers does it by default."""
+def _texts(folder: Path, title: str, kind: str, positions: int) -> tuple[TokenizerSpec, TextPadding, int]:
+    """How texts enter the model, and how many tokens one has: cut and filled as transformers does it by default.
+
+    The text tower of SigLIP gets the tokenizer's attention mask where its class gives one (`model_input_names`). CLIP's
+    is causal and needs none. Raises ConfigError for a CLIP whose texts are filled on the left: what it computes then
+    depends on the length.
+    """
     library = load_tokenizer(folder)
     words = library_words(library, f"The tokenizer in {folder}", cleaned=True)
     context = min(positions, words.longest or positions)
@@ -98,7 +103,13 @@ def _texts(folder: Path, title: str, positions: int) -> tuple[TokenizerSpec, Tex
 
     reference = ReferenceTokenizer("transformers", ids)
     spec = TokenizerSpec("ready", (title,), cleaning=words.cleaning, ready=ready, reference=reference)
-    return spec, TextPadding(ready.padding, ready.left), context
+    if kind == "clip" and ready.left:
+        raise ConfigError(
+            f'The tokenizer in {folder} fills texts on the left ("padding_side"), so that what CLIP computes depends '
+            'on the length of the longest text; set "padding_side": "right", as CLIP was trained.'
+        )
+    masked = kind == "siglip" and "attention_mask" in library.model_input_names
+    return spec, TextPadding(ready.padding, ready.left, masked=masked), context
 
 
 def _assumptions(made: TransformersAdapter, positions: int) -> tuple[str, ...]:

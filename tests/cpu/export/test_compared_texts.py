@@ -82,7 +82,7 @@ def of_open_clip(folder: Path, **text: Any) -> Any:
 def of_transformers(folder: Path, positions: int = 64) -> Any:
     from xbench_fast.export.models.families.transformers import _texts
 
-    return adapter(*_texts(folder, "tiny", positions))
+    return adapter(*_texts(folder, "tiny", "siglip", positions))
 
 
 def adapter(spec: Any, padding: Any, context: int) -> Any:

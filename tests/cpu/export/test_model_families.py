@@ -228,8 +228,25 @@ def test_clip_of_transformers(tmp_path: Path) -> None:
     np.testing.assert_allclose(saliency, cells.transpose(1, 2).reshape(3, 3, 4, 4), atol=2e-5)
 
 
-def test_siglip_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Scale and bias, texts filled to the context on the left, and the pool on each patch alone."""
+def test_a_clip_whose_texts_are_filled_on_the_left_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vision = {**TOWER, "image_size": 32, "patch_size": 8}
+    model = transformers.CLIPModel(
+        transformers.CLIPConfig(text_config=text_config(), vision_config=vision, projection_dim=24)
+    )
+    processor = transformers.CLIPImageProcessor(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32})
+    source = model_folder(tmp_path / "clip", model, processor)
+    settings = json.loads((source / "tokenizer_config.json").read_text())
+    (source / "tokenizer_config.json").write_text(json.dumps({**settings, "padding_side": "left"}))
+    assert main(["--family", "transformers", "--checkpoint", str(source), "--out", str(tmp_path / "out")]) != 0
+    assert 'fills texts on the left ("padding_side")' in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("names", [["input_ids"], ["input_ids", "attention_mask"]], ids=["ids", "mask"])
+def test_siglip_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str], names: list[str]) -> None:
+    """Scale and bias, texts filled to the context on the left, and the pool on each patch alone; with a mask of the
+    texts where the tokenizer gives one, as transformers does."""
     torch.manual_seed(2)
     vision = {**TOWER, "image_size": 32, "patch_size": 8}
     config = transformers.SiglipConfig(text_config=text_config(projection_size=32), vision_config=vision)
@@ -239,7 +256,8 @@ def test_siglip_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[st
     processor = transformers.SiglipImageProcessor(size={"height": 32, "width": 32}, resample=2)
     source = model_folder(tmp_path / "siglip", model, processor)
     settings = json.loads((source / "tokenizer_config.json").read_text())
-    (source / "tokenizer_config.json").write_text(json.dumps({**settings, "padding_side": "left"}))
+    settings |= {"padding_side": "left", "model_input_names": names}
+    (source / "tokenizer_config.json").write_text(json.dumps(settings))
     (tmp_path / "out").mkdir()
     bundle = exported(source, tmp_path / "out")
     assert "caution: the tokenizer of " in (said := "".join(capsys.readouterr())) and "keeps capital letters" in said
@@ -249,9 +267,10 @@ def test_siglip_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[st
     logits, saliency = answers(bundle, pixels)
     words = transformers.AutoTokenizer.from_pretrained(source)
     assert words.padding_side == "left"
-    ids = words(TEXTS, padding="max_length", return_tensors="pt").input_ids
+    texts = words(TEXTS, padding="max_length", return_tensors="pt")
+    assert list(texts) == names
     with torch.inference_mode():
-        found = model(pixel_values=normalised(pixels, (0.5,) * 3, (0.5,) * 3), input_ids=ids)
+        found = model(pixel_values=normalised(pixels, (0.5,) * 3, (0.5,) * 3), **texts)
         hidden = found.vision_model_output.last_hidden_state
         alone = torch.stack([unit(model.vision_model.head(hidden[:, n : n + 1])) for n in range(16)], 1)
         cells = alone @ found.text_embeds.T
