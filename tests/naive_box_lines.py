@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from naive_thoughts import naive_answer
+from naive_thoughts import _quoted, naive_answer
 
 Box = tuple[Fraction, Fraction, Fraction, Fraction]
 PROVENANCE = {"model", "prompt", "commit", "dataset", "created", "seed", "attempts", "temperature", "note"}
@@ -341,8 +341,10 @@ def _kosmos2(text: str, key: str, order: str) -> Iterator[Box | None]:
 def _keyed(name: str, order: str, most: int | None) -> Callable[[str, str, str], Iterator[Box | None]]:
     def parse(text: str, key: str, given: str) -> Iterator[Box | None]:
         if name == "box_2d":  # MedGemma 1.5
-            text = text[max((end for end in range(len(text) + 1) if _is_final_answer(text[:end])), default=0) :]
-        for own, box in _lists(text):
+            quoted = _quoted(text)
+            ends = (end for end in range(1, len(text) + 1) if not quoted[end - 1] and _is_final_answer(text[:end]))
+            text = text[max(ends, default=0) :]
+        for own, box, _ in _lists(text):
             if own == name:
                 legal = box is not None and (most is None or (min(box) >= 0 and max(box) <= most))
                 yield _ordered(box, order) if box is not None and legal else None
@@ -355,15 +357,33 @@ def _is_final_answer(before: str) -> bool:
 
 
 def _any_json(text: str, key: str, order: str) -> Iterator[Box | None]:
-    """The boxes under the key; without any, every list of four numbers under no key, alone or in a list."""
+    """The boxes under the key; without it and any other, every list of four numbers that is in no string and under no
+    malformed key, alone or in a list."""
     found = list(_lists(text))
-    keyed = [box for own, box in found if own == key]
-    for box in keyed or [box for own, box in found if own is None]:
+    keyed = [box for own, box, _ in found if own == key]
+    if not keyed and not _has_key(text, key):
+        quoted = _quoted(text)
+        free = [(own, box, place) for own, box, place in found if not quoted[place]]
+        if not any(own for own, _, _ in free):
+            keyed = [box for _, box, place in free if not _after_key(text[max(0, place - 400) : place])]
+    for box in keyed:
         yield None if box is None else _ordered(box, order)
 
 
-def _lists(text: str) -> Iterator[tuple[str | None, Box | None]]:
-    """(the key before it, box) of every list of four numbers, and of each list of lists that has one.
+def _has_key(text: str, key: str) -> bool:
+    parts = [rest for quote in "\"'" for rest in text.split(f"{quote}{key}{quote}")[1:]]
+    return any(rest.lstrip(BLANK).startswith(":") for rest in parts)
+
+
+def _after_key(before: str) -> bool:
+    """Whether a colon ends the text, after a quote or in an open object."""
+    stem = before.rstrip(BLANK)
+    in_object = before.rfind("{") > before.rfind("}")
+    return stem.endswith(":") and (in_object or stem[:-1].rstrip(BLANK).endswith(("'", '"')))
+
+
+def _lists(text: str) -> Iterator[tuple[str | None, Box | None, int]]:
+    """(the key before it, box, where it begins) of every list of four numbers, and of each list of lists that has one.
 
     In a list of lists, another list that is not empty gives None.
     """
@@ -379,7 +399,7 @@ def _lists(text: str) -> Iterator[tuple[str | None, Box | None]]:
         taken = bool(members) or (end > 0 and boxes[0] is not None)
         if taken and any(boxes) and not _in_key(text, place, end - 1):
             own = _key_before(text[:place].rstrip(BLANK))
-            yield from ((own, box) for box, each in zip(boxes, every, strict=True) if box or each.strip(BLANK))
+            yield from ((own, box, place) for box, each in zip(boxes, every, strict=True) if box or each.strip(BLANK))
         place = end if taken else place + 1
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..frames import Corners, ordered
 from .parsed import GAP, NUMBER, Parsed, has_numbers_in_bracket
-from .thoughts import FINAL_ANSWER, after_last
+from .thoughts import FINAL_ANSWER, after_last, outside_strings, without_strings
 
 __all__ = ["any_json", "medgemma15", "qwen3vl", "qwen25vl"]
 
@@ -32,8 +32,9 @@ _LABEL: Final = re.compile(
 _OBJECT: Final = 400
 """Characters before and after a box in which its object names it."""
 
-_BEFORE: Final = 40
+_BEFORE: Final = 400
 _COLON: Final = re.compile(r":\s*+\Z", re.ASCII)
+_QUOTED_KEY: Final = re.compile(r"""["']\s*+:\s*+\Z""", re.ASCII)
 _EMPTY: Final = re.compile(rf"\[{GAP}\]", re.ASCII)
 
 
@@ -53,18 +54,28 @@ def medgemma15(text: str) -> Parsed:
 
 
 def any_json(text: str, key: str, order: str) -> Parsed:
-    """A list of objects with `key`, else of boxes; the key may hold one box or a list of them."""
+    """A list of objects with `key`, else of boxes; the key may hold one box or a list of them.
+
+    Boxes without a key count where no list has another key, and never in a string, which explains an answer.
+    """
     found = _traced(text, key)
-    matches = list(_VALUE.finditer(text))
-    mine = [match for match in matches if match["key"] == key]
-    for match in mine or (match for match in matches if match["key"] is None and not _after_colon(text, match.start())):
-        _add(found, text, match, order, None)
+    matches = [match for match in _VALUE.finditer(text) if match["key"] == key]
+    if not matches and not re.search(rf"""["']{re.escape(key)}["']{GAP}:""", text):
+        matches = list(outside_strings(_VALUE, text))
+        if any(match["key"] is not None for match in matches):
+            matches = []
+    for match in matches:
+        if match["key"] is not None or not _after_key(text, match.start()):
+            _add(found, text, match, order, None)
     return found
 
 
-def _after_colon(text: str, place: int) -> bool:
-    """Whether a value has a colon before it, and so a key, even if that is malformed."""
-    return _COLON.search(text[max(0, place - _BEFORE) : place]) is not None
+def _after_key(text: str, place: int) -> bool:
+    """Whether a value has a key before it, even a malformed one: a quote and a colon, or a colon in an open object. The
+    colon of a sentence is none."""
+    before = text[max(0, place - _BEFORE) : place]
+    in_object = before.rfind("{") > before.rfind("}")
+    return bool(_QUOTED_KEY.search(before) or (in_object and _COLON.search(before)))
 
 
 def _keyed(text: str, key: str, order: str, most: float | None) -> Parsed:
@@ -103,7 +114,9 @@ def _label(text: str, match: re.Match[str]) -> str:
 
 def _traced(text: str, key: str) -> Parsed:
     """Traces of a box, an empty list, and whether brackets are still open at the end."""
-    meant = has_numbers_in_bracket(text)
+    silent = re.search(rf"""["']{re.escape(key)}["']{GAP}:{GAP}\[{GAP}\]""", text) is not None
+    # Numbers in the explanation of an empty list are no boxes.
+    meant = has_numbers_in_bracket(without_strings(text) if silent else text)
     rest = text
     if not meant:
         rest = re.sub(rf"""["']{re.escape(key)}["']{GAP}:{GAP}\[{GAP}\]""", "[]", text)

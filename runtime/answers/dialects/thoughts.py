@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-__all__ = ["FINAL_ANSWER", "Tags", "after_last", "answer_part", "tag_of_boxes"]
+__all__ = ["FINAL_ANSWER", "Tags", "after_last", "answer_part", "outside_strings", "tag_of_boxes", "without_strings"]
 
 Tags = tuple[tuple[str, str], ...]
 """Opening and closing tags of thoughts, beside the known ones."""
@@ -108,7 +108,7 @@ def answer_part(text: str, more: Tags = ()) -> tuple[str, bool]:
 def after_last(pattern: re.Pattern[str], text: str) -> str:
     """What follows the last match outside JSON strings; the whole text without one."""
     end = 0
-    for match in _outside_strings(pattern, text):
+    for match in outside_strings(pattern, text):
         end = match.end()
     return text[end:]
 
@@ -166,7 +166,7 @@ def _tags(text: str, pattern: re.Pattern[str], hints: Iterable[str]) -> Iterator
     lower = text.lower()
     if not any(hint in lower for hint in hints):
         return
-    for match in _outside_strings(pattern, text):
+    for match in outside_strings(pattern, text):
         group = match.lastgroup or ""
         if group.startswith("name"):
             kind, opens = match[group].casefold(), not match[group.replace("name", "slash")]
@@ -196,7 +196,7 @@ def _tag_pattern(pairs: Tags, names: str, headings: str) -> re.Pattern[str]:
     return re.compile("|".join([*written, named, rf"\[(?P<slash2>/?)(?P<name2>{headings})\]"]), _FLAGS)
 
 
-def _outside_strings(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+def outside_strings(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """The matches that do not lie in a JSON string."""
     matches = list(pattern.finditer(text))
     spans = [match.span(2) for match in _STRING.finditer(text)] if matches else []
@@ -205,3 +205,8 @@ def _outside_strings(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[s
         place = bisect_right(starts, match.start()) - 1
         if place < 0 or match.start() >= spans[place][1]:
             yield match
+
+
+def without_strings(text: str) -> str:
+    """The text with its JSON strings empty."""
+    return _STRING.sub(lambda match: match[0].replace(match[2], "") if match[2] else match[0], text)

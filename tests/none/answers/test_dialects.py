@@ -149,6 +149,16 @@ TEXTS = [
     ("json", 'bbox": [[1, 2, 3, 4]]', 0, 0, False, True),
     ("json", '{"bbox_2d": [1, 2, 3, 4], "label": "[1, 2, 3, 4]"}', 1, 0, False, True),
     ("qwen3vl", 'a) ]] [{"bbox_2d": [1, 2, 3, 4]}, {', 1, 0, True, True),
+    ("qwen3vl", '{"bbox_2d": [], "explanation": "clear at [10, 20, 30, 40]"}', 0, 0, False, False),
+    ("json", '{"bbox_2d": [], "explanation": "clear at [10, 20, 30, 40]"}', 0, 0, False, False),
+    ("json", '{"bbox_2d": null, "explanation": "clear at [10, 20, 30, 40]"}', 0, 0, False, True),
+    ("json", '{"reasoning": "looked at [10, 20, 30, 40]", "bboxes": [[1, 2, 3, 4]]}', 0, 0, False, True),
+    ("json", '{"bboxes": [[1, 2, 3, 4]]} i.e. [[5, 6, 7, 8]]', 0, 0, False, True),
+    ("json", '[{"label": "a", "bbox_2d": []}]\n\nNot the heart at [10, 20, 30, 40].', 0, 0, False, True),
+    ("json", "Bounding box: [1, 2, 3, 4]", 1, 0, False, True),
+    ("json", "effusion: [1, 2, 3, 4], mass: [[5, 6, 7, 8]]", 2, 0, False, True),
+    ("json", "Final Answer:\n[1, 2, 3, 4]", 1, 0, False, True),
+    ("json", "{bbox: [1, 2, 3, 4]}", 0, 0, False, True),
 ]  # fmt: skip
 
 
