@@ -29,6 +29,7 @@ _IDLE_MS: Final = 300_000
 _HEALTH: Final = 64  # calls of the health service at once, and as many that watch
 _HEALTH_OF_ONE: Final = 8  # of one address
 _HEALTH_SECONDS: Final = 5
+_LONGEST_NAME: Final = 4096  # bytes of a message of health or reflection, which is the name of a service or symbol
 _LONGEST_SENTENCE: Final = 2000  # a status is sent in a header, whose size is limited
 
 
@@ -147,7 +148,7 @@ class _Caller:
     async def _answer_health(self, method: str, call: Call, context: Any) -> int:
         sent = 0
         with (self._watches if method == "Watch" else self._checks).one_more(_host(context.peer())):
-            call.data = await self._read(context, _HEALTH_SECONDS) or b""
+            call.data = _small(await self._read(context, _HEALTH_SECONDS) or b"")
             async for reply in self._health.answer(method, call.data):
                 await self._write(context, reply)
                 sent += len(reply)
@@ -156,8 +157,8 @@ class _Caller:
     async def _reflect(self, call: Call, context: Any) -> int:
         async def received() -> AsyncIterator[bytes]:
             while (message := await self._read(context, self._settings.reading)) is not None:
-                call.data = message
-                yield message
+                call.data = _small(message)
+                yield call.data
 
         sent = 0
         with self._account(), self._of_client.one_more(_host(context.peer())):
@@ -264,6 +265,13 @@ def _authorization(context: Any) -> bytes:
         if key == "authorization":
             return value.encode() if isinstance(value, str) else bytes(value)
     return b""
+
+
+def _small(message: bytes) -> bytes:
+    """The message of a standard service, which no budget counts and a stream keeps. Raises BadRequest."""
+    if len(message) > _LONGEST_NAME:
+        raise BadRequest(f"The message has more than the {_LONGEST_NAME} bytes that a name may have.")
+    return message
 
 
 def _host(peer: str) -> str:

@@ -143,7 +143,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
     if len(data) > _JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > _JSON_MARKS:
         raise BadRequest(f"The JSON has more than {_JSON_MARKS} elements; send tensors as binary data.")
     try:
-        found = _JSON_IN.decode(data.decode())
+        found = _JSON_IN.decode(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         if kind := _MEDIA_TYPES.get(image_kind(data)):
             raise BadRequest(f"The body is an image file; send it with the header 'Content-Type: {kind}'.") from error

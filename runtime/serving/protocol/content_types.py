@@ -51,15 +51,17 @@ def decoded_tensor(tensor: Tensor, content_type: object) -> Tensor:
         return tensor
     array = np.empty(len(items), object)
     try:
-        array[:] = [base64.b64decode(item, validate=True) for item in items]
+        # `base64 FILE` and openssl break lines (RFC 2045).
+        array[:] = [base64.b64decode(bytes(item).translate(None, b"\r\n"), validate=True) for item in items]
     except (binascii.Error, ValueError) as error:
         raise BadRequest(f"'{name}' holds text that is not base64.") from error
     return Tensor(tensor.name, tensor.datatype, array.reshape(tensor.array.shape))
 
 
 def check_request_content_type(content_type: object) -> None:
-    """Raises BadRequest for a content type of a whole request that would change what its inputs mean."""
-    if content_type not in _OF_REQUESTS:
+    """Raises BadRequest for a content type of a whole request that would change what its inputs mean; None and "" for
+    no parameter."""
+    if content_type not in (None, "", *_OF_REQUESTS):
         raise BadRequest(
             f"The content_type '{str(content_type)[:40]}' of the request is not taken; use {', '.join(_OF_REQUESTS)}, "
             "or give the inputs their own."
@@ -79,7 +81,7 @@ def check_output_content_type(name: str, content_type: object, *, files: str) ->
 
 def _is_file_in_base64(item: Any) -> bool:
     """Whether an element is the base64 of a PNG, JPEG or DICOM file by its start; no file, finding or prompt is."""
-    start = bytes(item[:_START])
+    start = bytes(item[:_START]).translate(None, b"\r\n")
     try:
         return not image_kind(start) and bool(image_kind(base64.b64decode(start[: len(start) // 4 * 4], validate=True)))
     except ValueError:

@@ -63,6 +63,9 @@ def test_health_needs_no_token(channel: Any) -> None:
     watched.cancel()
     rubbish = channel.unary_unary("/grpc.health.v1.Health/Check")
     assert code(lambda: rubbish(b"\xff" * 9, timeout=30)) == grpc.StatusCode.INVALID_ARGUMENT
+    long = health.HealthCheckRequest(service="a" * 5000)
+    assert code(lambda: stub.Check(long, timeout=30)) == grpc.StatusCode.INVALID_ARGUMENT
+    assert code(lambda: next(stub.Watch(long, timeout=30))) == grpc.StatusCode.INVALID_ARGUMENT
     other = channel.unary_unary("/grpc.health.v1.Health/Other")
     assert code(lambda: other(b"", timeout=30)) == grpc.StatusCode.UNIMPLEMENTED
 
@@ -101,6 +104,8 @@ def test_reflection_needs_the_token(channel: Any, version: str) -> None:
         reflection.ServerReflectionRequest(file_containing_symbol="xbench_fast.inference.ModelInferRequest"),
     ]
     assert code(lambda: next(ask(iter(requests), timeout=30))) == grpc.StatusCode.UNAUTHENTICATED
+    long = reflection.ServerReflectionRequest(file_containing_symbol="a" * 5000)
+    assert code(lambda: list(ask(iter([long]), metadata=TOKEN, timeout=30))) == grpc.StatusCode.INVALID_ARGUMENT
     services, found, absent = ask(iter(requests), metadata=TOKEN, timeout=30)
     assert [item.name for item in services.list_services_response.service] == [
         "grpc.health.v1.Health",

@@ -73,6 +73,14 @@ def test_what_cannot_be_met_is_refused(accept: str) -> None:
     assert caught.value.http_status == 406
 
 
+def test_a_header_of_many_media_types_is_not_read() -> None:
+    """4 MB of them took 11 s, in which nobody else was answered."""
+    assert accepted(["a/b," * 1000, "*/*"], FORMS) == FORMS[0]
+    with pytest.raises(BadRequest, match="Accept header has more than 4096 characters") as caught:
+        accepted(["a/b," * 1000, "a/b," * 25, "*/*"], FORMS)
+    assert caught.value.http_status == 406
+
+
 def test_one_form_is_the_answer_or_none() -> None:
     assert accepted(["text/plain;version=0.0.4;q=0.3, */*;q=0.1"], ("text/plain",)) == "text/plain"
     with pytest.raises(BadRequest, match="none of text/html"):

@@ -99,6 +99,11 @@ def grpc_request(*elements: bytes, kind: str = "", raw: bool = False) -> Request
 def test_base64_means_over_grpc_what_it_means_over_http(raw: bool) -> None:
     text = base64.b64encode(FILE)
     assert grpc_request(text, b"", kind="base64", raw=raw).images == (FILE, b"")
+    lines = base64.encodebytes(9 * FILE)  # as openssl writes it
+    assert lines.count(b"\n") > 1
+    assert grpc_request(lines, lines.replace(b"\n", b"\r\n"), kind="base64", raw=raw).images == (9 * FILE,) * 2
+    with pytest.raises(BadRequest, match='holds a file in base64; add "parameters"'):
+        grpc_request(lines, raw=raw)
     assert grpc_request(FILE, raw=raw).images == grpc_request(FILE, kind="np", raw=raw).images == (FILE,)
     with pytest.raises(BadRequest, match="'image' holds text that is not base64"):
         grpc_request(b"a?==", kind="base64", raw=raw)
@@ -154,7 +159,10 @@ def test_numbers_are_an_array(kind: str, taken: bool) -> None:
         read(content)
 
 
-@pytest.mark.parametrize(("kind", "taken"), [("np", True), ("str", True), ("pd", True), ("base64", False), (1, False)])
+@pytest.mark.parametrize(
+    ("kind", "taken"),
+    [("np", True), ("str", True), ("pd", True), ("", True), (None, True), ("base64", False), (1, False)],
+)
 def test_the_content_type_of_a_request(kind: Any, taken: bool) -> None:
     content = request(parameters={"content_type": kind})
     if taken:
@@ -186,3 +194,9 @@ def test_the_content_type_of_an_output(output: str, kind: str, taken: bool) -> N
 
 def test_a_jpeg_by_the_name_that_is_not_registered() -> None:
     assert check_content_type("image/jpg") and check_content_type("Image/JPG; q=1")
+
+
+def test_json_may_begin_with_a_byte_order_mark() -> None:
+    from xbench_fast.runtime.serving.http.codec import _json_object
+
+    assert _json_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
