@@ -28,7 +28,7 @@ def naive_answer(text: str) -> str:
             if not open_:
                 outside.append("")
         elif name:
-            outside, open_ = [""], []
+            outside, open_ = (["".join(outside), ""] if len(outside) > 1 else ["", ""]), []
     answer, before = outside[-1], "".join(outside[:-1])
     if not answer.strip():
         answer = _inside(before) or answer
@@ -43,7 +43,48 @@ def _inside(text: str) -> str | None:
     closings = [start for start, _, opens, _ in events if not opens and start >= (openings or [0])[-1]]
     if not openings and not closings:
         return None
+    if openings and not closings and not _has_box(text[openings[-1] :]):
+        begin = next(start for start, end, opens, _ in events if opens and end == openings[-1])
+        if any(not opens for *_, opens, _ in events):
+            return _inside(text[:begin])
     return text[(openings or [0])[-1] : closings[0] if closings else len(text)]
+
+
+def _has_box(text: str) -> bool:
+    """Whether there is a bracket with four numbers, two brackets with two, four places of PaliGemma, or the end of a
+    box."""
+    low = text.lower()
+    if any(tag in low for tag in ("</box>", "<|box_end|>", "<|/box|>")):
+        return True
+    for start, sign in enumerate(text):
+        inner, bracket, rest = text[start + 1 :].partition("]" if sign == "[" else ")")
+        if sign == "[" and bracket and len(inner.split(",")) == 4 and all(map(_is_digits, inner.split(","))):
+            return True
+        second = rest.lstrip(BLANK).removeprefix(",").lstrip(BLANK)
+        two = second[1:].partition(")")
+        pairs = [inner.split(","), two[0].split(",")]
+        if (
+            sign == "("
+            and second.startswith("(")
+            and two[1]
+            and all(len(pair) == 2 and all(map(_is_digits, pair)) for pair in pairs)
+        ):
+            return True
+        places, found = low[start:], 0
+        while places.startswith("<loc"):
+            number, close, after = places[4:].removeprefix("_").partition(">")
+            if not (close and number.isascii() and number.isdigit()):
+                break
+            places, found = after.lstrip(BLANK), found + 1
+        if found >= 4:
+            return True
+    return False
+
+
+def _is_digits(text: str) -> bool:
+    inner = text.strip(BLANK)
+    inner = inner[1:] if inner[:1] in ("-", "+") else inner
+    return bool(inner) and not set(inner) - set("0123456789.")
 
 
 def _events(text: str, names: tuple[str, ...]) -> list[Event]:

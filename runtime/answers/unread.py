@@ -25,11 +25,13 @@ _FEW: Final = 3
 
 @dataclass(frozen=True)
 class UnreadAnswers:
-    """count of `given` answers could not be read: a box was meant, and none was kept. first: the first of them."""
+    """count of `given` answers could not be read: a box was meant and none was kept, or the text ends before any box.
+    first: the first of which a box was meant. cut: those that end before any box."""
 
     count: int
     given: int
     first: str = ""
+    cut: int = 0
 
     @property
     def share(self) -> float:
@@ -52,7 +54,10 @@ class UnreadAnswers:
             return ""
         told = f"{self.count} of {self.given} answers ({self.share:.1%}) could not be read"
         first = f"; the first is {self.first}" if self.first else ""
-        return f"{told}{first}" + "; the dialect or the frame is most likely wrong" * self.most
+        if self.cut:
+            first += f"; {self.cut} end before any box, for which the model needs a larger limit of tokens"
+        wrong = self.most and 2 * self.cut < self.count
+        return f"{told}{first}" + "; the dialect or the frame is most likely wrong" * wrong
 
 
 def unread_answers(
@@ -62,9 +67,12 @@ def unread_answers(
 
     positives, negatives: bool [P], the pairs that count, all by default.
     """
-    parts = (_states(file.positives, positives), _states(file.negatives, negatives))
-    count = sum(int((states == State.UNPARSABLE).sum()) for states in parts)
-    return UnreadAnswers(count, sum(map(len, parts)), file.first_unread if count else "")
+    parts = (_given(file.positives, positives), _given(file.negatives, negatives))
+    meant = sum(int((states == State.UNPARSABLE).sum()) for states, _ in parts)
+    silent = (State.SILENT, State.NO_BOX_IN_TEXT)
+    cut = sum(int((truncated & np.isin(states, silent)).sum()) for states, truncated in parts)
+    first = file.first_unread if meant else ""
+    return UnreadAnswers(meant + cut, sum(len(states) for states, _ in parts), first, cut)
 
 
 def text_warnings(file: BoxFile) -> list[str]:
@@ -95,6 +103,8 @@ def excerpt_of(text: str) -> str:
     return f"'{printable(' '.join(short.split()))}'"
 
 
-def _states(answers: BoxAnswers, counted: NDArray[np.bool_] | None) -> NDArray[np.int8]:
+def _given(answers: BoxAnswers, counted: NDArray[np.bool_] | None) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+    """State, and whether the text ends too early, of each answer that the file has."""
     given = answers.lines > 0
-    return answers.state[given if counted is None else given & counted]
+    given = given if counted is None else given & counted
+    return answers.state[given], answers.truncated[given]

@@ -67,6 +67,16 @@ _WRAPPERS: Final = (
 _CLOSING: Final = re.compile(r"(<\|?|\[|◁)\s*/\s*([a-z][\w:.-]{0,40})\s*(?:\|?>|\]|▷)", _FLAGS)
 _TRACE: Final = re.compile(r"[\[(]\s*[-+]?[\d.]+\s*,\s*[-+]?[\d.]+|<loc|<box|<\|box|<patch_index", re.IGNORECASE)
 _SUSPECTS: Final = 8
+_DIGITS: Final = r"\s*+[-+]?[\d.]++\s*+"
+_COMPLETE: Final = re.compile(
+    rf"\[{_DIGITS}(?:,{_DIGITS}){{3}}\]|\({_DIGITS},{_DIGITS}\)\s*+,?\s*+\({_DIGITS},{_DIGITS}\)"
+    r"|(?:<loc_?\d++>\s*+){4}|</box>|<\|(?:box_end|/box)\|>",
+    re.IGNORECASE | re.ASCII,
+)
+"""A whole box of the common dialects."""
+
+_END_TOKENS: Final = re.compile(r"(?:\s|</s>|<eos>|<end_of_turn>|<\|[a-z_]{1,40}\|>)*+\Z", _FLAGS)
+"""What `skip_special_tokens=False` leaves at the end of a text."""
 
 
 class _Tag(NamedTuple):
@@ -89,7 +99,8 @@ def answer_part(text: str, more: Tags = ()) -> tuple[str, bool]:
             since = since if kinds else tag.start
             kinds.append(tag.kind)
         elif tag.kind not in kinds:  # a server left the opening tag out, or another one opened the thought
-            begin, since, before = tag.end, len(text), ""
+            before = before + text[begin : since if kinds else tag.start] if begin else ""
+            begin, since = tag.end, len(text)
             kinds.clear()
         else:  # an opening tag that is written twice needs one closing tag
             del kinds[kinds.index(tag.kind) :]
@@ -148,17 +159,20 @@ def _final_channel(text: str) -> tuple[str, bool]:
 def _tagged_answer(text: str, *, whole: bool = False) -> str | None:
     """What the last answer tag holds; None without one. whole: only if the text ends with its closing tag.
 
-    An answer without its closing tag reaches to the end, one without its opening tag from the beginning.
+    An answer without its closing tag reaches to the end, one without its opening tag from the beginning. After a closed
+    answer an unclosed one counts only if it holds a whole box: models mention the tag, and repeat it until their limit.
     """
     opened: int | None = None
     found: str | None = None
     ends = False
     for tag in _tags(text, _answer_tags(), _ANSWER_HINTS):
         if tag.opens:
-            opened, found, ends = tag.end, text[tag.end :], False
+            opened, ends = tag.end, False
         elif opened is not None or found is None:
             found = text[opened or 0 : tag.start]
-            opened, ends = None, not text[tag.end :].strip()
+            opened, ends = None, _END_TOKENS.match(text, tag.end) is not None
+    if opened is not None and (found is None or _COMPLETE.search(text, opened)):
+        found = text[opened:]
     return found if ends or not whole else None
 
 

@@ -15,3 +15,9 @@ def test_one_in_a_hundred_is_left_unsaid_and_half_is_an_error(count: int, given:
     unread = UnreadAnswers(count, given)
     assert (unread.many, unread.most) == (many, most)
     assert ("most likely wrong" in unread.sentence) == most and bool(unread.sentence) == bool(count)
+
+
+def test_answers_that_end_in_a_thought_are_lost_too() -> None:
+    both = UnreadAnswers(4, 4, "line 2", 4)
+    assert both.most and "4 end before any box" in both.sentence and "dialect" not in both.sentence
+    assert "dialect or the frame" in UnreadAnswers(4, 4, "line 2", 1).sentence
