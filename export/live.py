@@ -86,4 +86,7 @@ def live_open_clip(model: Any, tokenizer: Callable[[list[str]], Any]) -> LiveAda
             f"The tokenizer of an open_clip model is called with texts, and {type(tokenizer).__name__} cannot be; give "
             "open_clip.get_tokenizer(NAME)."
         )
-    return LiveAdapter(OpenClipAdapter.of_model(model), tokenizer)
+    import torch
+
+    width = torch.as_tensor(tokenizer([""])).shape[-1]
+    return LiveAdapter(OpenClipAdapter.of_model(model, width), tokenizer)

@@ -83,6 +83,12 @@ class Checkpoint:
                 return
             if averaged and chosen != averaged[0]:
                 self.note(f"{self.path.name} also holds averaged weights under '{averaged[0]}'; '{chosen}' is read")
+            alike = _count(inner[chosen])
+            others = (key for key, value in content.items() if key != chosen and key not in AVERAGED)
+            for key in others:
+                if alike and (state := _state(content[key])) is not None and _count(state) == alike:
+                    self.note(f"{self.path.name} also holds weights under '{key!s:.60}'; '{chosen}' is read")
+                    break
             content = inner[chosen]
             yield content
 
@@ -109,6 +115,9 @@ class Checkpoint:
             anchor, places = _ends(tensors, anchors)
         if not places or anchor in places:
             return tensors
+        # What holds the anchor alone, such as the scale of a loss, is no model.
+        models = [each for each in places if sum(name.startswith(each.removesuffix(anchor)) for name in tensors) > 1]
+        places = models or places
         plain = [name for name in places if not has_word(name.removesuffix(anchor), "ema")]
         if len(places) > 1 and len(plain) != 1:
             raise CheckpointError(

@@ -108,9 +108,9 @@ class OpenClipAdapter(ModelFamily):
         return made
 
     @classmethod
-    def of_model(cls, model: Any) -> Self:
+    def of_model(cls, model: Any, width: int) -> Self:
         """A model that open_clip made, with the weights that it has now and will have: they are not copied. Texts are
-        ids [T, context] of its own tokenizer.
+        ids [T, context] of its own tokenizer; `width`: of those that the tokenizer gives.
 
         Raises ConfigError (no model of open_clip, weights that are not float32, an image tower whose patches cannot be
         read, pictures that are not square) and MissingExtraError.
@@ -129,7 +129,9 @@ class OpenClipAdapter(ModelFamily):
             raise ConfigError(f"{title} has weights of {kinds[0]}; give it in float32, with torch.autocast if need be.")
         ways = {key: value for key, value in get_model_preprocess_cfg(model).items() if key in _PREPROCESSING}
         entry = from_open_clip({**_default(), **ways, "size": model.visual.image_size}, title)
-        context = getattr(model, "context_length", None) or model.text.context_length
+        # A text tower of transformers states its table of positions (0 for T5), which texts need not fill.
+        towers = hasattr(model, "text") and hasattr(model.text, "config")
+        context = width if towers else getattr(model, "context_length", None) or model.text.context_length
         with evaluating(model):
             return cls._connected(model, title, entry, (TokenizerSpec("ready", ()), TextPadding()), int(context))
 

@@ -163,3 +163,27 @@ def test_without_the_extra_export_the_sentence_names_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("MissingExtraError A model of open_clip needs torch, which is not installed; install")
+
+
+def test_a_text_tower_of_transformers_takes_texts_of_the_tokenizers_width(tmp_path: Path) -> None:
+    """RoBERTa's table of positions is longer than any text, and is what open_clip calls its context length."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    transformers.RobertaConfig(vocab_size=60, max_position_embeddings=34, **sizes).save_pretrained(tmp_path)
+    named = {"hf_model_name": str(tmp_path), "hf_model_pretrained": False, "context_length": 12}
+    text = {**named, "hf_pooler_type": "mean_pooler", "hf_proj_type": "linear"}
+    open_clip.factory._MODEL_CONFIGS["tiny-live"] = {"embed_dim": 24, "vision_cfg": VIT, "text_cfg": text}
+    model = open_clip.create_model("tiny-live", load_weights=False, pretrained_hf=False).eval()
+
+    def tokenizer(texts: list[str]) -> Any:
+        rows = [[0, *(5 + len(word) for word in text.split()), 2][:12] for text in texts]
+        return torch.tensor([row + [1] * (12 - len(row)) for row in rows])
+
+    pixels = drawn(32)
+    logits, _ = xb.open_clip_model(model, tokenizer)(pixels, FINDINGS)
+    known = {entry.finding: entry.positive for entries in builtin_sets("clip").values() for entry in entries}
+    with torch.inference_mode():
+        mean, std = (torch.tensor(getattr(model.visual, name))[:, None, None] for name in ("image_mean", "image_std"))
+        image = ((torch.from_numpy(pixels) / 255).expand(-1, 3, -1, -1) - mean) / std
+        found = model(image, tokenizer([known[each][0] for each in FINDINGS]))
+    np.testing.assert_allclose(logits, found[2] * found[0] @ found[1].T, atol=1e-4)

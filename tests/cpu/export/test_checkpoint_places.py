@@ -86,3 +86,18 @@ def test_the_command_for_a_distributed_checkpoint_gives_a_file_that_is_read(
         runpy.run_module(module, run_name="__main__")
     found = read_checkpoint(tmp_path / "OUT.pt").tensors()
     assert set(found) == set(ENOUGH) and all(torch.equal(found[name], ENOUGH[name]) for name in ENOUGH)
+
+
+@pytest.mark.parametrize(("first", "other"), [("state_dict", "model"), ("model", "best_model"), ("model", "teacher")])
+def test_other_weights_of_the_same_size_are_told(tmp_path: Path, first: str, other: str) -> None:
+    """One of them is read, and which one is said."""
+    source = read_checkpoint(save({first: dict(FLAT), other: dict(FLAT)}, tmp_path / "two.pt"))
+    source.tensors()
+    assert f"two.pt also holds weights under '{other}'; '{first}' is read" in source.record.note
+
+
+def test_the_scale_of_a_loss_is_no_model(tmp_path: Path) -> None:
+    """Lightning keeps losses beside the model."""
+    state = {"model.logit_scale": torch.ones(()), "model.weight": torch.ones(2), "loss.logit_scale": torch.zeros(())}
+    tensors = read_checkpoint(save({"state_dict": state}, tmp_path / "lit.ckpt")).tensors("logit_scale")
+    assert sorted(tensors) == ["logit_scale", "weight"] and tensors["logit_scale"] == 1
