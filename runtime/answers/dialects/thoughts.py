@@ -29,7 +29,7 @@ _HEADINGS: Final = "think(?:ing)?|thought"
 _ANSWERS: Final = "answer|final|final_?answer|response|solution"
 _HINTS: Final = (
     "think", "thought", "reason", "reflect", "analysis", "rationale", "scratch", "cot", "monologue", "<unused9",
-    "<|inner_", "<|channel>", "<channel|>", "here is my ",
+    "<|inner_", "<|channel>", "<channel|>", "here is my ", "## final response",
 )  # fmt: skip
 _ANSWER_HINTS: Final = ("answer", "final", "response", "solution")
 """Pieces of all tags in lower case: without one of them no pattern is searched, which costs 0.5 s a million letters."""
@@ -44,6 +44,11 @@ _PAIRS: Final = (
     ("<|channel>", "<channel|>"),
     ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     ("Here is my thought process:", "Here is my response:"),
+    ("<|begin_of_thinking|>", "<|end_of_thinking|>"),
+    ("<|think_start|>", "<|think_end|>"),
+    ("<|begin_think|>", "<|end_think|>"),
+    ("&lt;think&gt;", "&lt;/think&gt;"),
+    ("## Thinking", "## Final Response"),
 )
 _ANSWER_PAIRS: Final = (
     ("<|begin_of_solution|>", "<|end_of_solution|>"),

@@ -25,6 +25,8 @@ PAIRS = [
     ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>"),
     ("analysis", "assistantfinal"), ("Here is my thought process: ", "Here is my response: "),
+    ("<|begin_of_thinking|>", "<|end_of_thinking|>"), ("<|think_start|>", "<|think_end|>"),
+    ("<|begin_think|>", "<|end_think|>"), ("&lt;think&gt;", "&lt;/think&gt;"), ("## Thinking\n", "## Final Response\n"),
     ("<think>\n<think>", "</think>"), ("<think>a<think>", "</think>b</think>"), ("<think>", "</thinking>"),
     ("<think>a<reasoning>b</reasoning>", "</think>"), ("<think>a</think>b<think>", "</think>"),
 ]  # fmt: skip
