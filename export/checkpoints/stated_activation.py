@@ -33,7 +33,7 @@ def scripted_activation(path: Path) -> str:
     """
     if not zipfile.is_zipfile(path):
         return ""
-    found, left = set[str](), _MOST_CODE
+    kinds, left = set[str](), _MOST_CODE
     try:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
@@ -44,10 +44,10 @@ def scripted_activation(path: Path) -> str:
                 left -= len(text)
                 if left < 0:
                     return ""
-                found |= {kind for kind, call in _CALLS if call.search(text)}
+                kinds |= {kind for kind, call in _CALLS if call.search(text)}
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError):
         return ""
-    return found.pop() if len(found) == 1 else ""
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def configured_activation(path: Path) -> str:

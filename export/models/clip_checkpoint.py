@@ -58,16 +58,16 @@ def quick_activation(path: Path, record: CheckpointRecord, names: Iterable[str])
     """
     if record.sha256 in PUBLISHED["clip"].sha256.values():
         return record
-    found, source = scripted_activation(path), "read from TorchScript code"
-    if not found and any("vision_model." in name for name in names):
-        found, source = configured_activation(path), "read from config.json"
-    if found not in ("", QUICK):
+    activation, source = scripted_activation(path), "read from TorchScript code"
+    if not activation and any("vision_model." in name for name in names):
+        activation, source = configured_activation(path), "read from config.json"
+    if activation not in ("", QUICK):
         raise CheckpointError(
-            f"{path} was trained with {found} ({source}), and this model computes {QUICK}; export it with --family "
-            "open_clip and its architecture, or the folder with --family transformers."
+            f"{path} was trained with {activation} ({source}), and this model computes {QUICK}; export it with "
+            "--family open_clip and its architecture, or the folder with --family transformers."
         )
     assumed = "assumed, because no CLIP file states it"
-    return replace(record, activation=f"{QUICK}, {source if found else assumed}")
+    return replace(record, activation=f"{QUICK}, {source if activation else assumed}")
 
 
 def _from_transformers(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:

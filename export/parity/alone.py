@@ -74,14 +74,14 @@ class GraphTrial:
 
     def alone(self, sets: Sequence[PromptSet]) -> list[ProbeScores]:
         """The scores of every picture alone, for each prompt set. Raises ExportError when the graph cannot run."""
-        found = []
+        alone = []
         for prompt_set in sets:
             text = np.ascontiguousarray(prompt_set.features)
             logits, saliency = self._one_by_one(text, PICTURES)
             other = _other_text(text)
             others = None if other is None else self._one_by_one(other, _OTHER_TEXT)[0]
-            found.append(ProbeScores(prompt_set.name, text, logits, saliency, others))
-        return found
+            alone.append(ProbeScores(prompt_set.name, text, logits, saliency, others))
+        return alone
 
     def compare(self, alone: Sequence[ProbeScores], sizes: Sequence[int], say: Callable[[str], None]) -> ParityReport:
         """Compares every slot of batches of `sizes` with the same picture alone.

@@ -100,16 +100,16 @@ def with_activation(record: CheckpointRecord, path: Path, model: Mapping[str, An
     if not own or any("act_kwargs" in tower for tower in own):
         return record
     openai = record.sha256 in PUBLISHED["clip"].sha256.values()
-    found = QUICK if openai else scripted_activation(path)
+    activation = QUICK if openai else scripted_activation(path)
     stated = QUICK if model.get("quick_gelu") else EXACT
     source = "read from OpenAI's sha256" if openai else "read from TorchScript code"
-    if found not in ("", stated):
+    if activation not in ("", stated):
         raise CheckpointError(
-            f"{path} was trained with {found} ({source}), and the architecture {title} computes {stated}; give --arch "
-            "the name with -quickgelu, or without it, or an open_clip_config.json whose quick_gelu fits."
+            f"{path} was trained with {activation} ({source}), and the architecture {title} computes {stated}; give "
+            "--arch the name with -quickgelu, or without it, or an open_clip_config.json whose quick_gelu fits."
         )
     assumed = f"as the architecture {title} states, because the weights do not state it"
-    return replace(record, activation=f"{stated}, {source if found else assumed}")
+    return replace(record, activation=f"{stated}, {source if activation else assumed}")
 
 
 def _other(path: Path, title: str, line: str, found: int, own: int) -> CheckpointError:

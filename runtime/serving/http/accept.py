@@ -49,14 +49,14 @@ def accepted(headers: Sequence[str], offers: Sequence[str]) -> str:
     ranges = _ranges(text)
     if not text.strip(" ,"):
         return offers[0]
-    found: list[tuple[float, int, int, int]] = []
+    matching: list[tuple[float, int, int, int]] = []
     for place, offer in enumerate(offers):
         specific, order = max(((item.matches(offer), -number) for number, item in enumerate(ranges)), default=(-1, 0))
         if specific >= 0 and (weight := ranges[-order].weight) > 0:
-            found.append((weight, specific, order if specific == 2 else 0, -place))
-    if not found:
+            matching.append((weight, specific, order if specific == 2 else 0, -place))
+    if not matching:
         raise BadRequest(f"The Accept header takes none of {', '.join(offers)}; send one of them, or */*.", status=406)
-    return offers[-max(found)[-1]]
+    return offers[-max(matching)[-1]]
 
 
 def offering(kind: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -71,7 +71,7 @@ def offering(kind: str, endpoint: Callable[[Request], Awaitable[Response]]) -> C
 
 def _ranges(text: str) -> list[_Range]:
     """The ranges of a header, without those whose weight is no number from 0 to 1."""
-    found = []
+    ranges = []
     for part in text.split(","):
         kind, *options = (item.strip().lower() for item in part.split(";"))
         weight = next((option.partition("=")[2].strip() for option in options if option.startswith("q=")), "1")
@@ -80,5 +80,5 @@ def _ranges(text: str) -> list[_Range]:
         except ValueError:
             continue
         if kind and 0.0 <= number <= 1.0:
-            found.append(_Range(kind, number))
-    return found
+            ranges.append(_Range(kind, number))
+    return ranges
