@@ -17,8 +17,6 @@ from .manifest import TensorSpec
 from .quantised import engine_complaint
 from .rounding import LOW_TYPES
 
-__all__ = ["Engine", "EngineInfo", "EngineOptions", "Scores", "chosen_precision"]
-
 
 @dataclass(frozen=True)
 class EngineInfo:

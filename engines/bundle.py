@@ -21,8 +21,6 @@ from .registry import did_you_mean
 from .replacing import put, sibling, turn
 from .user_files import entries
 
-__all__ = ["PLANS", "Bundle", "change_bundle", "check_place", "find_bundles", "sha256_of", "write_bundle"]
-
 PLANS = "plans"
 """Folder in a bundle for TensorRT plans of its image graph; bundle.json does not list its files."""
 

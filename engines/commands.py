@@ -19,11 +19,6 @@ from .errors import ConfigError
 from .registry import did_you_mean
 from .visible_text import visible_text
 
-__all__ = [
-    "CLOSED_PIPE", "WRONG_USAGE", "Choice", "LazyGroup", "data_option", "echo", "read_data_option", "show_log",
-    "show_usage_error", "silence",
-]  # fmt: skip
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 CLOSED_PIPE = 141

@@ -23,23 +23,6 @@ from __future__ import annotations
 
 import errno
 
-__all__ = [
-    "BundleError",
-    "CheckpointError",
-    "ConfigError",
-    "DataError",
-    "EngineError",
-    "ExportError",
-    "ImageAccessError",
-    "ImageError",
-    "MissingExtraError",
-    "ParityError",
-    "RunError",
-    "ServingError",
-    "XBenchError",
-    "disk_reason",
-]
-
 
 class XBenchError(Exception):
     """Base of all errors this project raises on purpose; `str(error)` is a sentence for the user."""

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["external_locations"]
-
 # Message -> its fields that can hold a tensor, and of what message they are.
 _FIELDS: Final[Mapping[str, Mapping[int, str]]] = {
     "model": {7: "graph", 20: "training", 25: "function"},

@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["joined", "label_stems", "plain_stem", "unique_stem", "unique_stems"]
-
 _SEPARATOR: Final = "--"
 # A file system takes 255 bytes; the rest is for a content key, an ending and the marks of a draft.
 _LONGEST: Final = 180

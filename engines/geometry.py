@@ -9,8 +9,6 @@ from typing import Literal, cast, get_args
 from .errors import BundleError
 from .registry import did_you_mean
 
-__all__ = ["Geometry", "Intensity", "Interpolation", "Mode"]
-
 Mode = Literal["squash", "crop", "floor_crop", "pad_crop"]
 Interpolation = Literal["bilinear", "bicubic", "area", "lanczos"]
 Intensity = Literal["unchanged", "stretched", "equalised"]

@@ -18,24 +18,6 @@ from .geometry import Geometry
 from .parity import OFFICIAL_MAP
 from .strict_json import CHECKSUM, checksum_of
 
-__all__ = [
-    "COMPARED",
-    "MODEL_ORDER",
-    "PAPER_MODELS",
-    "SCHEMA",
-    "SCHEMA_FIXED",
-    "CalibrationImage",
-    "FileRecord",
-    "GraphSpec",
-    "Manifest",
-    "PromptRecord",
-    "Quantisation",
-    "SaliencyFacts",
-    "TensorSpec",
-    "Weights",
-    "known_smoothing",
-]
-
 SCHEMA = 1
 SCHEMA_FIXED = 2
 """The schema of a bundle with `findings`, so that versions which expect texts refuse it."""

@@ -14,8 +14,6 @@ from .manifest import SCHEMA, SCHEMA_FIXED, FileRecord, GraphSpec, Manifest, Pro
 from .rounding import PRECISIONS
 from .strict_json import CHECKSUM, checksum_of, distinct_keys, no_constant
 
-__all__ = ["MAX_JSON_BYTES", "parse_manifest", "safe_relative"]
-
 MAX_JSON_BYTES = 16 * 2**20
 _SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 

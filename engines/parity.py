@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["OFFICIAL_MAP", "parity_summary"]
-
 OFFICIAL_MAP = "official"
 """Value of `saliency["choice"]` in bundle.json for the map of a model's authors."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-__all__ = ["cpu_model"]
-
 
 def cpu_model() -> str:
     """The processor's marketing name, or the architecture if the system does not give the name."""

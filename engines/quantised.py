@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .manifest import Manifest
 
-__all__ = ["FORMS", "OTHER_NUMBERS", "engine_complaint", "saturates", "sums_exactly"]
-
 FORMS: Final = {
     "vnni": "unsigned activations, signed weights, for processors that sum byte products in 32 bits",
     "any-cpu": "unsigned activations, signed weights of 7 bits, which no processor cuts",

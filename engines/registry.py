@@ -15,8 +15,6 @@ from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["Registry", "code_line", "did_you_mean", "is_file", "plain_name"]
-
 
 def did_you_mean(name: str, known: Iterable[str], written: Mapping[str, str] | None = None) -> str:
     """The end of a message about an unknown `name`: the known name that is meant, if any, then each of them once.

@@ -13,8 +13,6 @@ from typing import Any
 
 from .errors import EngineError, MissingExtraError
 
-__all__ = ["LOW_TYPES", "PRECISIONS", "stated_precision", "with_rounding"]
-
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 LOW_TYPES = {"fp16": 10, "bf16": 16}  # TensorProto.FLOAT16, TensorProto.BFLOAT16
 _FLOAT = 1

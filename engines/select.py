@@ -11,8 +11,6 @@ from .bundle import Bundle
 from .errors import ConfigError, EngineError
 from .registry import Registry, did_you_mean
 
-__all__ = ["ENGINES", "PREFERENCE", "BackendStatus", "backend_status", "check_engine", "choose", "open_engine"]
-
 _PACKAGE = f"{__package__}.backends"
 ENGINES = Registry(
     "engine",

@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["CHECKSUM", "checksum_of", "distinct_keys", "no_constant", "parse_json"]
-
 CHECKSUM: Final = "checksum"
 """The key of a document's checksum, which covers every other key."""
 

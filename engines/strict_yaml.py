@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from .strict_json import distinct_keys
 
-__all__ = ["parse_yaml"]
-
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 

@@ -12,8 +12,6 @@ import msgspec
 
 from .errors import ConfigError
 
-__all__ = ["WORDS", "Text", "convert", "read_toml"]
-
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 WORDS: Final = {

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["entries", "is_hidden", "tree"]
-
 _OF_SYSTEMS: Final = frozenset(
     {
         "__macosx",

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["visible_json", "visible_line", "visible_text"]
-
 # Control characters, marks of direction, separators of lines and paragraphs, other signs without a width, tags, and
 # halves of surrogate pairs, which stand for bytes of a file's name that are no text.
 _HIDDEN: Final = (

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from ..engines.tokenizing import BackendTokenizer, TokenBatch
     from .tokenizing.reference import ReferenceOf, ReferenceTokenizer
 
-__all__ = [
-    "Adapter",
-    "CheckpointRecord",
-    "Saliency",
-    "TokenizerSpec",
-    "Weights",
-    "adapter_class",
-    "load_adapter",
-    "stand_in_adapter",
-]
-
 Weights = Literal["published", "own", "stand-in", "demo"]
 TokenizerKind = Literal["wordpiece", "clip-bpe", "tokenizer.json", "ready"]
 

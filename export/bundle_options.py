@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .parity.metric_changes import TrialMetrics
     from .parity.trial_data import TrialData
 
-__all__ = ["ACCEPT", "BundleOptions", "Int8Options", "Progress"]
-
 Progress = Callable[[str], None]
 
 ACCEPT: Final = 2.0

@@ -24,8 +24,6 @@ from .graph import ImageGraph, TextGraph
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-__all__ = ["Cost", "count_macs", "measure_cost"]
-
 FINDINGS = 10
 
 

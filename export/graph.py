@@ -20,18 +20,6 @@ from ..engines.manifest import GraphSpec, TensorSpec
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-__all__ = [
-    "OPSET",
-    "ImageGraph",
-    "TextGraph",
-    "export_image",
-    "export_text",
-    "image_spec",
-    "not_learnt",
-    "opset_for",
-    "text_spec",
-]
-
 OPSET = 20
 _LIMIT = 2**31 - 2**20  # protobuf cannot hold 2 GiB; a margin is left for the graph itself
 

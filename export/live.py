@@ -18,8 +18,6 @@ from .prompts.builtin import builtin_sets
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-__all__ = ["LiveAdapter", "live_open_clip"]
-
 _STYLE = "clip"  # of the built-in prompts
 Floats = NDArray[np.float32]
 

@@ -22,8 +22,6 @@ import numpy as np
 from ..engines.errors import ExportError
 from ..engines.rounding import LOW_TYPES
 
-__all__ = ["KEPT", "PRODUCTS", "last_products", "lower"]
-
 PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 _NORMS = {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
 _REDUCTIONS = {"CumSum", "GlobalAveragePool", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd"}

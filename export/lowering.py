@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from .parity.trial_data import TrialData
     from .quantise import LayerError
 
-__all__ = ["FullGraphs", "LowGraphs", "Materials", "materials", "write_lower"]
-
 CALIBRATED = 128
 """Images that INT8 is calibrated on, at most."""
 _PAIR = 2  # images in one run of the calibration

@@ -17,8 +17,6 @@ from pathlib import Path
 from ..engines.errors import ExportError, MissingExtraError, disk_reason
 from ..engines.replacing import sibling
 
-__all__ = ["peak_memory_mib", "require_packages", "threads_to_use", "timed", "versions", "workspace"]
-
 _ROOM = 2.2  # the graphs are written once (lowered ones beside them) and once copied into the bundle
 _PACKAGES = ("xbench-fast", "torch", "onnx", "onnxscript", "onnxruntime", "tokenizers", "open_clip_torch", "numpy")
 

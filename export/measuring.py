@@ -13,8 +13,6 @@ from ..engines.geometry import Geometry
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["measure"]
-
 LONGEST = 512
 """The context of a text tower that takes texts of any length."""
 LARGEST = 2**21

@@ -29,8 +29,6 @@ from ..engines.registry import did_you_mean
 from .lower import last_products
 from .machine import threads_to_use
 
-__all__ = ["Batches", "LayerError", "Recipe", "layer_errors", "products_to_quantise", "quantise"]
-
 Batches = Sequence[Mapping[str, NDArray[Any]]]
 _PRODUCTS = ("Conv", "MatMul", "Gemm")
 _FLOAT = 1

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["TorchRunner", "compiled_runner", "eager_runner"]
-
 
 class TorchRunner:
     """An adapter with stand-in weights on `device` ("cpu", "cuda:0") in `precision` (fp32, tf32, fp16, bf16).

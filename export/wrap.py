@@ -25,8 +25,6 @@ from .machine import require_packages, versions, workspace
 from .parity.alone import GraphTrial, batch_sizes
 from .parity.output_checks import last_function, not_finite, refusal, remarks
 
-__all__ = ["Facts", "read_features", "read_geometry", "wrap"]
-
 
 @dataclass(frozen=True)
 class Facts:

@@ -7,8 +7,6 @@ from typing import Any, Final
 import numba
 from numba import types
 
-__all__ = ["OPTIONS", "compiled", "readonly"]
-
 OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 """Options of every compiled function: other threads may run, and division by zero gives NaN or infinity. Without
 `fastmath`, so nothing is fused or reordered."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["OPTIONS", "Compiled", "KernelError", "compile_source", "load_kernels"]
-
 OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true")
 """Options of every compilation, by NVRTC and nvcc alike: nothing fused, subnormals kept, true division. The intrinsics
 in the kernels do the same."""

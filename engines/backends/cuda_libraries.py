@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["EXTRAS", "lacking_libraries", "load_library"]
-
 EXTRAS: Final = {12: "xbench-fast[gpu]", 13: "xbench-fast[gpu-cuda13]"}
 """What installs the libraries of a CUDA."""
 

@@ -20,14 +20,6 @@ from ..bundle import Bundle
 from ..errors import EngineError
 from .gpu import gpu_reason, load_cupy
 
-__all__ = [
-    "SLOTS",
-    "DeviceEngine",
-    "DeviceScores",
-    "OutOfMemory",
-    "does_not_fit",
-]
-
 SLOTS: Final = 2
 """Batches that may be in flight at once: one is computed, one is filled or read."""
 

@@ -11,8 +11,6 @@ from typing import Any, Final
 from ..errors import EngineError, MissingExtraError
 from .cuda_libraries import EXTRAS, load_library
 
-__all__ = ["Gpu", "current_gpu", "gpu_reason", "gpu_seen", "load_cupy"]
-
 _COMPILERS: Final = {12: "nvidia-cuda-nvrtc-cu12", 13: "nvidia-cuda-nvrtc"}
 """The package of NVRTC, by CUDA; the extras include it."""
 

@@ -13,8 +13,6 @@ from ..base import Engine, EngineInfo, Scores
 from ..errors import EngineError, MissingExtraError
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, graph_for_cpu, load_onnxruntime, open_session
 
-__all__ = ["CpuEngine", "cpu_reason"]
-
 _PAIR: Final = 2
 """Number of images that the graph gets, always."""
 

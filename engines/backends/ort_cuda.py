@@ -22,8 +22,6 @@ from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit
 from .gpu import gpu_reason, gpu_seen
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 
-__all__ = ["HostCudaEngine", "OrtCudaEngine", "cuda_engine", "cuda_reason"]
-
 _CUDA = "CUDAExecutionProvider"
 _WARNING = 2  # the library's own default
 _OUT_OF_MEMORY = re.compile(

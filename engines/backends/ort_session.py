@@ -11,8 +11,6 @@ from ..errors import EngineError, MissingExtraError
 from ..manifest import GraphSpec
 from ..rounding import with_rounding
 
-__all__ = ["CPU_PROVIDER", "IDENTITY", "check_interface", "graph_for_cpu", "load_onnxruntime", "open_session"]
-
 CPU_PROVIDER: Final = "CPUExecutionProvider"
 
 IDENTITY: Final = bytes.fromhex(

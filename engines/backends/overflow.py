@@ -15,8 +15,6 @@ from ..errors import EngineError, MissingExtraError
 from ..rounding import LOW_TYPES, with_rounding
 from .ort_session import CPU_PROVIDER, open_session
 
-__all__ = ["LARGEST", "Overflow", "explain_overflow", "find_overflow"]
-
 LARGEST: Final = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
 """The largest finite number of each type."""
 

@@ -17,8 +17,6 @@ from ..plans.store import PlanStore
 from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory
 from .gpu import current_gpu, gpu_reason
 
-__all__ = ["TensorRtEngine", "TensorRtRtxEngine", "tensorrt_reason", "tensorrt_rtx_doubt", "tensorrt_rtx_reason"]
-
 _TENSORS = ("pixels", "text", "logits", "saliency")
 
 

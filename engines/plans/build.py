@@ -16,8 +16,6 @@ from ..errors import EngineError
 from .family import Family
 from .key import Profile
 
-__all__ = ["BuiltPlan", "LayerTypes", "build_plan", "layer_types"]
-
 _PRODUCTS = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", "ATTENTION")
 _EXACT = ("SOFTMAX", "NORMALIZATION")
 _HALVES = {"fp16": "HALF", "bf16": "BF16"}

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from ..errors import EngineError, MissingExtraError
 
-__all__ = ["BATCH", "FAMILIES", "Family", "load_family"]
-
 FAMILIES: Final = {"tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx"}
 """Backend name -> Python module."""
 

@@ -11,8 +11,6 @@ from ..backends.gpu import Gpu
 from ..bundle import Bundle
 from ..errors import EngineError
 
-__all__ = ["PlanKey", "Profile"]
-
 
 @dataclass(frozen=True)
 class Profile:

@@ -14,8 +14,6 @@ from .family import Family
 from .key import PlanKey, Profile
 from .store import PlanStore
 
-__all__ = ["plan_key", "provide_plan"]
-
 
 def plan_key(bundle: Bundle, family: Family, gpu: Gpu, profile: Profile, *, tf32: bool = False) -> PlanKey:
     """The key of the bundle's plan. Raises EngineError for TF32 with a graph that is not float32, and for INT8 in

@@ -22,8 +22,6 @@ from ..errors import EngineError
 from .build import BuiltPlan
 from .key import PlanKey
 
-__all__ = ["PlanStore", "Stored"]
-
 SCHEMA = 2
 
 

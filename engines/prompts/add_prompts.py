@@ -11,8 +11,6 @@ from ..errors import BundleError
 from ..manifest import Manifest
 from .prompt_set import PromptSet
 
-__all__ = ["add_prompts", "check_names"]
-
 
 def check_names(bundle: Bundle, names: Iterable[str], *, replace: bool) -> None:
     """Raises BundleError when `bundle` has a set of one of the `names` and `replace` is false."""

@@ -22,8 +22,6 @@ from ..manifest import COMPARED
 from ..tokenizing import TOKENIZER_FILE, bundle_tokenizer
 from .prompt_encoding import TextEncoder, texts_per_query
 
-__all__ = ["PHRASE_FEATURES", "PhraseFeatures", "forget_phrases", "stored_phrases"]
-
 PHRASE_FEATURES: Final = "phrase-features.sqlite"
 """The file in a cache folder that keeps the features of phrases."""
 

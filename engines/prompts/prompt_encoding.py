@@ -25,8 +25,6 @@ from ..tokenizing.tokenizers import Tokenizer
 from .prompt_files import SEPARATOR, FindingPrompts, PromptSets
 from .prompt_set import PromptSet
 
-__all__ = ["EncodeSets", "TextEncoder", "assemble", "encode_sets", "name_sets", "prompt_encoder", "texts_per_query"]
-
 EncodeSets = Callable[[PromptSets], list[PromptSet]]
 _CHUNK = 32
 

@@ -10,8 +10,6 @@ from ..errors import ConfigError, MissingExtraError
 from ..strict_json import parse_json
 from ..strict_yaml import parse_yaml
 
-__all__ = ["SEPARATOR", "FindingPrompts", "PromptSets", "parse_prompt_file", "prompt_sets", "read_prompt_file"]
-
 SEPARATOR = "\n"
 """Separates the texts of one query, in models whose query is several texts (MAVL: a description, eight aspects)."""
 

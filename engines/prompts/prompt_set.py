@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ..errors import BundleError
 from ..manifest import PromptRecord
 
-__all__ = ["FINDINGS_SET", "PromptSet"]
-
 FINDINGS_SET: Final = "findings"
 """The set of a supervised model that has all its findings, by their own names."""
 

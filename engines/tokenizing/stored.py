@@ -15,8 +15,6 @@ from .tokenizers import (
     require_tokenizers,
 )
 
-__all__ = ["TOKENIZER_FILE", "bundle_tokenizer", "stored_files"]
-
 TOKENIZER_FILE = "tokenizer/tokenizer.json"
 """The vocabulary and the rules, in the form of the package `tokenizers`."""
 

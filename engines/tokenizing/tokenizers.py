@@ -16,12 +16,6 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError, MissingExtraError
 
-__all__ = [
-    "CLEANINGS", "SPECIAL", "BackendTokenizer", "CleanedTokenizer", "HashTokenizer", "TokenBatch", "Tokenizer",
-    "WordPieceTokenizer", "clean_canonical", "clean_clip", "clean_query", "clean_report", "clean_siglip", "clean_web",
-    "pad", "require_tokenizers",
-]  # fmt: skip
-
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 """The special tokens of BERT."""
 _NUMBERING = re.compile(r"[0-9]+\.")

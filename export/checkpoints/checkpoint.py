@@ -18,8 +18,6 @@ from .matching import identify, renamed
 from .names import has_word, plain_name, without_wrappers
 from .torch_files import module_tensors
 
-__all__ = ["Checkpoint"]
-
 # Keys under which training scripts put a flat state dict, or the module itself, and those of averaged weights.
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "weights")
 AVERAGED = ("model_ema", "ema", "state_dict_ema", "ema_state_dict", "ema_model", "model_ema_state_dict")

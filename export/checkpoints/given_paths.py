@@ -17,8 +17,6 @@ from ...engines.strict_json import parse_json
 from ...engines.user_files import entries
 from .sharded_folders import joining_command
 
-__all__ = ["WEIGHT_SUFFIXES", "Weights", "find_weights", "is_safetensors", "read_index", "weight_files", "what_it_is"]
-
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 _HEAD = 4096
 _SHOWN = 80  # characters of a file's own text in a message

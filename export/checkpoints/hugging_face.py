@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["cached_file"]
-
 
 def cached_file(repository: str, *names: str) -> Path | None:
     """The first of the files `names` of a repository that is in the cache (HF_HOME and HF_HUB_CACHE are honoured)."""

@@ -11,8 +11,6 @@ import pickletools
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-__all__ = ["Record", "read_pickle"]
-
 Builder = Callable[..., Any]
 KEY_DEPTH = 3  # of tuples as keys; the hash of a deep tuple would overflow the stack
 KEY_BITS = 64  # of whole numbers as keys; larger ones can be chosen so that their hashes are equal

@@ -14,8 +14,6 @@ from .names import has_word, nearest_form, place_of, without_wrappers
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["TensorSizes", "identify", "install", "match_tensors", "patches_per_side", "renamed"]
-
 _MOST_TOKENS = 8  # before the patches of an image tower: class token and registers
 SHOWN = 3  # tensors listed per kind of difference
 

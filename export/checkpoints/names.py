@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["has_word", "nearest_form", "place_of", "plain_name", "without_wrappers"]
-
 _WRAPPERS: Final = {
     "_orig_mod",  # torch.compile
     "_checkpoint_wrapped_module",  # activation checkpointing and offloading of torch

@@ -19,8 +19,6 @@ from .given_paths import find_weights, is_safetensors, read_index, what_it_is
 from .inert_pickle import Record
 from .torch_files import read_torch
 
-__all__ = ["read_checkpoint"]
-
 _INDEX = ".index.json"
 
 

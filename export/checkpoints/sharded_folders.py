@@ -13,8 +13,6 @@ from typing import Final
 
 from ...engines.user_files import entries
 
-__all__ = ["joining_command"]
-
 _TABLE, _PART = ".metadata", ".distcp"
 _SCRIPT, _LATEST = "zero_to_fp32.py", "latest"
 _ZERO: Final = re.compile(r"(\w+_)?zero_pp_rank_\d+_mp_rank_\d+_(model|optim)_states\.pt")

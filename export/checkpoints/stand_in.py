@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["fill", "fill_module", "image"]
-
 _AT_ONCE = 1 << 15
 """Values that are made in one piece, which stays in the processor's cache."""
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from ...engines.strict_json import parse_json
 
-__all__ = ["EXACT", "QUICK", "configured_activation", "scripted_activation"]
-
 QUICK, EXACT = "QuickGELU", "GELU"
 _TANH: Final = "GELU by tanh"
 _MOST_CODE: Final = 1 << 26  # bytes of code that are read; a compressed entry can grow without limit

@@ -21,8 +21,6 @@ from torch import Tensor
 from ...engines.errors import CheckpointError
 from .inert_pickle import Record, read_pickle
 
-__all__ = ["module_tensors", "read_torch"]
-
 _LOCAL_HEADER = 30  # bytes before the name in a zip entry's local header
 _MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of a file that torch wrote before version 1.6
 _STORAGES = {

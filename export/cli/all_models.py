@@ -15,8 +15,6 @@ from ..models.published import PUBLISHED
 if TYPE_CHECKING:
     from .flags import Flags
 
-__all__ = ["Job", "JobOutcome", "Shared", "export_all", "plan", "run_all", "summary"]
-
 _OWN_TEXT, _COMMON_TEXT = ("biovil", "biovil_t"), ("mavl", "medklip")
 """Models that --text-encoder is for: those with text weights of their own, and those that take Bio_ClinicalBERT."""
 

@@ -24,8 +24,6 @@ from .precision_options import precision_options
 if TYPE_CHECKING:
     from ..pipeline import ExportResult
 
-__all__ = ["command", "main"]
-
 _COMMANDS = {
     "wrap": (".wrap_command:wrap_command", "Make a bundle from a ready ONNX file."),
     "plan": (".plan_command:plan_command", "Build TensorRT plans of bundles for this machine's GPU."),

@@ -18,8 +18,6 @@ from ..models.published import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, MAPS, PATCH_MAPS
 from .models_in_config import ModelEntry, ModelTable, of_family, read_models
 
-__all__ = ["Flags", "complete_maps", "complete_models", "models_named"]
-
 _GROUPS = {"all": PAPER_MODELS, "everything": tuple(PUBLISHED)}
 
 _ALWAYS = (

@@ -9,8 +9,6 @@ from ...engines.bundle import sha256_of
 from ..models.published import PUBLISHED, Published
 from .models_in_config import ModelTable
 
-__all__ = ["list_models"]
-
 
 def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] = ()) -> Iterator[str]:
     """Lines for the terminal. With a `folder` of checkpoints, each file is looked for there and its sha256 compared

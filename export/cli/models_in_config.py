@@ -36,8 +36,6 @@ from ...engines.toml_values import Text, convert, read_toml
 from ..models import MODELS
 from ..models.families import FAMILIES
 
-__all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "of_family", "read_models"]
-
 DEFAULT_FILE = "xbench.toml"
 BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written
 

@@ -12,8 +12,6 @@ from ...engines.commands import Choice, echo
 from ...engines.errors import EngineError
 from ...engines.plans.family import BATCH, FAMILIES, load_family
 
-__all__ = ["build_plans", "plan_command", "require_backend"]
-
 
 def require_backend(backend: str) -> None:
     """Raises EngineError when plans of `backend` cannot be built here, before anything slow is begun."""

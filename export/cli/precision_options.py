@@ -12,8 +12,6 @@ from ...engines.quantised import FORMS
 from ...engines.rounding import PRECISIONS
 from ..bundle_options import ACCEPT
 
-__all__ = ["precision_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (

@@ -28,8 +28,6 @@ from .models_in_config import ModelTable
 if TYPE_CHECKING:
     from ... import Radiograph, Radiographs
 
-__all__ = ["EvaluationMetrics", "open_radiographs"]
-
 ANNOTATIONS = "annotations.csv"
 _IMAGES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
 

@@ -12,8 +12,6 @@ from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..triton.model_config import TritonLimits
 
-__all__ = ["triton_command"]
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 

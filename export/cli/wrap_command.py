@@ -11,8 +11,6 @@ from ...engines.commands import Choice, echo
 from ...engines.errors import ConfigError
 from .models_in_config import BUNDLE_NAME
 
-__all__ = ["wrap_command"]
-
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 

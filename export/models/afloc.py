@@ -29,8 +29,6 @@ from .layers.smoothing import SIGMA, SmoothedCells
 from .saliency_maps import MAPS, SMOOTHED
 from .vocabularies import BERT_CASED
 
-__all__ = ["Afloc", "AflocAdapter"]
-
 PREFIX = "afloc."
 VARIANT = "resnet-50"
 TOKENIZERS = ("emilyalsentzer/Bio_ClinicalBERT",)

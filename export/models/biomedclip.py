@@ -27,8 +27,6 @@ from .saliency_maps import MAPS, PATCH_TEXT
 from .two_towers import TwoTowers
 from .vocabularies import PUBMED_BERT
 
-__all__ = ["BiomedClip", "BiomedClipAdapter"]
-
 TOKENIZERS = (
     "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224",
     "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract",

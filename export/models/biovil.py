@@ -35,8 +35,6 @@ from .layers.smoothing import SIGMA, SmoothedCells
 from .saliency_maps import MAPS, PATCH_TEXT, SMOOTHED
 from .two_towers import TwoTowers
 
-__all__ = ["BioVil", "BioVilAdapter", "BioVilTAdapter"]
-
 RESIZE, WIDTH, CURRENT = 512, 128, 256
 
 

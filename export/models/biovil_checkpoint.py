@@ -14,17 +14,6 @@ from ..checkpoints.hugging_face import cached_file
 from ..checkpoints.matching import TensorSizes
 from ..checkpoints.reading import read_checkpoint
 
-__all__ = [
-    "BIOVIL",
-    "BIOVIL_T",
-    "TEXT_ANCHOR",
-    "BioVilConfig",
-    "find_image",
-    "find_text",
-    "image_tensors",
-    "text_tensors",
-]
-
 TEMPORAL = "encoder.backbone_to_vit.weight"  # tells BioViL-T's image file from BioViL's
 IMAGE_ANCHOR, TEXT_ANCHOR = "encoder.encoder.conv1.weight", "bert.embeddings.word_embeddings.weight"
 LAST = "projector.model.3.weight"

@@ -27,8 +27,6 @@ from .layers.vit import VisionTransformer
 from .saliency_maps import LAYER_MEAN, MAPS, PLAIN, Reading, reading_of
 from .vocabularies import BERT_CASED
 
-__all__ = ["Carzero", "CarzeroAdapter", "Fusion", "merge_words"]
-
 MEAN, STD = (0.4978,) * 3, (0.2449,) * 3
 RESIZE = 256
 TOKENIZERS = ("Laihaoran/BioClinicalMPBERT",)

@@ -17,8 +17,6 @@ from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.vit import ViTConfig
 
-__all__ = ["PREFIX", "VARIANT", "WORD_TABLE", "CarzeroConfig", "check_settings", "read_config", "read_tensors"]
-
 PREFIX = "CARZero."
 VARIANT = "vit-b-16"
 WORD_TABLE = "text_encoder.model.embeddings.word_embeddings.weight"

@@ -26,8 +26,6 @@ from .saliency_maps import MAPS
 if TYPE_CHECKING:
     from open_clip.model import CLIP
 
-__all__ = ["ChexzeroAdapter", "Members"]
-
 VARIANT = "vit-b-32"
 SQUARE = 320
 MEAN, STD = (101.48761 / 255,) * 3, (83.43944 / 255,) * 3

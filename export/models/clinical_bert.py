@@ -26,8 +26,6 @@ from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAYER_MEAN, Reading, reading_of
 from .vocabularies import BERT_CASED_OPEN
 
-__all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter"]
-
 REPOSITORY = "emilyalsentzer/Bio_ClinicalBERT"
 ANCHOR = "disease_embedding_layer.weight"
 SIZE, CELLS, CONTEXT = 224, 14, 64

@@ -34,8 +34,6 @@ from .vocabularies import CLIP_BPE
 if TYPE_CHECKING:
     from open_clip.model import CLIP
 
-__all__ = ["ClipAdapter", "build_clip", "image_vectors", "read_clip", "text_vectors"]
-
 PATCHES = {"vit-b-32": 32, "vit-b-16": 16}
 SIZE = 224
 ANCHORS = ("visual.conv1.weight", "vision_model.embeddings.patch_embedding.weight")  # in every file, by its naming

@@ -14,8 +14,6 @@ from ..checkpoints.matching import renamed
 from ..checkpoints.stated_activation import QUICK, configured_activation, scripted_activation
 from .published import PUBLISHED
 
-__all__ = ["canonical_tensors", "quick_activation"]
-
 # Scalars and masks of the TorchScript archives, and index buffers of old transformers releases; they are not weights.
 NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "attn_mask", "position_ids")
 # In order; each is replaced where it occurs.

@@ -30,8 +30,6 @@ from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAST_LAYER, MAPS, reading_of
 from .vocabularies import PUBMED_BERT
 
-__all__ = ["ASSUMED", "Devide", "DevideAdapter", "DevideConfig"]
-
 ASSUMED = "assumed-architecture"  # the only variant: it names the bundle, and so every result
 
 

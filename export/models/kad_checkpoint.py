@@ -19,8 +19,6 @@ from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
 
-__all__ = ["CONFIGS", "PARTS", "KadConfig", "KadParts", "as_checkpoint", "joined_parts", "read_parts"]
-
 ANCHORS = {
     "image_encoder": "res_l1.weight",
     "text_encoder": "bert_model.embeddings.word_embeddings.weight",

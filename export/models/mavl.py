@@ -19,8 +19,6 @@ from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import resnet_features
 from .saliency_maps import MAPS, PLAIN, Reading
 
-__all__ = ["ASPECTS", "GROUNDING_ASPECTS", "Mavl", "MavlAdapter"]
-
 ASPECTS = 9  # texts of a class, the description first
 GROUNDING_ASPECTS = (0, 6, 7, 8)  # description, patterns, shape, texture: the official grounding mode "avg"
 POOL_HEADS = 8

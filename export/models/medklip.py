@@ -17,8 +17,6 @@ from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
 from .saliency_maps import MAPS, PLAIN, Reading
 
-__all__ = ["MedKlip", "MedKlipAdapter"]
-
 UNUSED = ("cl_fc.",)  # training's location loss
 
 

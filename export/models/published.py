@@ -7,8 +7,6 @@ from pathlib import Path
 
 from ...engines.manifest import MODEL_ORDER
 
-__all__ = ["PUBLISHED", "Published"]
-
 
 @dataclass(frozen=True)
 class Published:

@@ -10,23 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = [
-    "ACTIVATION",
-    "ATTENTION_MAPS",
-    "FAMILY_MAPS",
-    "LAST_LAYER",
-    "LAYER_MEAN",
-    "MAPS",
-    "PATCH_MAPS",
-    "PATCH_SOFTMAX",
-    "PATCH_TEXT",
-    "PLAIN",
-    "SMOOTHED",
-    "VALUE_VALUE",
-    "Reading",
-    "reading_of",
-]
-
 LAST_LAYER, LAYER_MEAN = "last-layer", "layer-mean"
 PATCH_TEXT, PATCH_SOFTMAX, VALUE_VALUE = "patch-text", "patch-text-softmax", "value-value"
 ACTIVATION = "class-activation"

@@ -12,8 +12,6 @@ from ..adapter import Adapter
 from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .saliency_maps import VALUE_VALUE
 
-__all__ = ["TwoTowers"]
-
 
 class TwoTowers(Adapter):
     """An image tower whose patches have vectors in the space of the texts, and a text tower.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BERT_CASED", "BERT_CASED_OPEN", "CLIP_BPE", "PUBMED_BERT"]
-
 _PHRASE = "Atelectasis and pleural effusion"
 
 PUBMED_BERT = (_PHRASE, (2, 25809, 1717, 3110, 3344, 1690, 10106, 10852, 3))

@@ -25,8 +25,6 @@ from ..checkpoints.stand_in import fill_module
 from .published import PUBLISHED
 from .saliency_maps import ACTIVATION, MAPS
 
-__all__ = ["LABELS", "TRAINED", "XrvAdapter", "XrvDenseNet"]
-
 SIZE = 224
 MEAN, STD = 0.5, 1 / 2048  # 0..1 becomes -1024..1024
 THRESHOLDS = "op_threshs"  # scales the authors' probabilities, never the logits

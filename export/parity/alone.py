@@ -16,8 +16,6 @@ from .checks import Floats, ParityReport, Place, TensorCheck, compare
 from .compare_graphs import OUTPUTS, Session
 from .probes import PICTURES, probe_images
 
-__all__ = ["GraphTrial", "ProbeScores", "batch_sizes"]
-
 _SIZES: Final = (2, 3, 8, 9, 16, 17)
 """Batches that are always compared: pairs, 8 and 16, and one more of each. Engines and servers use 2 and 16."""
 

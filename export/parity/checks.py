@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ParityError
 
-__all__ = ["LOW_TOLERANCE", "TOLERANCE", "Floats", "ParityReport", "Place", "TensorCheck", "compare"]
-
 Floats = NDArray[np.float32]
 
 TOLERANCE = 1e-4

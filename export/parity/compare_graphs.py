@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from ...engines.tokenizing import TokenBatch, Tokenizer
     from ..adapter import Adapter
 
-__all__ = [
-    "OUTPUTS",
-    "Countdown",
-    "Session",
-    "check_parity",
-    "finding_queries",
-    "longest_text",
-    "queries_of",
-    "text_inputs",
-]
-
 Scores = dict[str, Floats]
 OUTPUTS = ("logits", "saliency")
 _SECONDS_BETWEEN_LINES = 10.0

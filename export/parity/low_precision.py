@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..adapter import Adapter
     from .trial_data import TrialData
 
-__all__ = ["PrecisionTrial"]
-
 REFERENCE = "float32 graph"
 _BATCHES = (1, 3, 10)
 _TYPES = {"fp16": "float16", "bf16": "bfloat16"}

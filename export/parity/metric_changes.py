@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from .probes import probe_images
 
-__all__ = ["METRICS", "Change", "Floats", "Outcome", "Tally", "TrialImage", "TrialMetrics", "outcome", "probe_cases"]
-
 Floats = NDArray[np.float32]
 METRICS: Final = ("pointing", "dice", "auc")
 """The numbers whose change is given with an interval."""

@@ -14,8 +14,6 @@ import numpy as np
 from .alone import ProbeScores
 from .checks import Floats
 
-__all__ = ["last_function", "not_finite", "refusal", "remarks"]
-
 _SAME: Final = 1e-6
 """Values that differ by at most this part of the largest one count as equal: sums of float32 in another order."""
 

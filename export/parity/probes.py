@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BATCHES", "LONG_TEXT", "PICTURES", "PROBE_TEXTS", "arrangements", "probe_images"]
-
 BATCHES = (1, 2, 3, 8, 17)
 """Batch sizes tried: one, the example's, its neighbour, the paper's, and a large odd one."""
 

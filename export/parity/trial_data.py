@@ -18,8 +18,6 @@ from ...engines.errors import ConfigError, DataError
 from ...engines.geometry import Geometry
 from .metric_changes import TrialImage
 
-__all__ = ["InputReader", "ReadInput", "TrialCase", "TrialData", "parted"]
-
 _SHARE = 4  # of a dataset that is used for both, one image in so many calibrates
 
 

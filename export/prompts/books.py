@@ -19,8 +19,6 @@ from typing import Any, TypeGuard
 from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_files import SEPARATOR, FindingPrompts, PromptSets
 
-__all__ = ["Book", "book_sets", "is_book", "own_wording", "own_words_caution"]
-
 ALIASES = {"eumonia": "pneumonia"}  # MedKLIP's file counts by position; at 20 it misspells the key, not the text
 COVID_KEY, COVID_SET = "covid19", "covid_rural"  # MAVL uses it only for COVID sets, as an additional class
 ASPECTS = 8

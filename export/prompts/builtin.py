@@ -17,8 +17,6 @@ from ...engines.prompts.prompt_files import FindingPrompts, PromptSets
 from ...engines.prompts.prompt_set import FINDINGS_SET
 from ...engines.registry import did_you_mean
 
-__all__ = ["BOOKS", "builtin_sets", "dataset_findings", "known_sets", "prompt_styles"]
-
 BOOKS = ("mavl", "medklip")
 """Styles of whole sentences, see `books`."""
 

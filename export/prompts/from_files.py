@@ -9,8 +9,6 @@ from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_files import PromptSets, parse_prompt_file, prompt_sets
 from .builtin import BOOKS, dataset_findings
 
-__all__ = ["read_prompts"]
-
 DESCRIPTIONS, ASPECTS, RARE = "observation explanation.json", "gpt4_mimic.json", "_padchest_rare.json"
 PLACES = {
     "medklip": (

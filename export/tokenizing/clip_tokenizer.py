@@ -8,8 +8,6 @@ from ...engines.errors import MissingExtraError
 from ...engines.tokenizing import BackendTokenizer
 from ...engines.tokenizing.tokenizers import require_tokenizers
 
-__all__ = ["ClipTokenizer"]
-
 _START, _END = "<start_of_text>", "<end_of_text>"
 _SPLIT = rf"(?i){_START}|{_END}|'s|'t|'re|'ve|'m|'ll|'d|[\p{{L}}]+|[\p{{N}}]|[^\s\p{{L}}\p{{N}}]+"
 

@@ -17,8 +17,6 @@ from .reference import ReferenceTokenizer
 if TYPE_CHECKING:
     from ..adapter import Adapter
 
-__all__ = ["TEXTS", "compare_texts"]
-
 TEXTS = (
     "pneumonia",
     "",

@@ -15,8 +15,6 @@ from ...engines.tokenizing.tokenizers import require_tokenizers
 from ...engines.user_files import entries
 from .library_tokenizer import ENDLESS, FolderWords, library_words, load_tokenizer, short_reason
 
-__all__ = ["FILES", "FolderTokenizer", "read_words"]
-
 _READY, _RULES, _NAMED = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 _OLDER = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 FILES = (_READY, *_OLDER)

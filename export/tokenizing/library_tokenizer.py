@@ -12,8 +12,6 @@ from typing import Any
 from ...engines.errors import ConfigError, MissingExtraError
 from ...engines.tokenizing.tokenizers import require_tokenizers
 
-__all__ = ["FolderWords", "library_words", "load_tokenizer", "only_vocabulary", "short_reason"]
-
 ENDLESS = 10**9
 """transformers writes 1e30 where a tokenizer states no longest text."""
 

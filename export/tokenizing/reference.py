@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...engines.tokenizing import BackendTokenizer
 
-__all__ = ["ReferenceOf", "ReferenceTokenizer", "bert_reference", "clip_reference", "open_clip_bert_reference"]
-
 
 @dataclass(frozen=True)
 class ReferenceTokenizer:

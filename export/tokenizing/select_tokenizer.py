@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..adapter import Adapter
     from .folder_tokenizer import FolderTokenizer
 
-__all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer", "tokenizer_beside"]
-
 VOCABULARY_FILES: tuple[str, ...] = ("vocab.txt", "tokenizer.json")  # of WordPiece
 
 

@@ -16,8 +16,6 @@ import numpy as np
 from ...engines.errors import ExportError, MissingExtraError
 from ...engines.prompts.prompt_set import PromptSet
 
-__all__ = ["bake_set", "load_graph"]
-
 _LEAST: Final = 13  # the operators that are added here have this form from this opset on
 
 _PREFIX: Final = "xbench_"

@@ -6,8 +6,6 @@ from typing import Final
 
 from ...engines.geometry import Geometry
 
-__all__ = ["dali_source", "refusal"]
-
 _HEAD: Final = '''"""JPEG -> pixels uint8 [1, {size}, {size}], geometry {key}; written by xbench-export triton.
 
 Decodes to grey, resizes{cut}. DALI's resize is not Pillow's to the last bit.

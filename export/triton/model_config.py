@@ -10,17 +10,6 @@ from typing import Any
 from ...engines.geometry import Geometry
 from ...engines.plans.family import BATCH
 
-__all__ = [
-    "Served",
-    "TritonLimits",
-    "Word",
-    "dali_config",
-    "ensemble_config",
-    "render",
-    "set_config",
-    "text_input_config",
-]
-
 
 class Word(str):
     """The name of an enumeration value, which is written without quotes."""

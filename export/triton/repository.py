@@ -19,8 +19,6 @@ from .baked_prompts import bake_set, load_graph
 from .dali_step import dali_source, refusal
 from .model_config import Served, TritonLimits, dali_config, ensemble_config, set_config, text_input_config
 
-__all__ = ["RepositoryChoices", "write_repository"]
-
 Say = Callable[[str], None]
 
 

@@ -21,8 +21,6 @@ from ..compiled import compiled, readonly
 from .boxes import Answers, BoxLists, Float, Int
 from .overlaps import overlaps
 
-__all__ = ["COCO", "Ranked", "average_precision", "ranked"]
-
 COCO: Final = (0.1, 0.25, *np.linspace(0.5, 0.95, 10).tolist())
 """The thresholds: 0.1, 0.25 and COCO's ten."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Answers", "BoxLists", "Float", "Int", "Rectangles"]
-
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 

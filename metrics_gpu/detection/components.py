@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from .boxes import Float
 
-__all__ = ["part_boxes"]
-
 
 def part_boxes(mask: NDArray[np.bool_], values: NDArray[np.float32] | None = None) -> tuple[Float, Float]:
     """The box of each connected part of bool [H, W], float64 [N, 4], corners in pixels, and the largest of `values` in

@@ -19,8 +19,6 @@ from .boxes import Answers, BoxLists, Float, Int
 from .overlaps import matched, overlaps
 from .unions import on_grid, pixel_rectangles, union_counts
 
-__all__ = ["KINDS", "Anatomy", "Fixed", "anatomy", "fixed", "mended"]
-
 KINDS: Final = (
     "hit",
     "duplicate",

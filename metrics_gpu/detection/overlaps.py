@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ..compiled import compiled, readonly
 from .boxes import BoxLists, Float, Int
 
-__all__ = ["BoxOverlaps", "matched", "overlaps"]
-
 _F1, _F2, _I1 = readonly(types.float64, 1), readonly(types.float64, 2), readonly(types.int64, 1)
 _B1 = readonly(types.boolean, 1)
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from .boxes import BoxLists, Int, Rectangles
 
-__all__ = ["centres", "pointed"]
-
 
 def centres(given: BoxLists, sizes: Int) -> Int:
     """int64 [P, 2]: column and row of the centre pixel of the best box, -1 in an empty list.

@@ -18,8 +18,6 @@ from ..statistics.bootstrap import Draws, drawn_or_not, mean_over_classes
 from .boxes import Answers, Float, Int
 from .overlaps import BoxOverlaps, matched
 
-__all__ = ["THRESHOLDS", "Hallucination", "MatchedScores", "hallucination", "matched_scores"]
-
 THRESHOLDS: Final = (0.1, 0.25, 0.5)
 
 

@@ -17,8 +17,6 @@ from ..compiled import compiled, readonly
 from ..sweep.masks import GRID
 from .boxes import BoxLists, Int, Rectangles
 
-__all__ = ["UnionCounts", "on_grid", "pixel_rectangles", "union_counts"]
-
 _SIDE: Final = GRID[0]
 _I1, _I2 = readonly(types.int64, 1), readonly(types.int64, 2)
 

@@ -24,20 +24,6 @@ from ..sweep.counts import Counts, dice_curves, iou_curves
 from ..sweep.sweep_options import LEVELS, level
 from .protocols import GroundingOptions, Mean
 
-__all__ = [
-    "FIXED",
-    "FOLDS",
-    "LEAVE_ONE_OUT",
-    "REPEATS",
-    "at_level",
-    "best_levels",
-    "cross_fitted",
-    "mean_curve",
-    "model_levels",
-    "pair_folds",
-    "patient_folds",
-]
-
 Float = NDArray[np.float64]
 
 FIXED: Final = level(0.5)

@@ -23,19 +23,6 @@ from .best_thresholds import FIXED, best_levels, mean_curve
 from .curve_shape import LEVEL_VALUES, level_histogram
 from .protocols import GroundingOptions
 
-__all__ = [
-    "EMPTY",
-    "METHODS",
-    "UNFITTED",
-    "Method",
-    "beta_map",
-    "calibrated_levels",
-    "cut",
-    "dice_at",
-    "half_dice",
-    "isotonic_map",
-]
-
 Float = NDArray[np.float64]
 Method = Literal["none", "held_out", "isotonic", "isotonic_half_dice", "beta", "beta_half_dice", "best"]
 METHODS: Final[tuple[Method, ...]] = get_args(Method)

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ..sweep.counts import Counts
 from ..sweep.sweep_options import LEVELS, level
 
-__all__ = ["LEVEL_VALUES", "NearBest", "level_histogram", "map_entropy", "near_best"]
-
 
 def _level_values() -> NDArray[np.float64]:
     values = (np.arange(LEVELS) + 0.5) / 100

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 
-__all__ = ["leave_one_out"]
-
 Float = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from ..sweep.maps import upsampled
 
-__all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "segment", "with_filled_holes"]
-
 TUNED: Final[Mapping[str, float]] = {
     "Airspace Opacity": 0.4,
     "Atelectasis": 0.4,

@@ -10,8 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OtherPatients", "next_patients"]
-
 _BLOCK: Final = 256  # pairs in memory at once
 
 

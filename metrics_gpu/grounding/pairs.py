@@ -17,8 +17,6 @@ from ..sweep.sweep_options import LEVELS, level
 from .best_thresholds import FIXED, at_level, cross_fitted
 from .protocols import GroundingOptions
 
-__all__ = ["ClassSums", "Pairs", "Sums", "class_sums", "with_floor"]
-
 Float = NDArray[np.float64]
 
 _PLAIN: Final = 5  # columns of the sums ahead of the curves: pointing, floors, and the per-image bests

@@ -19,17 +19,6 @@ from numpy.typing import NDArray
 
 from ..sweep.maps import WHOLE, Frame, upsampled
 
-__all__ = [
-    "IOU_THRESHOLDS",
-    "SIGMA",
-    "PhraseMeans",
-    "PhraseScores",
-    "phrase_means",
-    "phrase_scores",
-    "scores_on_grid",
-    "smoothed",
-]
-
 Floats = NDArray[np.float64]
 SIGMA: Final = 1.5
 """Of the Gaussian, in cells of the map."""

@@ -27,8 +27,6 @@ from .best_thresholds import FIXED, at_level, best_levels, mean_curve
 from .pairs import ClassSums, Float, Pairs, Sums, class_sums
 from .protocols import GroundingOptions
 
-__all__ = ["FIELDS", "Grounding", "GroundingScores", "Tau", "grounding", "groundings"]
-
 Tau = Literal["rechosen", "fixed"]
 Levels = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Levels of Dice and IoU, both intp [1 + B], or [1] for all rows."""

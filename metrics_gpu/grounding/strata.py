@@ -12,8 +12,6 @@ from .pairs import Pairs
 from .protocols import GroundingOptions
 from .scores import Grounding, GroundingScores, grounding
 
-__all__ = ["EDGES", "STRATA", "TERTILES", "Strata", "Stratum", "size_strata", "strata_of"]
-
 STRATA: Final = ("tiny", "small", "medium", "large")
 EDGES: Final = (0.005, 0.02, 0.08)
 """Region fractions at which the next stratum of `STRATA` begins. A cell of a 14 x 14 grid is 0.51 % of the image."""

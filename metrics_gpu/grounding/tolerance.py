@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ..sweep.counts import Counts
 
-__all__ = ["region_distance", "tolerant_hits", "tolerant_share"]
-
 
 def region_distance(counts: Counts, masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> NDArray[np.float64]:
     """Euclidean distance in pixels from each map's first maximum to the nearest pixel of its region, float64 [P].

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Interval
 
-__all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_estimate", "auc_parts"]
-
 
 @dataclass(frozen=True)
 class AucEstimate:

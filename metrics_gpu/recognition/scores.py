@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, Replicates, drawn_or_not, mean_over_classes
 
-__all__ = ["FIELDS", "ClassRecognition", "Recognition", "probability", "recognition"]
-
 Float = NDArray[np.float64]
 
 FIELDS: Final = ("auc", "auprc", "auprc_trapezoid", "f1", "f1_best", "accuracy")

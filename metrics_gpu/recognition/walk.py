@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 
-__all__ = ["walk"]
-
 _COLUMNS: Final = 9
 
 

@@ -20,24 +20,6 @@ from numpy.typing import NDArray
 
 from .exact_sums import exact_values
 
-__all__ = [
-    "REPLICATES",
-    "SEED",
-    "Draws",
-    "Interval",
-    "Replicates",
-    "draw_patients",
-    "drawn_or_not",
-    "least_replicates",
-    "macro_curve",
-    "macro_mean",
-    "mean_over_classes",
-    "micro_mean",
-    "patient_index",
-    "percentile_interval",
-    "percentile_intervals",
-]
-
 REPLICATES: Final = 1000
 SEED: Final = 20251022
 """Default seed of every resampling, so that a report can be repeated to the last digit."""

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from .bootstrap import Draws, macro_curve, percentile_intervals
 
-__all__ = ["ClassMeans", "band", "class_means"]
-
 Float = NDArray[np.float64]
 
 

@@ -28,8 +28,6 @@ from .bootstrap import (
 from .intervals import meaningful
 from .sign_flips import LEAST_DRAWS
 
-__all__ = ["Correlation", "correlation", "patients_r2", "replicated_r2", "trend_band", "without_group_means"]
-
 Float = NDArray[np.float64]
 
 _EXACT_POINTS: Final = 8

@@ -9,8 +9,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["exact_mean", "exact_values"]
-
 _UNITS: Final = 2.0**32
 
 

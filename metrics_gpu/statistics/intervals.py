@@ -20,20 +20,6 @@ from numpy.typing import NDArray
 from .bootstrap import Interval, percentile_interval
 from .exact_sums import exact_values
 
-__all__ = [
-    "LEAST",
-    "MANY_PATIENTS",
-    "SMALL",
-    "Shares",
-    "counted",
-    "effective_number",
-    "mean_interval",
-    "meaningful",
-    "pointing_interval",
-    "shares",
-    "wilson_interval",
-]
-
 _NOTHING: Final = 1e-14  # what rounding leaves of equal values
 SMALL = 30
 """Below this number of pairs the interval of pointing is Wilson's."""

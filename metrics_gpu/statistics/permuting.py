@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 
-__all__ = ["count_beyond"]
-
 _TIE: Final = 1e-12
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

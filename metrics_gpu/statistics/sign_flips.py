@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from .bootstrap import SEED
 from .streams import named_stream
 
-__all__ = ["EXACT_PATIENTS", "LEAST_DRAWS", "Tested", "draws_for", "sign_flip_tests", "sign_patterns"]
-
 Float = NDArray[np.float64]
 
 EXACT_PATIENTS: Final = 15

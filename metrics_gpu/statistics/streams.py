@@ -6,8 +6,6 @@ import hashlib
 
 import numpy as np
 
-__all__ = ["named_stream"]
-
 
 def named_stream(name: str) -> np.random.Philox:
     """A bit generator keyed by `name`. Its raw output is the same in every version of NumPy."""

@@ -13,8 +13,6 @@ from .bootstrap import SEED, Interval
 from .intervals import wilson_interval
 from .sign_flips import LEAST_DRAWS, Tested
 
-__all__ = ["MantelHaenszel", "mantel_haenszel", "newcombe_interval", "permutation_tests"]
-
 Float = NDArray[np.float64]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_frames", "check_maps", "grid_size", "kind_of"]
-
 
 def kind_of(value: object) -> str:
     """The kind of a value for an error message: the dtype of an array, else the type."""

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ..statistics.exact_sums import exact_values
 from .sweep_options import LEVELS
 
-__all__ = ["Counts", "Ties", "dice_at", "dice_curves", "iou_curves", "pointing_hits"]
-
 Ties = Literal["first", "any", "expected"]
 
 

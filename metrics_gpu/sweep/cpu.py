@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from ..compiled import compiled, readonly
 from .sweep_options import LEVELS, THRESHOLDS
 
-__all__ = ["sweep_batch"]
-
 Float = NDArray[np.float32]
 Int = NDArray[np.int32]
 

@@ -20,8 +20,6 @@ from .gpu_tables import DeviceTables
 from .masks import GRID
 from .sweep_options import LEVELS, Sweeping
 
-__all__ = ["THREADS", "mean_maps", "source", "sweep_on_gpu"]
-
 THREADS: Final = 256
 
 

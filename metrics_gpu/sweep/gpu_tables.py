@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from .sweep_options import Mode
 from .tables import Tables
 
-__all__ = ["BAND", "EQUAL", "RUN", "DeviceTables", "row_runs"]
-
 RUN: Final = 16
 """Rows of a run, at most."""
 

@@ -21,17 +21,6 @@ from numpy.typing import NDArray
 from .masks import GRID
 from .sweep_options import DEFAULT, MODES, Mode, Sweeping
 
-__all__ = [
-    "WHOLE",
-    "Axis",
-    "Frame",
-    "Upsampled",
-    "axis",
-    "quantile_map",
-    "scaled_map",
-    "upsampled",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Axis:

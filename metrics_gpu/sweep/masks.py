@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from .arguments import kind_of
 
-__all__ = ["GRID", "encode_runs", "pack_masks", "unpack_masks"]
-
 GRID: Final = (224, 224)
 """Height and width of the evaluation grid."""
 

@@ -16,8 +16,6 @@ from ..compiled import compiled, readonly
 from .cpu import _AXES, _COUNTS, _blend_c, _horizontal_c, _seen_c
 from .sweep_options import LEVELS
 
-__all__ = ["sweep_plain"]
-
 _ONE, _ZERO = np.float32(1), np.float32(0)
 
 

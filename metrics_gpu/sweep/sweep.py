@@ -13,8 +13,6 @@ from .masks import GRID
 from .sweep_options import DEFAULT, Sweeping
 from .tables import Tables
 
-__all__ = ["sweep"]
-
 
 def sweep(
     saliency: NDArray[np.float32],

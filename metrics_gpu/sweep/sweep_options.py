@@ -9,19 +9,6 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DEFAULT",
-    "LEVELS",
-    "MODES",
-    "THRESHOLDS",
-    "Comparison",
-    "Mode",
-    "Normalise",
-    "Sweeping",
-    "level",
-    "threshold_table",
-]
-
 Mode = Literal["bilinear", "align_corners", "nearest"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 Normalise = Literal["minmax", "max", "none"]

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from .maps import Axis, axis
 from .sweep_options import Mode
 
-__all__ = ["Tables"]
-
 
 @dataclass(frozen=True, eq=False)
 class Tables:

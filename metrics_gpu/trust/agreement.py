@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, drawn_or_not
 
-__all__ = ["Presence", "presence_agreement"]
-
 Float = NDArray[np.float64]
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 
-__all__ = ["mean_ranks", "mean_ssim"]
-
 _BITS: Final = 11
 _BUCKETS: Final = 1 << _BITS
 _SIGN: Final = np.uint32(0x80000000)

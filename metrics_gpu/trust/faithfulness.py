@@ -14,22 +14,6 @@ from numpy.typing import NDArray
 
 from ..statistics.streams import named_stream
 
-__all__ = [
-    "FILLS",
-    "LEAST_SCORE",
-    "MOST_FILL",
-    "PLACEMENTS",
-    "RANDOM_ORDERS",
-    "cell_order",
-    "curve_area",
-    "fill_of",
-    "inner_stages",
-    "mirrored",
-    "placements",
-    "random_orders",
-    "steps_of",
-]
-
 Grey = NDArray[np.uint8]
 Region = NDArray[np.bool_]
 

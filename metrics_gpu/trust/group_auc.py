@@ -14,8 +14,6 @@ from ..statistics.bootstrap import Draws, Interval, percentile_interval
 from ..statistics.intervals import meaningful
 from .subgroups import LEAST_PRINTED, LEAST_TESTED, Gap
 
-__all__ = ["ScoredImages", "auc_gap", "auc_of_group"]
-
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 

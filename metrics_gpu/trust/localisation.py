@@ -17,8 +17,6 @@ from ..sweep.masks import GRID, pack_masks
 from ..sweep.sweep_options import Mode
 from ..sweep.tables import Tables
 
-__all__ = ["MEASURES", "Localisation", "localise"]
-
 Float = NDArray[np.float64]
 
 MEASURES: Final = ("average_precision", "roc_auc", "energy", "cnr", "pointing")

@@ -14,17 +14,6 @@ from numpy.typing import NDArray
 
 from ..statistics.streams import named_stream
 
-__all__ = [
-    "DEFAULT",
-    "INNER",
-    "LEVELS",
-    "POOLED",
-    "Perturbation",
-    "gamma_table",
-    "jpeg_coder",
-    "window_table",
-]
-
 Grey = NDArray[np.uint8]
 
 _FRAME: Final = 224

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ..compiled import compiled, readonly
 from ..sweep.cpu import _AXES, _blend_c, _horizontal_c, _seen_c
 
-__all__ = ["score_regions"]
-
 _DIGIT = np.uint64(10)
 _PLACE = np.uint64(16)  # bits of a pixel's place in the grid of 224 x 224
 _CANCELS = 1e-4  # share of the whole spread below which the rest of it has lost digits

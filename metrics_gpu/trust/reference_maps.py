@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ..grounding.other_patients import OtherPatients
 from .similarity import degenerate_maps
 
-__all__ = ["MOST_OTHERS", "other_patient_pairs", "prior_maps", "scaled_grids"]
-
 MOST_OTHERS: Final = 8
 """How many maps of other patients are scored one by one on the region of a pair."""
 

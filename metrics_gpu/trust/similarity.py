@@ -11,8 +11,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WINDOW", "degenerate_maps", "pearson", "spearman", "ssim"]
-
 Float = NDArray[np.float64]
 
 WINDOW: Final = 7

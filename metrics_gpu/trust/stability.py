@@ -13,16 +13,6 @@ from ..statistics.bootstrap import Draws, Interval, percentile_interval
 from ..statistics.intervals import LEAST
 from .verdicts import Criterion
 
-__all__ = [
-    "LEAST_CHANGES",
-    "LEAST_SPREAD",
-    "STILL",
-    "ChangeCorrelation",
-    "change_correlation",
-    "distances",
-    "rank_changes",
-]
-
 Float = NDArray[np.float64]
 
 STILL: Final = Criterion(margin=0.0, direction="below", bound=0.10, share=True)

@@ -23,19 +23,6 @@ from ..statistics.sign_flips import LEAST_DRAWS, Tested
 from ..statistics.two_groups import MantelHaenszel, mantel_haenszel, newcombe_interval, permutation_tests
 from .verdicts import ALPHA, Word
 
-__all__ = [
-    "HITS",
-    "LEAST_PRINTED",
-    "LEAST_TESTED",
-    "WIDEST",
-    "Gap",
-    "GroupGap",
-    "MeasuredPairs",
-    "corrected",
-    "group_gap",
-    "group_means",
-]
-
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 

@@ -19,23 +19,6 @@ from ..statistics.holm import holm
 from ..statistics.intervals import LEAST, mean_interval, shares, wilson_interval
 from ..statistics.sign_flips import Tested, draws_for, sign_flip_tests
 
-__all__ = [
-    "ALPHA",
-    "LEAST_PATIENTS",
-    "MARGINS",
-    "MOST_DEGENERATE",
-    "WORDS",
-    "Criterion",
-    "Effect",
-    "PairGroups",
-    "TrustVerdict",
-    "Word",
-    "effects_of",
-    "share_interval",
-    "verdicts",
-    "worst_of",
-]
-
 Float = NDArray[np.float64]
 Word = Literal["pass", "fail", "cannot tell", "void"]
 

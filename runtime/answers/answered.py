@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ANSWER_COUNTERS", "BOX_COUNTERS", "MANY_MISSING", "AskedPair", "BoxAnswers", "BoxFile", "State", "Written"]
-
 ANSWER_COUNTERS: Final = ("silent", "no_box_in_text", "unparsable", "missing", "truncated", "over_limit")
 """Counters of answers. `silent` counts `no_box_in_text` too."""
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from ...engines.registry import did_you_mean
 
-__all__ = ["BadLine", "printable"]
-
 _LISTED = 40  # longer lists are not worth reading, only the nearest name
 
 

@@ -20,8 +20,6 @@ from .lines import JsonFile
 from .questions import Place
 from .reading import FileReading
 
-__all__ = ["COCO", "annotations_given", "is_coco_file", "read_coco_results"]
-
 COCO: Final = "coco"
 _NAMING: Final = frozenset({"annotations", "categories"})
 Size = tuple[int, int]

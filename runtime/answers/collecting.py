@@ -12,8 +12,6 @@ from .answered import BoxAnswers, State, Written
 from .fitting import FittedAnswer
 from .questions import Place, Questions
 
-__all__ = ["CHECKED", "Columns"]
-
 CHECKED: Final = 4096
 """Answers whose boxes are kept as they were written, for the check of the frame."""
 

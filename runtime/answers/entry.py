@@ -15,8 +15,6 @@ from .line_keys import Settings, four_numbers, score_list
 from .questions import Place, Questions
 from .unread import excerpt_of
 
-__all__ = ["asked_by", "convention", "read_answer"]
-
 
 def asked_by(line: Mapping[str, Any], questions: Questions) -> tuple[int, list[Place]]:
     """A case of the image of a line, and the pairs that it answers: several if one phrase stands for several findings,

@@ -9,8 +9,6 @@ from typing import Final
 from .answered import State
 from .frames import AS_THEY_ARE, Axes, Corners, in_pixels
 
-__all__ = ["MOST_BOXES", "FittedAnswer", "fit"]
-
 MOST_BOXES: Final = 100
 """Boxes of an answer that are kept."""
 

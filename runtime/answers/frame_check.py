@@ -17,8 +17,6 @@ from .answered import BoxAnswers, BoxFile, Written
 from .frames import Budget, smart_resize
 from .questions import Questions
 
-__all__ = ["frame_check", "out_of_view"]
-
 Float = NDArray[np.float64]
 _BETTER: Final = 2.0
 _AT_LEAST: Final = 0.2

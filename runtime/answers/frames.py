@@ -7,24 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = [
-    "AS_THEY_ARE",
-    "FRAMES",
-    "ORDERS",
-    "VIEWED",
-    "Axes",
-    "Budget",
-    "Corners",
-    "View",
-    "in_pixels",
-    "ordered",
-    "placed_axes",
-    "read_size",
-    "read_view",
-    "smart_resize",
-    "view_of",
-]
-
 Corners = tuple[float, float, float, float]
 Size = tuple[int, int]
 """(width, height) in pixels."""

@@ -19,8 +19,6 @@ from .lines import JsonFile, opening
 from .questions import Place, Questions
 from .reading import FileReading
 
-__all__ = ["RADFACT", "read_grounded_phrases"]
-
 RADFACT: Final = "radfact"
 _CORNERS: Final = ("x_min", "y_min", "x_max", "y_max")
 

@@ -11,8 +11,6 @@ from .line_keys import HEADER, Settings, header_settings, line_settings
 from .lines import HashedFile, json_object
 from .reading import FileReading
 
-__all__ = ["read_json_lines"]
-
 
 def read_json_lines(reading: FileReading, file: HashedFile) -> None:
     """Adds every line of the file. Raises DataError."""

@@ -9,8 +9,6 @@ from typing import Final
 
 from ..datasets.source.spelling import spelling_key
 
-__all__ = ["names_another"]
-
 _SPELLINGS: Final = {
     "effusion": ("effusion", "hydrothorax"),
     "pneumothorax": ("pneumothorax", "pneumothoraces"),

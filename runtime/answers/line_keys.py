@@ -14,17 +14,6 @@ from .dialects.registry import DIALECTS
 from .dialects.thoughts import Tags
 from .frames import FRAMES, ORDERS, Corners, Size, View, read_size, read_view
 
-__all__ = [
-    "HEADER",
-    "LINE_KEYS",
-    "PROVENANCE",
-    "Settings",
-    "four_numbers",
-    "header_settings",
-    "line_settings",
-    "score_list",
-]
-
 HEADER: Final = "xbench_boxes"
 VERSION: Final = 1
 _MOST_TAGS: Final = 20

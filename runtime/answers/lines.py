@@ -14,8 +14,6 @@ from ...engines.errors import DataError
 from ...engines.strict_json import distinct_keys
 from .bad_line import BadLine, printable
 
-__all__ = ["MAX_LINE", "HashedFile", "JsonFile", "json_object", "opening"]
-
 MAX_LINE: Final = 8 << 20
 """Bytes of a line; an answer is a few thousand."""
 

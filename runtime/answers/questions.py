@@ -18,8 +18,6 @@ from ..images.size import image_size
 from .answered import AskedPair
 from .bad_line import BadLine
 
-__all__ = ["Questions"]
-
 Place = int
 """A pair: the position of its case, times the number of classes, plus that of its class."""
 

@@ -14,8 +14,6 @@ from .lines import HashedFile, json_object, opening
 from .questions import Questions
 from .reading import JSON_LINES, FileReading, ReadOptions
 
-__all__ = ["read_boxes"]
-
 
 def read_boxes(path: Path, questions: Questions, options: ReadOptions | None = None) -> BoxFile:
     """The answers of a file for the pairs of a dataset: JSON Lines, COCO results, or grounded phrases.

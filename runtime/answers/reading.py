@@ -21,8 +21,6 @@ from .frames import Corners
 from .labels import names_another
 from .questions import Place, Questions
 
-__all__ = ["JSON_LINES", "FileReading", "ReadOptions"]
-
 JSON_LINES: Final = "jsonl"
 _SHOWN: Final = 20
 _UNIT_MOST: Final = 1.5

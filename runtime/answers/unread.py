@@ -13,8 +13,6 @@ from .answered import MANY_MISSING, BoxAnswers, BoxFile, State
 from .bad_line import printable
 from .dialects.registry import DIALECTS
 
-__all__ = ["UnreadAnswers", "excerpt_of", "text_warnings", "unread_answers"]
-
 _MOST: Final = 0.5
 """A share of answers that could not be read from which on a result is hardly of use."""
 

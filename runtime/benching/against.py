@@ -19,8 +19,6 @@ from .models import Subject
 from .plan import Plan
 from .spread import timed
 
-__all__ = ["RUNNERS", "ComparedRunner", "compare"]
-
 _ROOT = (__package__ or "xbench_fast").partition(".")[0]
 RUNNERS: Final = Registry(
     "comparison",

@@ -23,8 +23,6 @@ from .parts import decode, gpu_sweep, host_sweep
 from .plan import Plan
 from .whole import end_to_end
 
-__all__ = ["Bench", "BenchReport", "measuring", "run_bench"]
-
 OpenEngine = Callable[[Bundle], Engine]
 Say = Callable[[str], None]
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ...engines.errors import EngineError
 from ...metrics_gpu.nvrtc import KernelError
 
-__all__ = ["CPU_SIZES", "GPU_SIZES", "CeilingSizes", "Ceilings", "cpu_ceilings", "gpu_ceilings", "gpu_errors"]
-
 _ROUNDS = 5
 
 

@@ -15,8 +15,6 @@ from ...engines.backends.ort_session import CPU_PROVIDER, load_onnxruntime
 from ...engines.bundle import Bundle
 from ...engines.errors import EngineError
 
-__all__ = ["image_macs"]
-
 
 def image_macs(bundle: Bundle, text: NDArray[np.float32]) -> int | None:
     """The cost of one more image of a batch with text features `text`; None if the graph's profile does not give it.

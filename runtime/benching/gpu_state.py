@@ -7,8 +7,6 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-__all__ = ["BAD_REASONS", "gpu_state", "throttling"]
-
 Query = Callable[[str], str | None]
 
 _NUMBERS: Final = ("clocks.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu", "utilization.gpu")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ...engines.bundle import Bundle
     from ...engines.prompts.prompt_set import PromptSet
 
-__all__ = ["film_files", "films_as_cases", "found_files", "make_pairs", "prompts_of", "random_pixels", "random_text"]
-
 _QUERIES = 10
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
 

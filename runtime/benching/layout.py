@@ -10,8 +10,6 @@ from .bench import BenchReport
 from .measurement import Measurement
 from .spread import percentiles
 
-__all__ = ["SCHEMA", "report_facts", "report_table", "to_record"]
-
 SCHEMA = 1
 _COLUMNS = ("scenario", "subject", "by", "batch", "per second", "min", "max", "of the limit", "limit")
 

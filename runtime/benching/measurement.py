@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from .spread import RepeatSpread, percentiles
 
-__all__ = ["LARGEST_SPREAD", "LEAST_REPEATS", "Limit", "Measurement", "NotRun"]
-
 LEAST_REPEATS: Final = 5
 LARGEST_SPREAD: Final = 0.25
 """(max - min) / median of the repeats above which the median is not reliable."""

@@ -23,8 +23,6 @@ from .oracle import check_scores, oracle_scores
 from .plan import Plan
 from .spread import timed
 
-__all__ = ["Subject", "offline", "single_stream"]
-
 _CHECKED = 4
 _CALLS = 20  # per repeat of the single stream: percentiles over five repeats then use 100 calls
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ...engines.base import Scores
     from ...engines.bundle import Bundle
 
-__all__ = ["TOLERANCES", "check_counts", "check_decode", "check_scores", "naive_counts", "oracle_scores"]
-
 TOLERANCES: Final = {"fp32": 1e-3, "tf32": 5e-3, "fp16": 2e-2, "bf16": 8e-2}
 """Largest ||out - reference|| / ||reference|| by precision: ten times what rounding alone was seen to cause."""
 

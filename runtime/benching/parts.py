@@ -19,8 +19,6 @@ from .oracle import check_counts, check_decode
 from .plan import Plan
 from .spread import timed
 
-__all__ = ["decode", "gpu_sweep", "host_sweep"]
-
 _DISTINCT = 1024  # different random pairs; more are repetitions of these, at other addresses
 _CHECKED = 3
 

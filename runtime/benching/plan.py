@@ -9,8 +9,6 @@ from typing import Final
 from ...engines.registry import did_you_mean
 from .measurement import LEAST_REPEATS
 
-__all__ = ["ON_CPU", "ON_GPU", "SCENARIOS", "Plan", "RepeatSizes"]
-
 SCENARIOS: Final = ("offline", "single-stream", "prepared", "files", "sweep", "decode")
 
 

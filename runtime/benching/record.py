@@ -9,8 +9,6 @@ from typing import Any
 
 from ..host.machine import code_version, describe_machine
 
-__all__ = ["write_record"]
-
 
 def write_record(path: Path, figures: Mapping[str, Any]) -> None:
     """Writes `figures`, the version of the code and the machine to `path`, and creates its folders. Raises OSError."""

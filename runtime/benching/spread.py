@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Generic, TypeVar
 
-__all__ = ["PERCENTILES", "Clocked", "RepeatSpread", "clocked", "median_ratio", "percentiles", "timed"]
-
 PERCENTILES = (50, 90, 99)
 T = TypeVar("T")
 

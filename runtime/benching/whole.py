@@ -30,8 +30,6 @@ from .oracle import TOLERANCES, naive_counts, oracle_scores
 from .plan import Plan
 from .spread import timed
 
-__all__ = ["end_to_end"]
-
 _CHUNK = 4096
 _CHECKED = 3
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.compiled import compiled, readonly
 
-__all__ = ["checksum", "copy_masks", "copy_pixels"]
-
 Words = NDArray[np.uint32]
 
 _HALF: Final = 512  # words; a block has two halves

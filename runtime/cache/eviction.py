@@ -27,8 +27,6 @@ from .locks import GRAVE, STORE_FILES, in_use, remove_store
 from .masks import MASK_ROW, mask_rules
 from .store_files import READY, RECORD
 
-__all__ = ["StoreInfo", "clear", "list_stores", "make_room"]
-
 # As `store_folder` and `mask_folder` make them.
 _NAME = re.compile(r".+-(?:[a-z_]+-(?P<side>[0-9]{1,6})-[0-9]{1,6}-[a-z]+|masks)-(?P<key>[0-9a-f]{16})")
 

@@ -29,17 +29,6 @@ from ...engines.strict_json import CHECKSUM, checksum_of
 from ..datasets.base import Case
 from ..images.decode import reader_version
 
-__all__ = [
-    "FORMAT",
-    "begin_files",
-    "boot_id",
-    "disk_error",
-    "last_opened",
-    "read_meaning",
-    "store_folder",
-    "write_index",
-]
-
 FORMAT = 5
 
 

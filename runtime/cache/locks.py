@@ -17,8 +17,6 @@ from pathlib import Path
 
 from ..host.paths import has_folder
 
-__all__ = ["FOREIGN", "GRAVE", "STORE_FILES", "Hold", "in_use", "remove_store"]
-
 GRAVE = ".removed-"
 """Prefix of a store's name while it is being deleted."""
 

@@ -24,8 +24,6 @@ from ..datasets.region_grid import DrawnRegions, ManyRegions, region_masks
 from ..host.source_code import PROJECT, code_digest
 from .store_files import READY, RECORD, StoreFiles, is_whole
 
-__all__ = ["MASK_ROW", "MaskStore", "mask_bytes", "mask_folder", "mask_rules"]
-
 _BITS: Final = (224, 28)
 _SAID: Final = _BITS[0] * _BITS[1]  # place of the byte behind the bits
 MASK_ROW: Final = _SAID + 8  # whole words of 64 bits

@@ -19,8 +19,6 @@ from ..images.decode import decode_ahead
 from ..images.decoders import CPU, Decoder
 from .store import PreparedStore
 
-__all__ = ["Filled", "Preparation", "PreparedSet", "prepare"]
-
 Filled = Literal["ready", "decoded", "missing", "unreadable"]
 
 _GPU_BATCH = 64

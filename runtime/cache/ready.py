@@ -12,8 +12,6 @@ from ..datasets.pixels import ReadyImages
 from ..images.contents import Contents
 from .store_files import READY, RECORD, StoreFiles
 
-__all__ = ["read_ready"]
-
 _WORDS = RECORD.itemsize // 4
 _STATE, _SIZE, _FILE, _CONTENT = 0, slice(1, 3), slice(4, 12), slice(12, 16)  # words of a record
 

@@ -24,8 +24,6 @@ from .layout import store_folder
 from .ready import read_ready
 from .store_files import EMPTY, READY, RECORD, UNREADABLE, CaseRecord, StoreFiles, is_whole
 
-__all__ = ["Prepared", "PreparedStore"]
-
 Pixels = NDArray[np.uint8]
 Prepared = tuple[Pixels, int, int]
 """Pixels [S, S] of a case, native height and width of its image."""

@@ -22,8 +22,6 @@ from ..images.contents import HASH_BYTES, FileState
 from .layout import FORMAT, begin_files, boot_id, disk_error, last_opened, read_meaning, write_index
 from .locks import FOREIGN, Hold
 
-__all__ = ["EMPTY", "READY", "RECORD", "UNREADABLE", "CaseRecord", "StoreFiles", "is_whole", "store_bytes"]
-
 RECORD = np.dtype(
     [
         *((name, "<u4") for name in ("state", "height", "width", "check")),

@@ -14,8 +14,6 @@ from .card import CardLine, CardNumber, TrustCard
 from .page import card_page, number_text
 from .words import USE
 
-__all__ = ["card_appendix"]
-
 FOLDER = "cards"
 
 

@@ -11,21 +11,6 @@ from ...metrics_gpu.trust.verdicts import Word, worst_of
 from ..studies.writing import clean
 from .words import CLAIMS, FINDINGS, QUESTIONS, REFERENCES, SECTIONS
 
-__all__ = [
-    "DESCRIBED",
-    "SCHEMA",
-    "UNITS",
-    "WORDS",
-    "CardLine",
-    "CardNumber",
-    "CardWord",
-    "Picture",
-    "TrustCard",
-    "Unit",
-    "judged_line",
-    "unjudged_line",
-]
-
 SCHEMA: Final = 1
 """Of a card as plain data."""
 

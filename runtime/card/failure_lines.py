@@ -18,8 +18,6 @@ from ..studies.study_cell import PIXELS, StudyCell
 from ..tables.metrics import percent
 from .card import DESCRIBED, CardLine, CardNumber, Picture, unjudged_line
 
-__all__ = ["CASES", "failure_line", "failures_of"]
-
 CASES: Final = 3
 """How many cases a card shows."""
 

@@ -13,8 +13,6 @@ from .page import number_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["forest_figure"]
-
 _AXES: Final[dict[Unit, str]] = {
     "average precision": "difference of average precision",
     "ROC AUC": "difference of ROC AUC",

@@ -18,8 +18,6 @@ from ..studies.subgroups.sources import attributes_digest, attributes_of
 from ..studies.subgroups.study import study_subgroups
 from .card import CardLine, CardNumber, judged_line, unjudged_line
 
-__all__ = ["GroupStudies"]
-
 
 class GroupStudies:
     """The studies of subgroups of a run. folders: current ones of datasets. stored: whether those in the run directory,

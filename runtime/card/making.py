@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..studies.outcome import StudyOutcome
     from ..studies.study_cell import StudyCell
 
-__all__ = ["make_cards", "with_cards"]
-
 """Of the bootstrap: verdicts need intervals."""
 _OUT: Final = Path("trust")  # as of the command trust
 

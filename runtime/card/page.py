@@ -12,8 +12,6 @@ from ..viewing.assets import content_policy, page_environment, shared_asset
 from .card import CardNumber, TrustCard
 from .words import CHECKLISTS, CLAIMS
 
-__all__ = ["card_page", "number_text"]
-
 _ASSETS = Path(__file__).parent
 
 

@@ -17,8 +17,6 @@ from ..trusting.probe import PROBES
 from .card import CardLine, CardNumber, Unit, judged_line, unjudged_line
 from .trust_results import CellTrust
 
-__all__ = ["LINE_OF", "PROMPTS", "command_for", "probe_line", "prompts_line", "why_no_passes"]
-
 LINE_OF: Final[Mapping[str, int]] = {"randomisation": 4, "deletion": 5, "region": 6, "stability": 7}
 """The probe that answers a line."""
 PROMPTS: Final = "prompts"

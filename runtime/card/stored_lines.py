@@ -15,8 +15,6 @@ from ..studies.trust import study_trust
 from ..tables.metrics import percent
 from .card import CardLine, CardNumber, judged_line, unjudged_line
 
-__all__ = ["asked_of_maps", "beside_readers", "stored_line", "why_no_map"]
-
 _BASELINES: Final = {1: "chance", 2: "prior", 3: "other_finding"}
 _WORDS: Final = {
     "chance": ("average precision: the map - chance", "AP - chance"),

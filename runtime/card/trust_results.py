@@ -18,8 +18,6 @@ from ..trusting.directory import TRUST_FILE, read_trust
 if TYPE_CHECKING:
     from ..studies.study_cell import StudyCell
 
-__all__ = ["CellTrust", "ProbeEntry", "TrustResults"]
-
 _SHOWN = 12  # characters of a hash
 _NEEDED = ("bundle", "prompt_set", "findings", "dataset", "engine")
 

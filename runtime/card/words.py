@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CHECKLISTS", "CLAIMS", "FINDINGS", "QUESTIONS", "REFERENCES", "SECTIONS", "USE"]
-
 USE: Final = "research use; not a medical device"
 
 QUESTIONS: Final[Mapping[int, str]] = {

@@ -11,8 +11,6 @@ import click
 from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, echo, show_log, show_usage_error, silence
 from ...engines.errors import ConfigError, XBenchError
 
-__all__ = ["COMMANDS", "app", "main"]
-
 INTERRUPTED = 130
 
 COMMANDS = {

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from ..datasets.checking.audit import Audit
     from .options import Output
 
-__all__ = ["show_audit"]
-
 
 def show_audit(audit: Audit, output: Output) -> int:
     """Prints the audit and returns the exit status: 0 when it passed, 1 when there is something to act on."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ...engines.bundle import Bundle
     from ..benching.bench import BenchReport
 
-__all__ = ["bench"]
-
 _SCENARIOS = Choice(SCENARIOS)
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..answers.answered import BoxFile
     from ..answers.reading import ReadOptions
 
-__all__ = ["boxes"]
-
 _FILE = click.Path(path_type=Path)
 
 

@@ -15,8 +15,6 @@ from .options import Output, cache_option, config_option, json_option, resolve_c
 if TYPE_CHECKING:
     from ..cache.eviction import StoreInfo
 
-__all__ = ["cache"]
-
 
 @dataclass(frozen=True)
 class _Flags:

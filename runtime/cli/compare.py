@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..comparing.comparison import Comparison
     from ..comparing.gate import Condition, Verdict
 
-__all__ = ["compare"]
-
 _EPILOG = """\b
 --fail-if takes NAME OP NUMBER, as in
   --fail-if "flipped_hits > 0" --fail-if "dice_best_drop > 0.1"

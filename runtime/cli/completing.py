@@ -14,18 +14,6 @@ from ...engines.errors import XBenchError
 from ...engines.user_files import entries
 from ..host.config import Config, load_config
 
-__all__ = [
-    "BUNDLES",
-    "DATASETS",
-    "DATASET_FOLDERS",
-    "ENGINES",
-    "MODELS",
-    "PROBES",
-    "PROTOCOLS",
-    "RUN_DATASETS",
-    "RUN_MODELS",
-]
-
 # Importing them takes longer than a completion may.
 _BASELINES = ("baseline:ones", "baseline:center", "baseline:chance", "baseline:prior")
 _FILES = ("maps:", "boxes:", "moved:", "reader:second", "reader:radiologist")

@@ -14,8 +14,6 @@ from ..host.paths import has_folder
 from .completing import DATASETS
 from .options import Output, config_option, data_options, json_option, resolve_config
 
-__all__ = ["datasets"]
-
 
 @click.group(cls=LazyGroup, invoke_without_command=True)
 @data_options

@@ -8,8 +8,6 @@ import click
 
 from .options import Output, json_option
 
-__all__ = ["doctor"]
-
 
 @click.command()
 @json_option

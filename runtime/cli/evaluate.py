@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ..results.outcome import RunOutcome
     from .scaling import Scale
 
-__all__ = ["evaluate"]
-
 
 @click.command("eval", epilog=examples("eval"))
 @click.option("--all", "everything", is_flag=True, help="Every bundle found x every dataset configured.")

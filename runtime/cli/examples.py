@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["EXAMPLES", "examples"]
-
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "eval": (
         "xbench-fast eval --all --bundles bundles/ --data rsna=/data/rsna --out run/",

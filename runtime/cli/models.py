@@ -11,8 +11,6 @@ from ...engines.commands import echo
 from ...engines.parity import parity_summary
 from .options import Output, bundle_options, config_option, json_option, resolve_config
 
-__all__ = ["models"]
-
 
 @click.command()
 @bundle_options

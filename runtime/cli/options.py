@@ -17,24 +17,6 @@ from ..host.paths import has_folder
 from ..host.sizes import parse_bytes
 from .completing import DATASET_FOLDERS, PROTOCOLS
 
-__all__ = [
-    "THREADS",
-    "Output",
-    "build_options",
-    "bundle_options",
-    "cache_limit_option",
-    "cache_option",
-    "config_option",
-    "data_options",
-    "decoder_option",
-    "json_option",
-    "missing_option",
-    "protocol_option",
-    "reading_options",
-    "resolve_config",
-    "setting",
-]
-
 if TYPE_CHECKING:
     from rich.console import Console
 

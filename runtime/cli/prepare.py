@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..images.decoders import Decoder
     from ..results.loaded_dataset import LoadedDataset
 
-__all__ = ["prepare"]
-
 
 @click.command()
 @click.option(

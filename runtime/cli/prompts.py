@@ -10,8 +10,6 @@ from ...engines.commands import LazyGroup, echo
 from .completing import BUNDLES
 from .options import THREADS, bundle_options, config_option, resolve_config
 
-__all__ = ["prompts"]
-
 
 @click.group(cls=LazyGroup)
 def prompts() -> None:

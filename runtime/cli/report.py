@@ -24,8 +24,6 @@ from .options import Output, config_option, json_option, raw_csv_option, resolve
 if TYPE_CHECKING:
     from ..results.load import StoredRun
 
-__all__ = ["report"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -12,8 +12,6 @@ from ...engines.commands import LazyGroup, echo
 from .completing import RUN_DATASETS, RUN_MODELS
 from .options import Output, json_option
 
-__all__ = ["merge", "run"]
-
 
 @click.group("run", cls=LazyGroup)
 def run() -> None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..scaling.jobs import Backend, Described, WorkPlan
     from ..scaling.ray_pool import RayWorkers
 
-__all__ = ["OnCluster", "Scale", "on_cluster", "scaling_options", "work_plan"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

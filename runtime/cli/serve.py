@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..serving.grpc.transport import GrpcTransport
     from ..serving.inference.models import ServedModel
 
-__all__ = ["serve"]
-
 PORT = click.IntRange(0, 65535)
 
 

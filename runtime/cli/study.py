@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..studies.material import Material
     from ..studies.outcome import StudyOutcome
 
-__all__ = ["study"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RUN = click.argument("run", type=click.Path(path_type=Path), required=False)

@@ -28,8 +28,6 @@ from .options import (
 if TYPE_CHECKING:
     from ..trusting.probe import Levels, Rule
 
-__all__ = ["trust"]
-
 _OUT = Path("trust")
 
 

@@ -16,8 +16,6 @@ from ..results.load import CellRows, StoredRun
 from ..results.pairs import ScoredPairs, scored_pairs
 from .cell_pairs import Match
 
-__all__ = ["Aligned", "OnlyIn", "SharedRows", "Side", "align", "shared_rows"]
-
 Index = NDArray[np.intp]
 Pair = tuple[int, int]
 

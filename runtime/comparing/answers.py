@@ -16,8 +16,6 @@ from ...metrics_gpu.statistics.bootstrap import Interval, draw_patients, patient
 from ...metrics_gpu.statistics.class_means import class_means
 from ...metrics_gpu.statistics.intervals import LEAST, mean_interval, meaningful, shares
 
-__all__ = ["PairedDifference", "auc", "auc_difference", "mean_difference"]
-
 Float = NDArray[np.float64]
 
 

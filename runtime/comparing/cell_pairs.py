@@ -9,8 +9,6 @@ from ...engines.errors import RunError
 from ...engines.registry import did_you_mean
 from ..results.load import StoredRun
 
-__all__ = ["Lone", "Match", "Matches", "match_cells"]
-
 
 @dataclass(frozen=True)
 class Match:

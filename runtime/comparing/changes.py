@@ -14,8 +14,6 @@ from .cell_pairs import Match
 from .difference import Difference, subtract
 from .flips import RowChanges, row_changes
 
-__all__ = ["COMPARED", "CellChanges", "cell_changes"]
-
 COMPARED: Final = (
     "pointing",
     "dice_fixed",

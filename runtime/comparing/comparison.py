@@ -16,8 +16,6 @@ from .cell_pairs import Lone, Match, match_cells
 from .changes import COMPARED, CellChanges, cell_changes
 from .difference import Difference, averaged, corrected
 
-__all__ = ["Comparison", "ModelChanges", "compare_runs"]
-
 
 @dataclass(frozen=True)
 class ModelChanges:

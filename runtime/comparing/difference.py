@@ -18,8 +18,6 @@ from ...metrics_gpu.statistics.bootstrap import Interval, micro_mean
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import GROUNDING
 
-__all__ = ["TESTS", "Difference", "Parts", "averaged", "corrected", "disagreements", "subtract"]
-
 Float = NDArray[np.float64]
 
 TESTS: Final = (

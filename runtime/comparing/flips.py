@@ -13,8 +13,6 @@ from ...metrics_gpu.sweep.counts import dice_curves
 from ...metrics_gpu.sweep.sweep_options import level
 from .align import Aligned
 
-__all__ = ["DiceChange", "Flip", "LogitChanges", "RowChanges", "row_changes"]
-
 
 @dataclass(frozen=True)
 class Flip:

@@ -14,8 +14,6 @@ from ..tables.metrics import METRICS
 from .changes import COMPARED
 from .comparison import Comparison
 
-__all__ = ["NAMES", "Condition", "Verdict", "judge", "measures", "parse_condition"]
-
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,

@@ -13,8 +13,6 @@ from .comparison import Comparison
 from .difference import TESTS, Difference, disagreements
 from .flips import DiceChange
 
-__all__ = ["comparison_facts", "comparison_tables"]
-
 _LISTED = 8  # names of cases in a line; the JSON has all of them
 
 

@@ -24,16 +24,6 @@ from ..results.pairs import ScoredPairs
 from .align import SharedRows, shared_rows
 from .difference import Difference, averaged, corrected, subtract
 
-__all__ = [
-    "COMPARED",
-    "Differences",
-    "Extent",
-    "ModelDifference",
-    "Overlap",
-    "Overlaps",
-    "find_differences",
-]
-
 COMPARED: Final = ("pointing", "dice_fixed", "iou_fixed", "dice_best", "dice_cross_fitted", "auc")
 """The numbers that are compared."""
 

@@ -12,8 +12,6 @@ from .comparison import Comparison
 from .difference import Difference
 from .gate import Verdict, measures
 
-__all__ = ["to_record"]
-
 
 def to_record(comparison: Comparison, verdicts: Sequence[Verdict] = ()) -> dict[str, Any]:
     """Values are fractions, changes B minus A; `measures` are in the units of --fail-if."""

@@ -17,8 +17,6 @@ from ..results.pairs import Patients, Resampling, ScoredPairs, dataset_patients
 from .align import SharedRows, shared_rows
 from .difference import Difference, subtract
 
-__all__ = ["Variant", "VariantDifference", "Variants", "side_by_side"]
-
 
 @dataclass(frozen=True, eq=False)
 class Variant:

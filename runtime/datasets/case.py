@@ -10,8 +10,6 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNCERTAIN", "Case", "Region", "patient_of_image"]
-
 UNCERTAIN: Final = -1
 """A label that the annotator was not sure of, as CheXpert writes it; `Dataset.cases` replaces it by its policy."""
 

@@ -15,8 +15,6 @@ from .patients import is_placeholder
 from .region_boxes import distinct
 from .source.spelling import spelling_key
 
-__all__ = ["POLICIES", "CaseRules", "Settled"]
-
 POLICIES: Final = ("ignore", "positive", "negative")
 """What an uncertain label can become: unknown, 1 or 0."""
 

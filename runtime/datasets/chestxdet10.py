@@ -14,8 +14,6 @@ from .source.image_index import ImageFolder
 from .source.image_names import ImageIds
 from .source.spelling import FixedClasses
 
-__all__ = ["ChestXDet10"]
-
 Corners = tuple[float, float, float, float]
 
 _TEST = OfficialCounts(

@@ -19,8 +19,6 @@ from .source.listing import folders_in
 from .source.spelling import FixedClasses
 from .source.tables import header_text, read_rows
 
-__all__ = ["ChestXray14"]
-
 _BOXED = {
     "Atelectasis": 180, "Cardiomegaly": 146, "Effusion": 153, "Infiltrate": 123,
     "Mass": 85, "Nodule": 79, "Pneumonia": 120, "Pneumothorax": 98,

@@ -19,8 +19,6 @@ from .source.listing import files_in
 from .source.spelling import FixedClasses
 from .source.tables import read_csv
 
-__all__ = ["CheXlocalize"]
-
 Labels = dict[str, int | None]
 
 _OPACITY = "Airspace Opacity"

@@ -16,8 +16,6 @@ from .region_shapes import Polygons, RunText
 from .source.documents import read_json
 from .source.spelling import FixedClasses
 
-__all__ = ["Keys", "Shapes", "compare", "entries", "read_polygons", "read_segmentations"]
-
 _ALIAS = {"Lung Opacity": "Airspace Opacity"}  # the label file's name
 
 Keys = Callable[[str], tuple[str, str, str] | None]

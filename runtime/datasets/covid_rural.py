@@ -16,8 +16,6 @@ from .source.image_index import ImageTree
 from .source.image_names import ImageIds, inside
 from .source.tables import read_csv
 
-__all__ = ["CovidRural"]
-
 _FINDING = "COVID-19"
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 # The 32 positives of the 45 are computed from the paper's percentages; the other counts were counted.

@@ -9,9 +9,6 @@ from pathlib import Path
 
 from ...engines.errors import DataError
 
-__all__ = ["Note", "fail", "number", "numbers"]
-
-
 _LARGE = 1e300
 """Beyond it a whole number may be too large for a float."""
 

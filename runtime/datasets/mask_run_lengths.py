@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 
-__all__ = ["MAX_PIXELS", "MAX_SIDE", "check_filled", "check_grid", "check_runs", "decode_coco", "decode_pairs", "paint"]
-
 MAX_SIDE, MAX_PIXELS = 32_768, 80_000_000  # as for images: far above any radiograph, still safe to allocate
 
 _PAIRS = re.compile(r"[0-9]{1,10}(?:[ \t]+[0-9]{1,10})*")

@@ -16,17 +16,6 @@ from .source.column_guess import renames
 from .source.image_names import TableNames, stem_of
 from .source.tables import header_text, read_rows
 
-__all__ = [
-    "IMAGE_COLUMNS",
-    "NIH_COLUMNS",
-    "PATIENT_COLUMNS",
-    "is_placeholder",
-    "is_unknown",
-    "read_indices",
-    "read_patients",
-    "with_patients",
-]
-
 IMAGE_COLUMNS: Final = ("image", "file_name", "filename", "image_id", "ImageId", "case_id")
 PATIENT_COLUMNS: Final = ("patient_id", "patient", "PatientID", "Patient ID")
 NIH_COLUMNS: Final = ("nih_image_index", "Image Index")

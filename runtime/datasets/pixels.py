@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..images.contents import Contents
     from .base import Case
 
-__all__ = ["BulkSource", "PixelSource", "ReadyImages", "direct_source", "read_many"]
-
 
 class PixelSource(Protocol):
     """Returns a case's model input, uint8 [S, S], native height and width. Raises ImageError, FileNotFoundError."""

@@ -12,8 +12,6 @@ from .case import UNCERTAIN
 from .region_boxes import Boxes
 from .region_shapes import AtLeast
 
-__all__ = ["RULES", "Corners", "majority", "merge", "needed"]
-
 RULES = ("majority", "any", "pixels", "fused")
 Corners = tuple[float, float, float, float]
 

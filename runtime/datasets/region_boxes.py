@@ -16,8 +16,6 @@ from .mask_run_lengths import MAX_SIDE, check_grid
 if TYPE_CHECKING:
     from .case import Region
 
-__all__ = ["FAULTS", "ROUNDING", "Boxes", "Corners", "distinct", "extents", "pixel_of"]
-
 Corners = tuple[float, float, float, float]
 
 ROUNDING = 2.0

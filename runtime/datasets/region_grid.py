@@ -12,16 +12,6 @@ from ...engines.errors import DataError
 from .case import Case, Region
 from .region_boxes import ROUNDING, Boxes, extents
 
-__all__ = [
-    "DrawRegions",
-    "DrawnRegions",
-    "ManyRegions",
-    "draw_regions",
-    "region_fault",
-    "region_grid",
-    "region_masks",
-]
-
 _PACKED = 224, 28
 
 DrawnRegions = tuple[Mapping[str, NDArray[np.bool_]], frozenset[str], Mapping[str, str]]

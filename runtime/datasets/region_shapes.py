@@ -27,8 +27,6 @@ from .region_boxes import Boxes, Corners, distinct, extents, pixel_of
 if TYPE_CHECKING:
     from .case import Region
 
-__all__ = ["AtLeast", "Ellipse", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "fill_polygon", "union"]
-
 
 @dataclass(frozen=True)
 class Polygons:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...engines.registry import Registry
 
-__all__ = ["DATASETS"]
-
 _HERE = "xbench_fast.runtime.datasets"
 
 DATASETS = Registry(

@@ -18,8 +18,6 @@ from .source.image_names import ImageIds, portable_name
 from .source.spelling import FixedClasses
 from .source.tables import read_csv
 
-__all__ = ["Rsna"]
-
 _ALL = OfficialCounts(cases=26_684, pairs=6_012, boxes=9_555)
 _LIST = OfficialCounts(cases=5_337, pairs=1_218, boxes=1_947)
 _LABELS = ("patientId", "x", "y", "width", "height", "Target")

@@ -18,8 +18,6 @@ from .source.image_index import ImageTree
 from .source.image_names import ImageIds
 from .source.tables import read_csv
 
-__all__ = ["Siim"]
-
 _FINDING = "Pneumothorax"
 _COLUMNS = ("ImageId", "EncodedPixels")
 _ANNOTATIONS = ("stage_2_train.csv", "train-rle.csv")

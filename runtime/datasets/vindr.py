@@ -21,8 +21,6 @@ from .source.native_sizes import read_sizes
 from .source.spelling import FixedClasses
 from .source.tables import is_index, read_csv
 
-__all__ = ["Vindr", "VindrKaggle"]
-
 _KAGGLE = (
     "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "ILD", "Infiltration",
     "Lung Opacity", "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax",

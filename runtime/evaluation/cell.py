@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from ..datasets.base import Case
 
-__all__ = ["CellWork", "batches", "compute_cell", "distinct_images"]
-
 T = TypeVar("T")
 _SWEEPERS = 2
 _CHUNKS_IN_FLIGHT = 1  # that are computed and not yet on disk

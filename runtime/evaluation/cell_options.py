@@ -8,8 +8,6 @@ from typing import Any
 from ..host.config import EvalConfig
 from ..results.runs.shards import Shard
 
-__all__ = ["Options"]
-
 
 @dataclass(frozen=True)
 class Options:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..datasets.base import Case
     from ..datasets.pixels import PixelSource
 
-__all__ = ["DecodedCase", "decode_case"]
-
 
 @dataclass(slots=True)
 class DecodedCase:

@@ -16,8 +16,6 @@ from .decoding import DecodedCase
 if TYPE_CHECKING:
     from ..datasets.base import Case
 
-__all__ = ["CaseColumns", "DrawnPairs"]
-
 
 @dataclass(frozen=True, eq=False)
 class CaseColumns:

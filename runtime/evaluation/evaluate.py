@@ -33,8 +33,6 @@ from .reference.map_files import MapFolder, split_maps
 from .runner import LoopParts, Runner
 from .sources import masks_opener, source_opener
 
-__all__ = ["Asked", "Evaluation", "Workers"]
-
 
 class Workers(Protocol):
     """Other processes that compute the cells of bundles. engine: the engine they run; line: the message about it."""

@@ -23,8 +23,6 @@ from ..results.storage import CellFiles
 from ..results.unread import unread_cases
 from .progress import Progress, cell_summary
 
-__all__ = ["Finisher", "PlannedCell"]
-
 
 @dataclass(frozen=True)
 class PlannedCell:

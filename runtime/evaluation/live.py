@@ -18,8 +18,6 @@ from ...engines.geometry import Geometry
 from ...engines.manifest import GraphSpec, Manifest, TensorSpec
 from ...engines.prompts.prompt_set import PromptSet
 
-__all__ = ["LiveEngine", "LiveFunction", "LiveModel", "one_query_each"]
-
 LiveFunction = Callable[[NDArray[np.uint8], list[str]], tuple[Any, Any]]
 
 

@@ -18,8 +18,6 @@ from ..results.schema import GRID
 if TYPE_CHECKING:
     from .drawn import DrawnPairs
 
-__all__ = ["Measure", "Sweep"]
-
 Sweep = Callable[..., Counts]
 Maps = NDArray[np.float32] | Sequence[NDArray[np.float32]]
 """float32 [P, h, w], or P maps of any sizes."""

@@ -27,18 +27,6 @@ from .reference.box_models import MOVED, READER
 from .reference.box_models import PREFIX as BOXES
 from .reference.map_files import PREFIX as MAPS
 
-__all__ = [
-    "KINDS",
-    "asked_prompts",
-    "configured_protocol",
-    "input_geometry",
-    "needed_geometries",
-    "prompt_set_name",
-    "select_bundles",
-    "select_datasets",
-    "shared_findings",
-]
-
 KINDS = (BASELINE, MAPS, BOXES, MOVED, READER)
 """What a model that is no bundle begins with."""
 

@@ -13,8 +13,6 @@ from ...engines.base import Scores
 from ...engines.bundle import Bundle
 from ..datasets.base import Case
 
-__all__ = ["Ask", "PhraseQueries", "first_phrases", "most_queries", "see_one_another"]
-
 Ask = Callable[[NDArray[np.uint8], list[str]], Scores]
 """Pixels uint8 [B, 1, S, S] and Q phrases -> logits [B, Q] and saliency [B, Q, h, w]."""
 

@@ -23,8 +23,6 @@ from .pairing import input_geometry
 from .phrases import PhraseQueries
 from .row_code import RowsOf, made_by
 
-__all__ = ["Planning", "extent"]
-
 
 @dataclass(frozen=True)
 class Planning:

@@ -14,18 +14,6 @@ from ..datasets.region_boxes import FAULTS
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "NotebookProgress",
-    "PlainProgress",
-    "Progress",
-    "RichProgress",
-    "SilentProgress",
-    "cell_summary",
-    "not_asked_line",
-    "progress_for",
-    "some_names",
-]
-
 _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_BARS = 0.2
 _NAMED = 12

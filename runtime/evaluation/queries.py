@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ...engines.prompts.prompt_set import PromptSet
 
-__all__ = ["Logits", "Queries", "prompt_mean"]
-
 
 @dataclass(frozen=True)
 class Queries:

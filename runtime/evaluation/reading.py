@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..datasets.base import Case
     from ..datasets.pixels import PixelSource
 
-__all__ = ["BegunBlock", "Block", "CaseReader", "read_ahead"]
-
 _PIECE = 4  # cases that one task decodes, at most
 _BLOCK, _BLOCK_BYTES = 256, 16 << 20  # cases that are read and swept together, at most, and the bytes of their pixels
 _UNUSED = 2  # references to an array in a list: the list's, and that of the question

@@ -12,8 +12,6 @@ from ..host.source_code import PROJECT, code_digest
 from ..results.cell_key import reader_code
 from .measure import Measure
 
-__all__ = ["NEVER", "RowsOf", "made_by", "row_code"]
-
 RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps", "boxes"]
 """Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, of a folder of maps, and of boxes."""
 

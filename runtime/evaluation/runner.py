@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LoopParts", "OpenEngine", "Runner", "compute_anywhere"]
-
 OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 

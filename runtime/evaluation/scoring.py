@@ -19,8 +19,6 @@ from .queries import Logits
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Scored", "rows_table"]
-
 _PACKED = GRID, -(-GRID // 8)  # shape of a packed mask
 
 

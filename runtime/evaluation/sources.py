@@ -19,16 +19,6 @@ from ..results.loaded_dataset import LoadedDataset
 if TYPE_CHECKING:
     from ..cache.preparing import PreparedSet
 
-__all__ = [
-    "CacheFolder",
-    "OpenMasks",
-    "OpenSource",
-    "drawn_each_time",
-    "masks_opener",
-    "open_prepared",
-    "source_opener",
-]
-
 OpenMasks = Callable[[LoadedDataset], AbstractContextManager[DrawRegions]]
 OpenSource = Callable[[LoadedDataset, Geometry], AbstractContextManager[PixelSource]]
 Say = Callable[[str], None]

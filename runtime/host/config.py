@@ -46,18 +46,6 @@ from ...engines.toml_values import WORDS, Text, convert, read_toml
 from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
-__all__ = [
-    "DATASET_KEYS",
-    "DEFAULT_FILE",
-    "MAX_THREADS",
-    "Config",
-    "DatasetConfig",
-    "EvalConfig",
-    "find_config",
-    "load_config",
-    "parse_config",
-]
-
 DEFAULT_FILE = "xbench.toml"
 MAX_THREADS = 1024
 """More threads than this are a mistake of typing."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
-__all__ = ["MachineCheck", "examine", "installed_version", "tried"]
-
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
     # distribution, module, what it is for; engines and what a GPU needs have rows of their own
     ("torch", "torch", "exports checkpoints"),

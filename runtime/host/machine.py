@@ -11,11 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ...engines.processor import cpu_model
 
-__all__ = [
-    "LIBRARIES", "code_version", "describe_machine", "gpus", "installed_version", "library_versions",
-    "usable_cores",
-]  # fmt: skip
-
 LIBRARIES = ("numpy", "numba", "pyarrow", "pillow", "pydicom", "imagecodecs", "scikit-learn", "onnxruntime",
              "onnxruntime-gpu", "tensorrt", "tensorrt-rtx", "cupy-cuda12x", "cupy-cuda13x", "nvidia-dali-cuda120",
              "nvidia-dali-cuda130", "torch")  # fmt: skip

@@ -9,8 +9,6 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
-__all__ = ["cuda_of", "driver_cuda", "driver_reason", "driver_version", "installed_packages", "mixture"]
-
 DRIVERS: Final = {12: 525, 13: 580}
 """CUDA -> the oldest driver for it, on Linux."""
 

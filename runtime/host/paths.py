@@ -7,7 +7,5 @@ from __future__ import annotations
 
 import os.path
 
-__all__ = ["has_file", "has_folder"]
-
 has_file = os.path.isfile
 has_folder = os.path.isdir

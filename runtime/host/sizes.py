@@ -7,8 +7,6 @@ import re
 
 from ...engines.errors import ConfigError
 
-__all__ = ["format_bytes", "parse_bytes"]
-
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", 1):
     _UNITS |= {_letter: 1000**_power, f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}

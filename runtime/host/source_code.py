@@ -18,8 +18,6 @@ from pathlib import Path
 
 from ...engines.errors import DataError
 
-__all__ = ["PROJECT", "closure", "code_digest"]
-
 PROJECT = __name__.partition(".runtime.")[0]
 
 _ASIDE = frozenset(

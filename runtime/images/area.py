@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["resize_area"]
-
 
 def resize_area(grey: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
     """uint8 [H, W] -> uint8 [rows, columns].

@@ -9,8 +9,6 @@ from functools import partial
 from ...engines.errors import ImageError
 from ..host.doctor import MachineCheck, installed_version, tried
 
-__all__ = ["check_decoders", "check_gpu_decoder"]
-
 
 def check_decoders() -> Iterator[MachineCheck]:
     """PNG, JPEG and the transfer syntaxes of DICOM."""

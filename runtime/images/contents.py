@@ -23,8 +23,6 @@ from ..host.machine import usable_cores
 from .decode import read_bytes
 from .size import image_size
 
-__all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_hash", "file_state", "hashes_now"]
-
 HASH_BYTES = 16
 ABSENT = bytes(HASH_BYTES)
 """Stands for the hash of a file that does not exist or cannot be accessed."""

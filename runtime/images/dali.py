@@ -27,8 +27,6 @@ from .geometry import resize_plan
 from .kinds import image_kind
 from .png_jpeg import check_pixels, jpeg_frame, png_size
 
-__all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
-
 _DCT = (0xC0, 0xC1, 0xC2)  # baseline, extended and progressive JPEG
 _DISTRIBUTIONS = ("nvidia-dali-cuda120", "nvidia-dali-cuda130", "nvidia-dali-cuda110")
 

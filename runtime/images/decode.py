@@ -19,8 +19,6 @@ from .kinds import image_kind
 from .other_kinds import refusal
 from .png_jpeg import decode_jpeg, decode_png
 
-__all__ = ["decode_ahead", "decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -16,8 +16,6 @@ from .dali import DaliDecoder, dali_reader, dali_version, supports
 from .decode import read_grey, reader_version
 from .geometry import to_model
 
-__all__ = ["CPU", "Decoder", "DecoderDifference", "choose_decoder", "dali_difference"]
-
 _PROBE = Geometry("squash", 224, 224, "bicubic")
 _ORIENTATION = 0x0112  # the EXIF tag
 _LIMIT = 1.0  # mean difference in grey levels; DALI on a CPU has 0.1

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.compiled import compiled, readonly
 
-__all__ = ["file_states"]
-
 # Linux: statx(2), the same on every processor. The fields are numbered as words of 64 bits of its struct.
 _STATX: Final = types.ExternalFunction(
     "statx", types.int32(types.int32, types.uintp, types.int32, types.uint32, types.uintp)

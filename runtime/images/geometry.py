@@ -11,8 +11,6 @@ from .area import resize_area
 from .intensity import equalise_histogram
 from .png_jpeg import MAX_PIXELS
 
-__all__ = ["field_of_view", "resize_plan", "to_model"]
-
 
 def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     """The model's input, uint8 [S, S] with S = geometry.size, from a native grey image uint8 [H, W].

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ImageError
 
-__all__ = ["equalise_histogram", "stretch_stored"]
-
 _BINS = 256
 
 

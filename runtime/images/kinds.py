@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Final, Literal
 
-__all__ = ["KIND_BYTES", "Kind", "dicom_start", "image_kind"]
-
 Kind = Literal["png", "jpeg", "dicom", ""]
 
 KIND_BYTES: Final = 132

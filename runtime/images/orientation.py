@@ -8,8 +8,6 @@ from typing import IO, Final
 
 from .kinds import KIND_BYTES, image_kind
 
-__all__ = ["exif_orientation"]
-
 _TAG: Final = 0x0112
 _HEADER: Final = 33  # bytes of the signature and the chunk IHDR
 _END: Final = b"\0\0\0\0IEND\xaeB`\x82"

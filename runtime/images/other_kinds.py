@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["refusal"]
-
 _STARTS: Final = (
     (b"II*\x00", "TIFF"),
     (b"MM\x00*", "TIFF"),

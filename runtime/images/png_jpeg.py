@@ -19,23 +19,6 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageError
 from .intensity import stretch_stored
 
-__all__ = [
-    "JPEG_FRAMES",
-    "MAX_PIXELS",
-    "MAX_SIDE",
-    "JpegFrame",
-    "check_pixels",
-    "check_rows",
-    "decode_jpeg",
-    "decode_png",
-    "jpeg_frame",
-    "jpeg_segments",
-    "jpeg_size",
-    "luminance",
-    "png_size",
-    "stretch",
-]
-
 MAX_PIXELS = 80_000_000  # 9 times the largest radiograph of the seven sets, and below Pillow's own warning
 MAX_SIDE = 32_768
 

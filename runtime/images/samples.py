@@ -9,8 +9,6 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SYNTAXES", "dicom_sample", "sample_pixels"]
-
 SYNTAXES = {
     "uncompressed": "1.2.840.10008.1.2.1",
     "RLE": "1.2.840.10008.1.2.5",

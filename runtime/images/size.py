@@ -10,8 +10,6 @@ from .kinds import image_kind
 from .other_kinds import refusal
 from .png_jpeg import jpeg_size
 
-__all__ = ["image_size"]
-
 _HEAD = 1 << 20  # more than any JPEG has before its frame header
 
 

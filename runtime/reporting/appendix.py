@@ -11,8 +11,6 @@ from typing import Any
 from ..results.storage import write_bytes
 from ..tables.table import Table
 
-__all__ = ["Appendix", "remove_files"]
-
 
 @dataclass(frozen=True)
 class Appendix:

@@ -22,8 +22,6 @@ from ..results.numbers.run_numbers import Results
 from ..results.pairs import Patients
 from ..results.stored_boxes import StoredBoxes, load_boxes
 
-__all__ = ["BoxScores", "box_scores"]
-
 
 @dataclass(frozen=True, eq=False)
 class BoxScores:

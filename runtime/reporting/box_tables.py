@@ -15,8 +15,6 @@ from ..tables.table import Cell, Column, Item, Table
 from .box_scores import BoxScores
 from .cells import marked
 
-__all__ = ["box_json", "box_rows", "box_tables", "published_rows"]
-
 
 def box_tables(scores: Sequence[BoxScores]) -> Iterator[Table]:
     """The tables of each dataset."""

@@ -13,14 +13,6 @@ from ..tables.metrics import METRICS, difference_of, value_of
 from ..tables.table import BEST, SECOND, Cell
 from .paper import Printed, why_apart, why_mean_apart
 
-__all__ = [
-    "entry",
-    "interval_text",
-    "marked",
-    "number_cell",
-]
-
-
 _METHODS = {"wilson": "Wilson", "t": "t"}
 """How an interval was made that is not the bootstrap's, as it is printed."""
 

@@ -28,8 +28,6 @@ from .notes import (
 from .paper import Printed, paper
 from .paper.paper_numbers import PrintedModel, apart_notes, paper_legend
 
-__all__ = ["class_auc", "class_dice", "class_pointing", "recognition"]
-
 _TABLE = {"vindr": 2, "chestxray14": 3, "chestxdet10": 4, "chexlocalize": 5}
 
 

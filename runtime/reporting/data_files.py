@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..comparing.model_differences import Differences
     from .box_scores import BoxScores
 
-__all__ = ["csv_files", "to_json"]
-
 # Columns of tables that can be empty: a single model has no differences.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_bound",
                 "p_holm", "family", "datasets", "shared", "left_out")  # fmt: skip

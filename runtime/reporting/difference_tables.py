@@ -17,8 +17,6 @@ from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text
 from .notes import caption, in_sample
 
-__all__ = ["auc_difference_row", "difference_lists", "difference_row", "difference_tables"]
-
 _NOTES = (
     "first minus second, percentage points, on the pairs (of AUC: labels) that both models have",
     "intervals: bootstrap over patients, of AUC DeLong's by patient",

@@ -29,8 +29,6 @@ from .notes import (
 )
 from .paper.paper_numbers import FIELDS, PrintedModel, apart_notes, paper, paper_legend
 
-__all__ = ["shared_rows", "table_1", "thresholds", "with_printed"]
-
 _FLOORS = {
     "pointing": "chance",
     "dice_best": "floor_dice",

@@ -22,8 +22,6 @@ from ..tables.metrics import IN_SAMPLE, NONE, value_of
 from ..tables.stamps import ModelWorth, entry_stamp, stamps, uncertain_stamps
 from ..tables.table import Column, Item, Table
 
-__all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
-
 _MEAN: Final = "Mean"
 _OF_READERS: Final = (
     "drawn: a reader's mask, which has no threshold; Hit of a reader: any of the points lies in the region"

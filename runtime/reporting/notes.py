@@ -16,25 +16,6 @@ from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading, percent
 from ..tables.stamps import UNOFFICIAL_PROMPTS
 from .paper.paper_numbers import MARK, PRINTED_MARK, Printed
 
-__all__ = [
-    "FLOOR",
-    "PRINTED_NOTE",
-    "best_notes",
-    "caption",
-    "delta_note",
-    "flags",
-    "floor_note",
-    "in_sample",
-    "interval_notes",
-    "lacking_notes",
-    "left_out_notes",
-    "never_negative",
-    "prompt_summary",
-    "ranking_notes",
-    "search_of",
-    "source_notes",
-]
-
 FLOOR = "all-ones"
 PRINTED_NOTE = (
     f"{PRINTED_MARK} as XBench (arXiv 2510.19599) prints it, on its own pairs: not evaluated here and not ranked"

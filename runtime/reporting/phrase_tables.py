@@ -35,8 +35,6 @@ from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text
 from .notes import interval_notes
 
-__all__ = ["PhraseRow", "phrase_json", "phrase_rows", "phrase_tables"]
-
 _CNR: Final = 3  # decimals; its intervals have one fewer
 _BLOCK = 256  # pairs whose regions are unpacked at once
 _IOU: Final = tuple(f"iou@{threshold:.1f}" for threshold in IOU_THRESHOLDS)

@@ -15,8 +15,6 @@ from ..tables.metrics import METRICS
 from ..tables.table import Intervals
 from .paper.paper_numbers import NAMES, PrintedModel
 
-__all__ = ["EVERYTHING", "Presentation", "parse_columns", "parse_list", "parse_names"]
-
 _PAPER: Final = "paper:"
 _BESIDE: Final = ("mean", "paper")
 _ITEM = re.compile(r'(?:[^,"]|"[^"]*")+')

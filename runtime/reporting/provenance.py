@@ -20,8 +20,6 @@ from .notes import not_asked_notes, prompt_summary, source_notes
 if TYPE_CHECKING:
     from .box_scores import BoxScores
 
-__all__ = ["COVERAGE", "cell_coverage", "coverage", "hashes", "provenance", "provenance_table"]
-
 COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel", *FAULTS)
 
 _COVERAGE = (

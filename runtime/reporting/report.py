@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .gallery.model import Gallery
     from .phrase_tables import PhraseRow
 
-__all__ = ["Block", "Report", "draw_report", "make_report", "report_tables", "write_report"]
-
 Block = tuple[Results, "Differences | None"]
 """The results of one protocol, and the differences between their models if there are several."""
 

@@ -15,8 +15,6 @@ from ..results.load import StoredRun
 from ..results.studied import basis_of, predicted_boxes, read_study, stale
 from .figures.figure import Figure
 
-__all__ = ["Example", "StudiedErrors", "studied_errors"]
-
 _MOST: Final = 12  # examples in the page; all are in the folder of the study
 _OTHERWISE: Final = ("protocol", "pairs", "constant", "tau_from")  # choices of a report that a study does not have
 

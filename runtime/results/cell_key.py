@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from ..datasets.base import Case, Dataset
     from ..host.config import DatasetConfig
 
-__all__ = [
-    "annotation_digest",
-    "cases_digest",
-    "cell_ingredients",
-    "changed_ingredients",
-    "dataset_digest",
-    "digest_of",
-    "reader_code",
-    "reference_ingredients",
-    "relative_paths",
-]
-
 _TOGETHER = 4096  # cases whose annotations are written as JSON at once
 
 

@@ -21,16 +21,6 @@ from .image_identity import image_names
 from .load import CellRows
 from .pairs import ScoredPairs
 
-__all__ = [
-    "Basis",
-    "check_protocols",
-    "find_basis",
-    "on_one_basis",
-    "other_protocols",
-    "pair_keys",
-    "protocols_in",
-]
-
 
 @dataclass(frozen=True)
 class Basis:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, Final
 
-__all__ = ["LOCK_FILE", "has_writer", "lock_folder"]
-
 LOCK_FILE: Final = ".lock"
 
 

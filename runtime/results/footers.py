@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.compiled import compiled
 
-__all__ = ["Moved", "moved"]
-
 _TRUE, _FALSE, _BYTE, _LONG, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 12  # types of Thrift
 _FOOTER, _GROUP, _COLUMN, _META, _OTHER = range(5)  # structs; in the first four something moves
 _MOST: Final = 16  # fields of a struct

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from .load import CellRows
 
-__all__ = ["ImageConflicts", "agreed_images", "image_conflicts", "image_names", "on_agreed_images"]
-
 Image = tuple[str, int]
 """A case, and how many times the list had it before."""
 

@@ -22,18 +22,6 @@ from .schema import GRID, STATUSES, THRESHOLD_COUNT, result_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "BLANK",
-    "at_levels",
-    "checksum_fault",
-    "fault_in_counts",
-    "fault_in_part",
-    "fault_in_rows",
-    "fault_in_table",
-    "file_digest",
-    "seal",
-]
-
 _FIELD: Final = b"xbench_checksum"
 _PREFIX: Final = b"sha256:"
 _ZEROS: Final = b"0" * 64

@@ -24,8 +24,6 @@ from .storage import region_digests, result_fault
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CellRows", "StoredRun", "load_run"]
-
 # `maps.load_maps` reads the maps and regions, which are most of a file's bytes.
 _COLUMNS = (
     "case_id", "patient_id", "finding", "status", "label", "logit", "logit_negative", "region_area", "argmax", "hit",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .load import StoredRun
     from .runs.shards import Shard
 
-__all__ = ["LoadedDataset", "check_reader", "current_dataset", "load_dataset"]
-
 
 @dataclass(frozen=True)
 class LoadedDataset:

@@ -20,8 +20,6 @@ from .storage import read_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MapRows", "image_hashes", "index_file", "indexed_images", "load_maps", "whole_table"]
-
 _COLUMNS = (
     "case_id",
     "patient_id",

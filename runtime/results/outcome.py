@@ -8,8 +8,6 @@ from typing import Any
 
 from ..datasets.region_boxes import FAULTS
 
-__all__ = ["RunOutcome", "kept_line"]
-
 _COUNTS = ("protocol", "cases", "missing", "unreadable", *FAULTS, "computed", "seconds", "findings", "file")
 
 

@@ -21,16 +21,6 @@ from .load import CellRows, StoredRun
 from .maps import MapRows, load_maps
 from .schema import GRID, WITHOUT_MODEL
 
-__all__ = [
-    "Patients",
-    "Resampling",
-    "ScoredPairs",
-    "dataset_patients",
-    "scored_pairs",
-    "unnamed_lines",
-    "why_left_out",
-]
-
 _DEFAULT = protocol("default")
 
 

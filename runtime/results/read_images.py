@@ -23,8 +23,6 @@ from .storage import CellFiles, write_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ImageIndex", "drop_parts_of_other_images", "other_image", "rests_on_images", "same_images"]
-
 
 class ImageIndex:
     """The index of the images of one dataset, below `root`, in the run directory `run`."""

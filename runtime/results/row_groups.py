@@ -6,8 +6,6 @@ from typing import IO, Final
 
 from .footers import moved
 
-__all__ = ["JoinedFiles"]
-
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # length of the footer, and the magic number
 _STRUCT, _ROWS, _GROUPS = (

@@ -20,8 +20,6 @@ from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
 from .runs.shards import is_shard_folder
 from .storage import CellFiles, is_draft, remove_drafts, result_fault
 
-__all__ = ["LockedFolder", "RunDirectory", "now"]
-
 
 class LockedFolder(ABC):
     """A folder whose cells/ one process at a time writes.

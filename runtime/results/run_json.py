@@ -14,8 +14,6 @@ from ...engines.file_names import joined
 from ...engines.strict_json import CHECKSUM, checksum_of
 from .storage import write_json
 
-__all__ = ["RUN_FILE", "RUN_SCHEMA", "read_run", "store_run"]
-
 RUN_FILE = "run.json"
 RUN_SCHEMA = 1
 

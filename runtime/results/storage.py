@@ -32,21 +32,6 @@ if TYPE_CHECKING:
 
     from .row_groups import JoinedFiles
 
-__all__ = [
-    "KEY_FIELD",
-    "CellFiles",
-    "is_draft",
-    "json_text",
-    "read_columns",
-    "region_digests",
-    "remove_drafts",
-    "result_fault",
-    "write_atomic",
-    "write_bytes",
-    "write_json",
-    "write_table",
-]
-
 KEY_FIELD = "xbench_cell_key"
 
 _ROWS: Final = 4096  # whose regions are in memory at once

@@ -19,8 +19,6 @@ from .schema import read_parts, reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["STATES", "StoredBoxes", "load_boxes"]
-
 STATES: Final = ("answered", "silent", "no_box_in_text", "unparsable", "missing")
 """By the number in the column `answer.state`."""
 

@@ -17,8 +17,6 @@ from .integrity import file_digest
 from .load import StoredRun
 from .storage import write_json
 
-__all__ = ["basis_of", "predicted_boxes", "read_study", "stale", "write_study"]
-
 
 def basis_of(run: StoredRun, model: str, dataset: str) -> dict[str, str]:
     """A finished result as a study names it: model, dataset, protocol, and in `rows` the checksum of its file.

@@ -16,8 +16,6 @@ from .storage import read_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Unread", "unread_cases"]
-
 
 @dataclass(frozen=True)
 class Unread:

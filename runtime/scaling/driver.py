@@ -38,8 +38,6 @@ from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD
 from .jobs import Backend, ChunkJob, Described, Part, WorkPlan
 
-__all__ = ["ClusterRunner"]
-
 
 @dataclass
 class _Waiting:

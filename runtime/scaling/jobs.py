@@ -11,8 +11,6 @@ from ...engines.base import EngineInfo
 from ..evaluation.cell_options import Options
 from ..host.config import DatasetConfig
 
-__all__ = ["Backend", "ChunkJob", "Described", "Part", "WorkPlan", "everywhere"]
-
 
 @dataclass(frozen=True)
 class WorkPlan:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from ...engines.errors import ConfigError
 
-__all__ = ["Node", "Placement", "place"]
-
 _NAMED = 8  # kinds of nodes named in a message
 _UNITS = 10_000  # Ray counts resources in ten-thousandths
 

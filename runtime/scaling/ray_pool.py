@@ -22,8 +22,6 @@ from .jobs import ChunkJob, Described, Part, WorkPlan
 from .placement import Node, place
 from .worker import ChunkWorker, describe
 
-__all__ = ["RayWorkers", "check_reachable"]
-
 _ATTEMPTS = 3  # per chunk: one that kills its worker each time must not be repeated for ever
 _IN_FLIGHT = 2  # the next chunk waits at the worker, not at the driver
 _OBJECT_STORE = 512 << 20  # bytes, for a cluster that is started here: parts are small

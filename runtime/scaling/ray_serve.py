@@ -28,8 +28,6 @@ from ..serving.inference.service import Service
 from ..serving.metrics import Metrics
 from ..serving.settings import HttpSettings, ServiceSettings
 
-__all__ = ["Replica", "ReplicaSettings", "application", "build"]
-
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

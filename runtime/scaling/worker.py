@@ -29,8 +29,6 @@ from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.storage import CellFiles
 from .jobs import ChunkJob, Described, Part, WorkPlan
 
-__all__ = ["ChunkWorker", "describe"]
-
 _SAME = "every worker must see the same bundles and datasets under the same paths"
 
 

@@ -9,8 +9,6 @@ from typing import Any, TextIO
 
 from ...engines.visible_text import visible_json
 
-__all__ = ["AccessLog"]
-
 
 class AccessLog:
     """Writes to `stream` (default: standard error) while it is `enabled`; a stream that fails disables it."""

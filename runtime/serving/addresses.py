@@ -12,8 +12,6 @@ from ...engines.errors import ConfigError
 from .protocol.request_errors import Overloaded
 from .settings import Network
 
-__all__ = ["AddressShares", "client_key", "is_in", "read_networks"]
-
 
 class AddressShares:
     """At most `most` requests of one address at once, those of `trusted` networks apart, and `total` of all; 0 for no

@@ -11,8 +11,6 @@ from typing import Final
 from ...engines.errors import ConfigError
 from .protocol.request_errors import Unauthenticated
 
-__all__ = ["TOKEN_VARIABLE", "Bearer", "read_token"]
-
 TOKEN_VARIABLE: Final = "XBENCH_FAST_TOKEN"
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from ...engines.errors import ConfigError
 
-__all__ = ["Certificate", "read_certificate"]
-
 
 @dataclass(frozen=True)
 class Certificate:

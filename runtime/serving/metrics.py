@@ -10,8 +10,6 @@ from ...engines.errors import MissingExtraError
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram
 
-__all__ = ["Metrics"]
-
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
 

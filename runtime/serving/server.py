@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-__all__ = ["Extra", "bind", "event_loop", "health_listener", "is_exposed", "serve"]
-
 Extra = Callable[[Service], AbstractAsyncContextManager[object]]
 _KEEP_ALIVE = 15  # seconds
 _HEAD = 1 << 16  # bytes of a request's line and headers, for h11; httptools has no limit

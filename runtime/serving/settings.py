@@ -13,8 +13,6 @@ from ...engines.errors import ConfigError
 if TYPE_CHECKING:
     from .certificate import Certificate
 
-__all__ = ["HEALTH_PATHS", "GrpcSettings", "HttpSettings", "Network", "ServerSettings", "ServiceSettings"]
-
 Network = IPv4Network | IPv6Network
 
 _ROOT: Final = re.compile(r"(?:/(?!\.)[A-Za-z0-9._-]+)+")  # nothing that is percent-encoded, and no ".."

@@ -24,8 +24,6 @@ from .quantiles import quantile_counts
 from .study_cell import StudyCell
 from .writing import between, clean, limits, metric_cell, no_mean, share_cell
 
-__all__ = ["study_calibration"]
-
 Float = NDArray[np.float64]
 
 _LABELS: Final[Mapping[str, tuple[str, str]]] = {

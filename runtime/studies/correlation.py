@@ -22,8 +22,6 @@ from .outcome import Rows, StudyOutcome, drawn
 from .study_cell import StudyCell
 from .writing import between, limits, metric_cell, number_cell
 
-__all__ = ["study_correlation"]
-
 Float = NDArray[np.float64]
 
 

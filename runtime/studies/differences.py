@@ -13,8 +13,6 @@ from ..results.numbers.cell_values import CellValues
 from .outcome import Rows
 from .writing import limits
 
-__all__ = ["MEASURES", "difference_rows", "long_rows", "value_rows"]
-
 MEASURES: Final = ("pointing", "dice_fixed", "dice_best", "dice_cross_fitted", "auc")
 """The numbers that are compared, by their names in `tables.metrics`."""
 

@@ -19,8 +19,6 @@ from .outcome import Rows, StudyOutcome, drawn
 from .overlays import case_pictures, draw_boxes, overlay_names
 from .writing import CROSS_FITTED, IN_SAMPLE, between, percent_cell
 
-__all__ = ["study_errors"]
-
 _NOTES: Final = (
     "boxes judged in the order of their scores, else of the file; silent and missed: true boxes of pairs without and "
     "with a box; kinds: docs/detection.md §2",

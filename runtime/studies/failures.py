@@ -21,8 +21,6 @@ from .overlays import case_pictures, draw_overlay, overlay_names
 from .study_cell import PIXELS, StudyCell
 from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell, without_best
 
-__all__ = ["study_failures"]
-
 
 def study_failures(
     material: Material,

@@ -11,8 +11,6 @@ from ..results.load import StoredRun
 from ..results.maps import MapRows, load_maps
 from .study_cell import StudyCell
 
-__all__ = ["kept_maps", "map_places"]
-
 
 def kept_maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.float32]]:
     """The cell's pairs with a region, and their maps float32 [P, h, w].

@@ -20,8 +20,6 @@ from ..results.studied import basis_of
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
 from .study_cell import StudyCell
 
-__all__ = ["Material", "blocks_of", "load_material", "load_materials", "material_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Material:

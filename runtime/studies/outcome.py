@@ -20,8 +20,6 @@ from ..tables.markdown_csv import markdown_text, to_csv, to_markdown
 from ..tables.table import Table
 from .writing import clean
 
-__all__ = ["Rows", "StudyOutcome", "drawn", "of_protocol", "study_folder", "write_outcomes"]
-
 Rows = Sequence[Mapping[str, Any]]
 
 

@@ -21,8 +21,6 @@ from ..reporting.gallery.small_pictures import small_pictures
 from ..results.load import StoredRun
 from ..results.maps import MapRows
 
-__all__ = ["case_pictures", "draw_boxes", "draw_overlay", "overlay_names"]
-
 _SCALE: Final = 2
 _TRUTH: Final = (64, 220, 96)
 _MARKED: Final = (90, 200, 255)

@@ -18,8 +18,6 @@ from .side_by_side import all_stamps, difference_table, value_table
 from .variants import beside, group_variants
 from .writing import metric_cell
 
-__all__ = ["study_prompts"]
-
 
 def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutcome:
     """Values of every prompt set, their spread, and paired differences from the first.

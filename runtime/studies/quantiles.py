@@ -14,8 +14,6 @@ from ..results.load import StoredRun
 from .kept_maps import kept_maps, map_places
 from .study_cell import StudyCell
 
-__all__ = ["quantile_counts"]
-
 _BATCH = 64  # limits the memory of full-size maps
 
 

@@ -17,8 +17,6 @@ from .side_by_side import all_stamps, difference_table, value_table
 from .study_cell import PIXELS
 from .variants import beside, group_variants
 
-__all__ = ["study_resolution"]
-
 
 def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
     """Values of every variant per class and per size stratum, and paired differences from the coarsest grid.

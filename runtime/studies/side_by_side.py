@@ -15,8 +15,6 @@ from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell
 
 _PLURAL = {"class": "classes", "stratum": "strata"}
 
-__all__ = ["all_stamps", "difference_table", "value_table"]
-
 
 def all_stamps(groups: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The stamps of several runs, each once."""

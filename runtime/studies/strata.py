@@ -31,8 +31,6 @@ from .writing import (
     without_best,
 )
 
-__all__ = ["strata_of_cell", "study_strata"]
-
 Float = NDArray[np.float64]
 
 ALL = "mean of datasets"

@@ -19,8 +19,6 @@ from ..results.numbers.fields import Sample, sample_of
 from ..results.pairs import Patients, ScoredPairs
 from ..results.schema import GRID
 
-__all__ = ["PIXELS", "StudyCell"]
-
 PIXELS = GRID * GRID
 
 

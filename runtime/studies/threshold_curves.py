@@ -22,8 +22,6 @@ from ..results.numbers.fields import Sample, grounding_interval
 from .study_cell import PIXELS, StudyCell
 from .writing import limits
 
-__all__ = ["SEARCHES", "CellCurves", "cell_curves", "model_deltas"]
-
 Float = NDArray[np.float64]
 
 SEARCHES: tuple[tuple[str, Unit | None], ...] = (("best", None), ("cross_fitted", "cross_fit"))

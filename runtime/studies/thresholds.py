@@ -11,8 +11,6 @@ from .outcome import Rows, StudyOutcome, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
 from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell, no_mean, number_cell, percent_cell
 
-__all__ = ["study_thresholds"]
-
 _DELTAS = (("delta_dice", "delta_best_points"), ("delta_cross_fitted", "delta_cross_fitted_points"))
 """The metric and the columns of each delta Dice."""
 

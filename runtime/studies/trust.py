@@ -14,8 +14,6 @@ from .trusting.pair_scores import PairScores, pair_scores
 from .trusting.rows import count_row, difference_row, score_row, verdict_row
 from .trusting.tables import tables
 
-__all__ = ["study_trust"]
-
 _OTHERS = "present"
 
 

@@ -9,8 +9,6 @@ from ..results.comparability import check_protocols
 from .material import Material
 from .study_cell import StudyCell
 
-__all__ = ["beside", "group_variants"]
-
 
 def group_variants(
     materials: Sequence[Material], key: Callable[[StudyCell], str]

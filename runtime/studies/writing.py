@@ -18,21 +18,6 @@ from ..tables.table import Cell
 if TYPE_CHECKING:
     from .material import Material
 
-__all__ = [
-    "CROSS_FITTED",
-    "INTERVALS",
-    "IN_SAMPLE",
-    "between",
-    "clean",
-    "limits",
-    "metric_cell",
-    "no_mean",
-    "number_cell",
-    "percent_cell",
-    "share_cell",
-    "without_best",
-]
-
 Limits = tuple[float, float]
 
 IN_SAMPLE = f"* {metrics.IN_SAMPLE}"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["make_console", "print_line", "print_table", "shown"]
-
 _STYLES = {"best": "bold", "second": "underline", "": ""}
 _WIDTH_OF_A_FILE = 200
 _GAP = "  "

@@ -19,8 +19,6 @@ from .latex_text import escaped, number_text, text_width
 from .stamps import OWN_WEIGHTS, UNOFFICIAL_PROMPTS
 from .table import Item, Table, cell_of
 
-__all__ = ["NARROW", "TEXT_WIDTH", "WRITTEN", "latex_files", "to_latex"]
-
 TEXT_WIDTH: Final = 345
 """Points that a table may be wide: the text width of the class article with 10 pt, narrower than that of others."""
 

@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["escaped", "number_text", "text_width"]
-
 _ESCAPES: Final[Mapping[str, str]] = {
     "\\": r"\textbackslash{}",
     "&": r"\&",

@@ -15,12 +15,6 @@ from typing import Any
 from ...engines.visible_text import visible_line, visible_text
 from .table import Item, Table, cell_of
 
-__all__ = [
-    "markdown_text",
-    "to_csv",
-    "to_markdown",
-]
-
 # What a spreadsheet can take for a formula, and the apostrophe, so that taking one away gives every text again.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 _MARKS = {"best": "**", "second": "*", "": ""}

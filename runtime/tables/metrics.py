@@ -12,22 +12,6 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final, Literal
 
-__all__ = [
-    "CROSS_FITTED",
-    "DIGITS",
-    "INTERVAL_DIGITS",
-    "IN_SAMPLE",
-    "METRICS",
-    "NONE",
-    "Metric",
-    "difference_of",
-    "heading",
-    "p_value",
-    "percent",
-    "plain_number",
-    "value_of",
-]
-
 IN_SAMPLE: Final = "in-sample: threshold chosen on the same data"
 CROSS_FITTED: Final = "threshold chosen on other patients than those it is applied to"
 

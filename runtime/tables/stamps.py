@@ -8,19 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = [
-    "OWN_WEIGHTS",
-    "UNOFFICIAL_PROMPTS",
-    "ModelWorth",
-    "box_stamps",
-    "cell_stamps",
-    "entry_stamp",
-    "stamp",
-    "stamps",
-    "uncertain_stamp",
-    "uncertain_stamps",
-]
-
 OWN_WEIGHTS: Final = "own weights: nothing says that they are published ones"
 UNOFFICIAL_PROMPTS: Final = "prompts that are not the authors' official ones"
 """How a note on the words of prompts begins."""

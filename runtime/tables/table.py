@@ -10,19 +10,6 @@ from typing import Any, Final, Literal, get_args
 
 from ...engines.visible_text import visible_line
 
-__all__ = [
-    "BEST",
-    "MEAN_OF_DATASETS",
-    "SECOND",
-    "Cell",
-    "Column",
-    "Intervals",
-    "Item",
-    "Mark",
-    "Table",
-    "cell_of",
-]
-
 Mark = Literal["", "best", "second"]
 Intervals = Literal["none", "below", "inline"]
 """Where the interval of a value stands."""

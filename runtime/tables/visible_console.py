@@ -11,8 +11,6 @@ from rich.segment import Segment
 from ...engines.commands import CLOSED_PIPE, silence
 from ...engines.visible_text import visible_text
 
-__all__ = ["VisibleConsole"]
-
 
 class VisibleConsole(Console):
     """As its base, whose own styles and movements of the cursor stay."""

@@ -20,8 +20,6 @@ from ..evaluation.queries import Queries, prompt_mean
 if TYPE_CHECKING:
     from .images import PreparedImage
 
-__all__ = ["AskedModel", "VariantLogits", "VariantScores", "ask_pairs"]
-
 
 def _uncounted(passes: int) -> None:
     """Counts nothing."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ...engines.bundle import Bundle
     from ..datasets.base import Case
 
-__all__ = ["ProbeCell", "compute_probe", "drop_other_images", "engine_for", "passes_of"]
-
 AnyProbe = ImageProbe | StepProbe
 
 _FOR_A_THREAD: Final = 4

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from .images import Row
 
-__all__ = ["TRUST_FILE", "TrustDirectory", "read_trust", "rows_as_table"]
-
 TRUST_FILE: Final = "trust.json"
 _SCHEMA: Final = 1
 _AGAIN = "delete that file and run trust again: what is in cells/ is reused."

@@ -12,8 +12,6 @@ from ...metrics_gpu.trust.verdicts import MOST_DEGENERATE, Effect, PairGroups, e
 if TYPE_CHECKING:
     from .probe import Question
 
-__all__ = ["effect_of", "number_beside", "pair_groups"]
-
 
 def pair_groups(findings: Sequence[str], patients: Sequence[str]) -> PairGroups:
     """The finding and the patient of each pair, with the draws of the patients."""

@@ -39,17 +39,6 @@ if TYPE_CHECKING:
     from .images import PreparedImage, Row
     from .probe import ProbeOptions
 
-__all__ = [
-    "FILLED_COLUMNS",
-    "DeletionProbe",
-    "FilledImage",
-    "by_fill",
-    "fill_note",
-    "gap_question",
-    "mean_of",
-    "useful_pairs",
-]
-
 Grey = NDArray[np.uint8]
 Float = NDArray[np.float64]
 

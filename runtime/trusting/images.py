@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...metrics_gpu.sweep.maps import Frame
     from ..datasets.base import Case
 
-__all__ = ["ImageChunk", "PreparedImage", "Row", "choose_cases", "pairs_of", "read_chunks"]
-
 Row = Mapping[str, Any]
 """A row of a probe: values by column. `finding` is one of them; of a `StepProbe` all of `IDENTITY` are."""
 

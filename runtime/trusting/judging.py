@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .probe import Question
 
-__all__ = ["as_text", "change_rows", "change_table", "csv_rows", "judged", "print_verdicts", "verdict_table"]
-
 
 def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
     """The verdicts of questions about one model and dataset, which are one family, as records for JSON."""

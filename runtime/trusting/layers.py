@@ -16,8 +16,6 @@ from ...engines.errors import BundleError, MissingExtraError
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["GraphLayer", "graph_layers", "load_onnx"]
-
 _OPENING: Final = frozenset({"Conv", "MatMul", "Gemm", "Split", "Transpose"})
 _SIZES: Final = frozenset({"Shape", "Size"})  # their outputs do not depend on the values of their inputs
 

@@ -21,24 +21,6 @@ if TYPE_CHECKING:
     from .asking import AskedModel
     from .images import PreparedImage, Row
 
-__all__ = [
-    "FLIPS",
-    "IDENTITY",
-    "MODES",
-    "PROBES",
-    "RULES",
-    "ImageProbe",
-    "Judgement",
-    "Levels",
-    "Probe",
-    "ProbeOptions",
-    "Question",
-    "Rule",
-    "StepProbe",
-    "StepWork",
-    "SurveyProbe",
-]
-
 IDENTITY: Final[Mapping[str, str]] = {
     "case_id": "string",
     "patient_id": "string",

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .images import PreparedImage, Row
     from .probe import ProbeOptions
 
-__all__ = ["PromptsProbe", "other_prompts"]
-
 Maps = NDArray[np.float32]
 Float = NDArray[np.float64]
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from .layers import GraphLayer
     from .probe import Judgement, ProbeOptions, StepWork
 
-__all__ = ["RANDOM_PAIRS", "RandomisationProbe", "exchanged_prompts", "pairs_of_patients"]
-
 RANDOM_PAIRS: Final = 50
 """Pairs of maps of one finding in two patients, at most."""
 

@@ -19,8 +19,6 @@ from .layers import GraphLayer, graph_layers, load_onnx
 if TYPE_CHECKING:
     from .probe import Rule
 
-__all__ = ["RandomisedGraph", "randomised_values"]
-
 _SHIFT, _UNIT = np.uint64(11), 2.0**-53
 
 

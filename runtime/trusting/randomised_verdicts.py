@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .images import Row
     from .layers import GraphLayer
 
-__all__ = ["COLUMNS", "judge_randomised"]
-
 Float = NDArray[np.float64]
 
 COLUMNS: Final[Mapping[str, str]] = {

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .images import PreparedImage, Row
     from .probe import ProbeOptions
 
-__all__ = ["RegionProbe"]
-
 _NO_PLACE: Final = "no free place of the region's size and shape"
 _UNSEEN: Final = "the model sees no pixel of the region"
 _SIZES: Final = ((0.0, 0.05), (0.05, 0.15), (0.15, 1.0))

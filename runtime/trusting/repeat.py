@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .asking import AskedModel
     from .images import PreparedImage, Row
 
-__all__ = ["RepeatProbe"]
-
 
 class RepeatProbe:
     """Asks the model about each image in two batches, alone and behind a copy of itself."""

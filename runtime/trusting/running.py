@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from .directory import TrustDirectory
     from .probe import Judgement
 
-__all__ = ["ProbeRunner", "TrustOutcome", "TrustRequest"]
-
 _ROWS_OF = ("runtime.trusting.cells", "runtime.evaluation.reading")
 
 

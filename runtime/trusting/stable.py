@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .images import PreparedImage, Row
     from .probe import ProbeOptions
 
-__all__ = ["StabilityProbe"]
-
 _MEANS: Final = ("flip", "spearman", "ssim", "score_change", "rank_change")
 """What has a mean over pairs for each change."""
 

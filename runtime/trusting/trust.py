@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..tables.table import Table
     from .cells import AnyProbe
 
-__all__ = ["Trust", "tables_of"]
-
 _MAPS: Final = "xbench-fast study trust RUN tests the maps that a run keeps of it"
 _INSTEAD: Final = {
     "baseline:": f"{_MAPS}, for baseline:center and baseline:chance",

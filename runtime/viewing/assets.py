@@ -13,8 +13,6 @@ from ...engines.visible_text import visible_text
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["content_policy", "one_script", "page_environment", "shared_asset"]
-
 _FOLDER = Path(__file__).parent
 
 

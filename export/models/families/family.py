@@ -18,8 +18,6 @@ from ...prompts.builtin import BOOKS, prompt_styles
 from ..saliency_maps import FAMILY_MAPS
 from ..two_towers import TwoTowers
 
-__all__ = ["ImageTower", "ModelFamily", "TextPadding", "check_style", "each_alone", "evaluating", "patch_grid"]
-
 ImageTower = Callable[[Tensor], tuple[Tensor, Tensor]]
 """float32 [B, 3, S, S] -> the image [B, D] and its patches [B, N, D]."""
 

@@ -9,8 +9,6 @@ from torch import Tensor
 from ....engines.errors import ConfigError
 from .family import ImageTower, each_alone
 
-__all__ = ["image_tower"]
-
 
 def image_tower(visual: Any, title: str) -> ImageTower:
     """The tower of `visual`. Raises ConfigError for one whose patches cannot be read."""

@@ -26,8 +26,6 @@ from .open_clip_options import as_named, check_sizes, follow_options, with_activ
 from .open_clip_texts import cached_folder, open_clip_texts
 from .preprocessing import Preprocessing, from_open_clip
 
-__all__ = ["OpenClipAdapter"]
-
 _CONFIG = "open_clip_config.json"
 _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
 

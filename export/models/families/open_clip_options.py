@@ -16,8 +16,6 @@ from ...checkpoints.matching import patches_per_side
 from ...checkpoints.stated_activation import EXACT, QUICK, scripted_activation
 from ..published import PUBLISHED
 
-__all__ = ["as_named", "check_sizes", "follow_options", "with_activation"]
-
 _POSITIONS: Final = ("visual.positional_embedding", "visual.trunk.pos_embed", "visual.attnpool.positional_embedding")
 _BLOCKS: Final = {
     "visual.transformer.resblocks.": "vision_cfg.layers",

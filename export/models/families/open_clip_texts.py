@@ -20,8 +20,6 @@ from ...tokenizing.reference import ReferenceTokenizer
 from ..vocabularies import CLIP_BPE
 from .family import TextPadding
 
-__all__ = ["cached_folder", "open_clip_texts"]
-
 _CONFIG = "open_clip_config.json"
 _CLEANINGS = {"whitespace": "open_clip", "lower": "clip", "canonicalize": "canonical"}
 _TO_AUTO_TOKENIZER = (

@@ -10,8 +10,6 @@ from ....engines.errors import ConfigError
 from ....engines.geometry import Geometry, Interpolation
 from ....engines.registry import did_you_mean
 
-__all__ = ["Preprocessing", "from_open_clip", "from_processor"]
-
 _MODES = {"shortest": "crop", "squash": "squash"}
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 _KNOWN = ("CLIPImageProcessor", "BitImageProcessor", "SiglipImageProcessor", "ViTImageProcessor")

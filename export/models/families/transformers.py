@@ -22,8 +22,6 @@ from ..saliency_maps import PATCH_TEXT
 from .family import ImageTower, ModelFamily, TextPadding, check_style, each_alone, patch_grid
 from .preprocessing import from_processor
 
-__all__ = ["TransformersAdapter"]
-
 _KINDS = {"clip": "CLIPModel", "siglip": "SiglipModel"}
 _NOT_WEIGHTS = ".position_ids"  # index buffers that old releases stored
 

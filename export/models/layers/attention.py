@@ -8,8 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Attended", "PackedAttention", "attend", "split_heads"]
-
 
 class Attended(NamedTuple):
     """The output of attention [B, Q, H * d], its softmax weights [B, H, Q, N] and the scores before the softmax."""

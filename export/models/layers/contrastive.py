@@ -8,8 +8,6 @@ from torch import Tensor
 
 from ..saliency_maps import PATCH_SOFTMAX
 
-__all__ = ["contrast", "contrast_outputs", "patch_map"]
-
 
 def contrast(pooled: Tensor, patches: Tensor, text: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """pooled [B, D], patches [B, N, D], text [Q, D], scale [] -> scale * cosine [B, Q], cosine of patches [B, Q, N]."""

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from ..saliency_maps import PLAIN, Reading
 from .attention import Attended, PackedAttention
 
-__all__ = ["DecoderConfig", "DecoderLayer", "QueryDecoder", "join_layers"]
-
 
 @dataclass(frozen=True)
 class DecoderConfig:

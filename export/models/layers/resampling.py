@@ -7,8 +7,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["Resampled", "bicubic_matrix", "corner_matrix"]
-
 _A = -0.75  # of the cubic kernel
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-__all__ = ["Bottleneck", "ResNetBackbone", "ResNetConfig", "ResNetGrid", "resnet_features"]
-
 
 @dataclass(frozen=True)
 class ResNetConfig:

@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["SIGMA", "SmoothedCells", "gaussian_matrix"]
-
 SIGMA: Final = 1.5
 """Of the Gaussian of BioViL and AFLoc, in cells."""
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from .attention import attend, split_heads
 
-__all__ = ["ViTConfig", "VisionTransformer"]
-
 EPS = 1e-6
 
 

@@ -12,8 +12,6 @@ from ..boxes import Answers, Float
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
 
-__all__ = ["ACC50"]
-
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     """The surest box, else the first; a silent pair has a box without area. Pairs with one true box, then all pairs

@@ -13,8 +13,6 @@ from ..overlaps import BoxOverlaps
 from ..unions import union_counts
 from .scorer import Scorer, Values
 
-__all__ = ["AFLOC"]
-
 _SIDE: Final = 224
 
 

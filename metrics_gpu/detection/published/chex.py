@@ -13,8 +13,6 @@ from ..overlaps import BoxOverlaps, overlaps
 from ..unions import union_counts
 from .scorer import Scorer, Values
 
-__all__ = ["CHEX"]
-
 _SIDE: Final = 1024
 _AT_LEAST: Final = 0.3
 _LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -11,8 +11,6 @@ from ..boxes import Answers, BoxLists, Float, Int
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
 
-__all__ = ["CHEXAGENT"]
-
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     """Means over pairs, with the given boxes in their order, and sorted as the true ones are."""

@@ -10,8 +10,6 @@ from ..boxes import Answers
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
 
-__all__ = ["COCO_SCORER"]
-
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     """Without scores all boxes rank alike, in the order of the images."""

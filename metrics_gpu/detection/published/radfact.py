@@ -13,8 +13,6 @@ from ..overlaps import BoxOverlaps
 from ..unions import UnionCounts, union_counts
 from .scorer import Scorer, Values
 
-__all__ = ["RADFACT", "RADFACT_BOXES"]
-
 _SIDE: Final = 224
 _COVERED: Final = 0.5
 

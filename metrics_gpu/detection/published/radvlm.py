@@ -14,8 +14,6 @@ from ..boxes import Answers
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
 
-__all__ = ["RADVLM"]
-
 _F1, _I1 = readonly(types.float64, 1), readonly(types.int64, 1)
 _THRESHOLDS: Final = (0.1, 0.25, 0.5)
 

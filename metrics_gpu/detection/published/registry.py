@@ -14,8 +14,6 @@ from .radvlm import RADVLM
 from .rodeo import RODEO
 from .scorer import Scorer
 
-__all__ = ["SCORERS"]
-
 SCORERS: Final[dict[str, Scorer]] = {
     scorer.name: scorer
     for scorer in (RADVLM, CHEXAGENT, RADFACT, RADFACT_BOXES, AFLOC, CHEX, ACC50, RODEO, COCO_SCORER)

@@ -13,8 +13,6 @@ from ..boxes import Answers, Float, Int
 from ..overlaps import BoxOverlaps
 from .scorer import Scorer, Values
 
-__all__ = ["RODEO"]
-
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     given = np.concatenate([answers.given.boxes, answers.negatives.boxes])

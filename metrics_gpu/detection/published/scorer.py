@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from ..boxes import Answers
 from ..overlaps import BoxOverlaps
 
-__all__ = ["Scorer", "Values"]
-
 Values = Mapping[str, float | None]
 """Name of a number -> its value, None where the authors' code gives none."""
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from .parsed import GAP, Parsed, has_numbers_in_bracket
 
-__all__ = ["florence2", "kosmos2", "maira2", "paligemma", "paligemma1024"]
-
 _MAIRA: Final = re.compile(
     rf"<box>{GAP}<x(\d{{1,40}}+)>{GAP}<y(\d{{1,40}}+)>{GAP}<x(\d{{1,40}}+)>{GAP}<y(\d{{1,40}}+)>{GAP}</box>",
     re.ASCII,

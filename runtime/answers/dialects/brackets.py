@@ -8,8 +8,6 @@ from typing import Final
 
 from .parsed import GAP, NUMBER, Parsed, has_numbers_in_bracket
 
-__all__ = ["chexagent2", "qwen2vl", "radvlm"]
-
 _PLAIN: Final = r"(\d{1,40}+(?:\.\d{0,40}+)?|\.\d{1,40}+)"
 _COMMA: Final = f"{GAP},{GAP}"
 _RADVLM: Final = re.compile(rf"\[{GAP}{_COMMA.join([_PLAIN] * 4)}{GAP}\]", re.ASCII)

@@ -13,8 +13,6 @@ from ..frames import Corners, ordered
 from .parsed import GAP, NUMBER, Parsed, has_numbers_in_bracket
 from .thoughts import FINAL_ANSWER, after_last, outside_strings, without_strings
 
-__all__ = ["any_json", "medgemma15", "qwen3vl", "qwen25vl"]
-
 _NUMBER: Final = rf"{NUMBER}(?:[eE][-+]?\d{{1,3}}+)?"
 _COMMA: Final = f"{GAP},{GAP}"
 _BOX: Final = rf"\[{GAP}{_COMMA.join([f'({_NUMBER})'] * 4)}{GAP}(?:,{GAP})?\]"

@@ -8,8 +8,6 @@ from typing import Final
 
 from ..frames import Corners
 
-__all__ = ["GAP", "NUMBER", "Parsed", "has_numbers_in_bracket"]
-
 GAP: Final = r"\s*+"
 """White space inside brackets; possessive, so that a long run of it is read once."""
 

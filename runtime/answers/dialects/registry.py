@@ -11,8 +11,6 @@ from . import bins, brackets, json_lists
 from .parsed import Parsed
 from .thoughts import Tags, answer_part, tag_of_boxes
 
-__all__ = ["DIALECTS", "JSON", "Dialect", "parse"]
-
 JSON: Final = "json"
 """The dialect whose frame, order and key the line states."""
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-__all__ = ["FINAL_ANSWER", "Tags", "after_last", "answer_part", "outside_strings", "tag_of_boxes", "without_strings"]
-
 Tags = tuple[tuple[str, str], ...]
 """Opening and closing tags of thoughts, beside the known ones."""
 

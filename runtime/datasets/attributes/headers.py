@@ -10,8 +10,6 @@ from ...images.dicom.reading import open_data_set
 from ...images.kinds import KIND_BYTES, image_kind
 from .values import NAMES, Attributes, read_value
 
-__all__ = ["TAGS", "read_header"]
-
 TAGS: Final = ("ViewPosition", "PatientSex", "PatientAge", "Manufacturer")
 
 

@@ -15,8 +15,6 @@ from .headers import TAGS, read_header
 from .tables import read_table
 from .values import NAMES, Attributes, Value, read_value
 
-__all__ = ["CaseAttributes", "look_up"]
-
 
 @dataclass(frozen=True)
 class CaseAttributes:

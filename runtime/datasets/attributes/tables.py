@@ -14,8 +14,6 @@ from ..source.image_names import portable_name, without_extension
 from ..source.tables import header_text, is_index, read_rows
 from .values import NAMES, Attributes, Value, read_value
 
-__all__ = ["AttributeTable", "read_table"]
-
 _CASE = ("case", *IMAGE_COLUMNS)
 _NIH: Final = "Image Index"
 _CHEXPERT: Final = "Path"

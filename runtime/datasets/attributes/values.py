@@ -8,8 +8,6 @@ from typing import Final
 
 from ..patients import is_unknown
 
-__all__ = ["AGES", "LONGEST", "NAMES", "Attributes", "Value", "read_value"]
-
 Value = str | float
 Attributes = Mapping[str, Value]
 """Name of an attribute -> its value; one that is not known is left out."""

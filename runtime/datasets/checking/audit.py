@@ -23,8 +23,6 @@ from .patient_counts import count_patients
 from .same_content import find_same_content
 from .turned_images import TurnedImage, turned_images
 
-__all__ = ["Audit", "AuditCheck", "audit"]
-
 _NAMED = 20  # examples kept of each kind; the counts are complete
 
 

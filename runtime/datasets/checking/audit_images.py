@@ -16,8 +16,6 @@ from ...images.decode import read_grey
 from ...images.size import image_size
 from ..base import Case
 
-__all__ = ["AuditImages", "decode_images", "read_headers"]
-
 
 @dataclass
 class AuditImages:

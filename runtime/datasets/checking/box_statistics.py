@@ -20,8 +20,6 @@ from ..base import Case, Dataset
 from ..region_boxes import ROUNDING, extents
 from .turned_images import TurnedImage, orientation_warning
 
-__all__ = ["BY_FILES", "box_warnings"]
-
 Sizes = Mapping[str, tuple[int, int]]
 
 _NONE: Final[Mapping[str, TurnedImage]] = MappingProxyType({})

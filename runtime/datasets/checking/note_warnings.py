@@ -8,8 +8,6 @@ from typing import Final
 
 from ..files import Note
 
-__all__ = ["FAILING_NOTES", "REPEATED_NOTES", "note_warnings"]
-
 FAILING_NOTES: Final = frozenset(
     {
         "alike_classes",

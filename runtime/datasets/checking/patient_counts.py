@@ -9,8 +9,6 @@ from pathlib import Path
 
 from ..case import Case
 
-__all__ = ["PatientCounts", "count_patients"]
-
 
 @dataclass(frozen=True)
 class PatientCounts:

@@ -18,8 +18,6 @@ from ...host.machine import usable_cores
 from ..case import Case, Region
 from ..region_grid import region_grid
 
-__all__ = ["SameContent", "find_same_content"]
-
 _PROBE: Final = 4096
 """Bytes from the middle of a file that are compared first: films of equal size nearly always differ there."""
 

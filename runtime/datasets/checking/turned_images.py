@@ -18,8 +18,6 @@ from ...images.size import image_size
 from ..base import Case
 from ..region_boxes import ROUNDING, extents
 
-__all__ = ["TurnedImage", "orientation_warning", "turned_images"]
-
 KIND: Final = "orientation"
 _TURN: Final = "write {these} anew with PIL.ImageOps.exif_transpose, which turns the pixels and removes the orientation"
 

@@ -16,8 +16,6 @@ from .marks import CROWD
 from .nothing import says_nothing
 from .shapes import Annotated, Shape
 
-__all__ = ["CaseRule", "case_of", "one_label_each"]
-
 
 class CaseRule(NamedTuple):
     """classes: of the dataset. nothing: names that mean that nothing was found. split: the name of the split."""

@@ -11,8 +11,6 @@ from ..files import fail
 from .marks import letters
 from .shapes import Corners, Place
 
-__all__ = ["attributes_of", "refuse_other_boxes", "share", "stated_turn"]
-
 _TURNS: Final = frozenset(
     {"rotation", "rotationangle", "rotationdeg", "rotationdegree", "rotationdegrees", "rotationrad"}
     | {"angle", "angledeg", "anglerad", "theta"}

@@ -24,8 +24,6 @@ from .marks import mark_of
 from .nothing import says_nothing
 from .shapes import MAX_FRACTION, Annotated, Corners, Place, Shape, made, patient_name, stated_size
 
-__all__ = ["Coco"]
-
 _ROBOFLOW: Final = "_annotations.coco.json"
 _PARTS: Final = ("train", "valid", "val", "test")
 _PLACES: Final = (

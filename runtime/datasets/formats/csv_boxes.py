@@ -24,8 +24,6 @@ from .marks import mark_of
 from .nothing import says_nothing
 from .shapes import Annotated, Place, Shape, stated_size
 
-__all__ = ["CsvBoxes"]
-
 _CORNERS: Final = ("x_min", "y_min", "x_max", "y_max")
 _SIZES: Final = ("x", "y", "width", "height")
 _NAMES: Final = ("image", "class", *_CORNERS, *_SIZES, "patient_id", "split", "image_width", "image_height")

@@ -17,8 +17,6 @@ from .marks import mark_of
 from .shapes import Annotated, Shape, placed
 from .xml_tree import Element, read_xml
 
-__all__ = ["Cvat"]
-
 _WITHOUT_AREA = ("polyline", "points", "skeleton")
 
 

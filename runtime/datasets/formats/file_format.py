@@ -22,8 +22,6 @@ from .named_images import IMAGES, NamedImages
 from .nothing import NOTHING, says_nothing
 from .shapes import Annotated, Corners, Place, Shape, made, plausible, turned
 
-__all__ = ["POLYGONS", "SHARED", "FileFormat"]
-
 SHARED: Final = {
     "images": "the folder of the images, default images; subfolders are searched",
     "suffix": "what an image's name has after that of its annotation, such as _frontal; default nothing",

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from ....engines.errors import ConfigError
 
-__all__ = ["NamePattern"]
-
 _FIELD = re.compile(r"\{(\w*)\}")
 
 

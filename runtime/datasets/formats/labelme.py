@@ -24,8 +24,6 @@ from .marks import mark_of
 from .nothing import says_nothing
 from .shapes import Annotated, Corners, Place, Shape, placed, stated_size
 
-__all__ = ["LabelMe"]
-
 Point = tuple[float, float]
 
 _WITHOUT_AREA: Final = ("point", "points", "line", "linestrip")

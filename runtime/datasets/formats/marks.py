@@ -12,8 +12,6 @@ from ..files import Note
 from ..source.cells import BLANKS
 from .shapes import Annotated
 
-__all__ = ["CROWD", "is_set", "letters", "mark_of", "note_marks"]
-
 CROWD: Final = "iscrowd"
 """The mark of COCO: its own average precision ignores such a region (docs/detection.md §3)."""
 

@@ -23,8 +23,6 @@ from .mask_values import read_values
 from .nothing import says_nothing
 from .shapes import Annotated, Shape
 
-__all__ = ["MaskFolder", "PngMasks"]
-
 
 class MaskFolder(FileFormat):
     """Mask files below a folder, found by the form of their names."""

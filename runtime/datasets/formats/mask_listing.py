@@ -12,8 +12,6 @@ from ..source.listing import tree
 from .file_names import NamePattern
 from .named_images import without_extension
 
-__all__ = ["MaskListing"]
-
 Mask = tuple[Path, str, str]
 """A file, the name of its image, and its class, empty where its values are the classes."""
 

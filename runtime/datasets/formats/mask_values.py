@@ -14,8 +14,6 @@ from ..files import fail, number
 from ..source.documents import read_text
 from ..source.tables import read_csv
 
-__all__ = ["MaskValues", "read_values"]
-
 _NAMES = ("label", "class", "name")
 
 

@@ -18,8 +18,6 @@ from ..masks.mask_files import StoredMask
 from .mask_folder import MaskFolder
 from .nifti_axes import oriented
 
-__all__ = ["NiftiMasks"]
-
 _ROUNDING: Final = 1e-3  # of labels that were stored as fractions of 255, or interpolated and not rounded
 _PAIR: Final = {".hdr": ".img", ".img": ".hdr"}
 

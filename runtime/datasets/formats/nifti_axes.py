@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
 
-__all__ = ["oriented"]
-
 _EXACT: Final = 1e-6  # of the longest side of a pixel; headers hold numbers of 32 bits
 _ASK: Final = (
     "; set the option axes to rows for arrays [row, column] that were saved as they are, or to affine where the header "

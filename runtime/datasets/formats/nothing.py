@@ -7,8 +7,6 @@ from typing import Final
 
 from ..source.spelling import spelling_key
 
-__all__ = ["NOTHING", "says_nothing"]
-
 NOTHING: Final = (
     "No finding", "No findings", "Normal", "Healthy", "Negative", "None", "Nothing", "Background", "No abnormality",
     "No abnormalities", "No lesion",

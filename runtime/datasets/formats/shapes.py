@@ -18,11 +18,6 @@ from ..mask_run_lengths import check_grid
 from ..region_shapes import MaskRuns
 from .named_images import without_extension
 
-__all__ = [
-    "MAX_FRACTION", "Annotated", "Corners", "Place", "Shape", "made",
-    "patient_name", "placed", "plausible", "stated_size", "turned",
-]  # fmt: skip
-
 Corners = tuple[float, float, float, float]
 Place = tuple[Path, int | None]
 """A file, and a row in it."""

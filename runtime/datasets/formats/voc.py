@@ -16,8 +16,6 @@ from .marks import mark_of
 from .shapes import Annotated, Shape
 from .xml_tree import Element, read_xml
 
-__all__ = ["PascalVoc"]
-
 _OBJECTS: Final = ("object", "objects", "obj")
 
 

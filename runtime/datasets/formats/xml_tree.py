@@ -12,8 +12,6 @@ from ....engines.errors import DataError
 from ..files import fail, number
 from ..source.documents import refuse_pointer, unreadable
 
-__all__ = ["Element", "read_xml"]
-
 
 @dataclass
 class Element:

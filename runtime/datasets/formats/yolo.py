@@ -18,8 +18,6 @@ from .named_images import IMAGES
 from .shapes import Annotated, Place, Shape
 from .yolo_lines import KINDS, KeyPoints, Line, LineColumns, columns_of
 
-__all__ = ["Yolo"]
-
 _NAMES: Final = (
     "data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "classes.txt", "obj.names", "_darknet.labels",
 )  # fmt: skip

@@ -15,8 +15,6 @@ from ....engines.errors import DataError
 from ..files import fail
 from .shapes import MAX_FRACTION, Place
 
-__all__ = ["KINDS", "Content", "KeyPoints", "Line", "LineColumns", "columns_of"]
-
 KINDS: Final = ("auto", "boxes", "poses", "polygons")
 """What the option `lines` can be."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ....engines.errors import ImageError
 from .mask_files import StoredMask
 
-__all__ = ["class_colours", "class_values", "colour_count", "mask_values"]
-
 _ASK = "state in the option values which values or colours are classes"
 
 

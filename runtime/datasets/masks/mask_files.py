@@ -17,8 +17,6 @@ from ...images.png_jpeg import check_pixels, check_rows, png_size
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["StoredMask", "decode_png", "read_png"]
-
 _MAX_BYTES = 1 << 28
 _GREY = 0  # colour type of a PNG file that has neither colours nor opacity
 

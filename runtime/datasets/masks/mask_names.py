@@ -11,8 +11,6 @@ from ..files import Note
 from ..source.image_names import portable_name
 from ..source.listing import is_hidden
 
-__all__ = ["first_name", "listed_masks", "note_others", "seems_further"]
-
 _NUMBERED = re.compile(r"(.+)[_-][0-9]{1,3}")
 
 

@@ -15,8 +15,6 @@ from ..files import Note
 from .mask_channels import class_colours, class_values, colour_count, mask_values
 from .mask_files import StoredMask, read_png
 
-__all__ = ["MaskReader"]
-
 _SHARE = 0.01  # of a region's pixels: a larger part that depends on the threshold is no rounding of an edge
 _MOST = 0.7  # of an image: more than the region of any finding covers
 _FEW = 6  # values that are listed in a message

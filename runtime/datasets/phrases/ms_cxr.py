@@ -20,8 +20,6 @@ from ..source.spelling import FixedClasses
 from ..source.tables import read_csv
 from .pairs import MOST_ROUNDS, Corners, PhraseImage, phrase_key
 
-__all__ = ["MsCxr"]
-
 _STEM: Final = "MS_CXR_Local_Alignment_v"
 _BOX: Final = ("x", "y", "w", "h")
 _COLUMNS: Final = ("dicom_id", "category_name", "label_text", "path", *_BOX, "image_width", "image_height")

@@ -21,8 +21,6 @@ from ..source.spelling import Spellings, spelling_key
 from ..source.tables import read_csv
 from .pairs import MOST_ROUNDS, Corners, PhraseImage, asked, one_line, phrase_key
 
-__all__ = ["PadChestGr"]
-
 _REPORTS: Final = "grounded_reports_20240819.json"
 _SPLITS: Final = ("train", "validation", "test")
 _REGIONS: Final = {"boxes": ("boxes",), "extra": ("extra_boxes",), "union": ("boxes", "extra_boxes")}

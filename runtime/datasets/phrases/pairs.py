@@ -17,8 +17,6 @@ from typing import Final
 from ..base import Case
 from ..region_boxes import Boxes
 
-__all__ = ["MOST_ROUNDS", "Corners", "PhraseImage", "asked", "image_id", "one_line", "phrase_key"]
-
 Corners = tuple[float, float, float, float]
 MOST_ROUNDS: Final = 10
 """Cases that one image may be: more than the phrases of one finding that an image of these datasets has."""

@@ -12,8 +12,6 @@ from ..chexlocalize_shapes import Keys, entries, read_segmentations
 from ..files import fail, numbers
 from .marks import ReaderMasks
 
-__all__ = ["read_benchmark"]
-
 Point = tuple[float, float]
 
 

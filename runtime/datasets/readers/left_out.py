@@ -11,8 +11,6 @@ from ..case import patient_of_image
 from ..reader_consensus import Corners, merge
 from .marks import ReaderBoxes
 
-__all__ = ["LEAVE_ONE_OUT", "READERS", "LeftOut"]
-
 LEAVE_ONE_OUT: Final = "leave-one-out"
 READERS: Final = 3
 

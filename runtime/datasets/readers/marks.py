@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["RADIOLOGIST", "SECOND", "ReaderBoxes", "ReaderMarks", "ReaderMasks"]
-
 SECOND: Final = "second"
 """The second of two readers whose boxes are in one file."""
 RADIOLOGIST: Final = "radiologist"

@@ -6,8 +6,6 @@ from typing import Final
 
 from ..case import UNCERTAIN
 
-__all__ = ["BLANKS", "is_blank", "read_label"]
-
 BLANKS: Final = frozenset({"", "nan", "none", "null", "na", "n/a", "#n/a", "<na>", "nat", "nil"})
 """What programs write for a value that is missing, in lower case."""
 

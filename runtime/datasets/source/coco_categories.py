@@ -10,8 +10,6 @@ from typing import Any
 from ..files import Note, fail
 from .spelling import spelling_key
 
-__all__ = ["Category", "as_id", "read_categories", "without_groups"]
-
 
 @dataclass(frozen=True)
 class Category:

@@ -8,8 +8,6 @@ from typing import Final
 
 from ....engines.registry import plain_name
 
-__all__ = ["WRITTEN", "guessed_columns", "renames"]
-
 WRITTEN: Final[Mapping[str, Sequence[str]]] = {
     "image": (
         *("filename", "file", "imageid", "imagename", "imagepath", "imagefile", "imageindex"),

@@ -10,8 +10,6 @@ from ....engines.errors import DataError
 from ....engines.strict_json import parse_json
 from ....engines.strict_yaml import parse_yaml
 
-__all__ = ["read_json", "read_text", "read_yaml", "refuse_pointer", "unreadable"]
-
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"
 """How a file begins that stands for one which Git LFS did not fetch."""
 

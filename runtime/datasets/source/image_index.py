@@ -12,8 +12,6 @@ from ..files import Note, fail
 from .image_names import inside, portable_name, stem_of
 from .listing import is_hidden, tree
 
-__all__ = ["AnyCase", "ImageFolder", "ImageTree", "by_portable_name", "other_case"]
-
 
 class AnyCase:
     """Names found whatever the case of their letters, as a file system of Windows or macOS finds them."""

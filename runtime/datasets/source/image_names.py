@@ -10,8 +10,6 @@ from typing import Final
 
 from ..files import fail
 
-__all__ = ["IMAGES", "ImageIds", "TableNames", "inside", "portable_name", "stem_of", "without_extension"]
-
 IMAGES: Final = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
 """What the names of images end with; of two images of one name the first is used."""
 

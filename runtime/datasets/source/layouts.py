@@ -12,8 +12,6 @@ from ..files import fail
 from .image_names import portable_name
 from .listing import entries, tree
 
-__all__ = ["Layout"]
-
 
 @dataclass(frozen=True)
 class Layout:

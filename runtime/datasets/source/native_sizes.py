@@ -10,8 +10,6 @@ from ..files import fail, number
 from .image_names import ImageIds
 from .tables import read_csv
 
-__all__ = ["read_sizes"]
-
 _SIZES: Final = (("dim0", "dim1"), ("image_height", "image_width"))
 """Height and width: the columns of Kaggle's copies, and those of CSV files."""
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from ..files import Note, fail
 
-__all__ = ["FixedClasses", "Spellings", "spelling_key"]
-
 _BETWEEN = re.compile(r"[\s_-]+")
 _SLASH = re.compile(r" ?/ ?")
 

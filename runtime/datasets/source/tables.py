@@ -14,8 +14,6 @@ from ..files import fail
 from .column_guess import renames
 from .documents import read_text
 
-__all__ = ["header_text", "is_index", "read_csv", "read_rows"]
-
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _MAX_TOLD = 200  # characters of a file in a message
 

@@ -35,8 +35,6 @@ from .feeding import Batch, PinnedFeed
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["compute_on_device"]
-
 _BATCHES_OF_ROWS = 4  # batches that wait for the writer; more would only use memory
 
 

@@ -20,8 +20,6 @@ from .feeding import pinned
 if TYPE_CHECKING:
     from ..measure import Measure
 
-__all__ = ["Started", "pair_maps", "start"]
-
 
 @dataclass(frozen=True)
 class Started:

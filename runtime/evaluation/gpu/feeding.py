@@ -16,8 +16,6 @@ from ..reading import BegunBlock, Block, CaseReader
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["Batch", "PinnedFeed", "pinned"]
-
 
 @dataclass
 class Batch:

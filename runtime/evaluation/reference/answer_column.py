@@ -16,8 +16,6 @@ from ...results.schema import GRID, THRESHOLD_COUNT, result_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["answer_column", "each_list", "float_lists", "one_level", "placed"]
-
 
 def one_level(grid: UnionCounts, point: Int, sizes: Int, hit: NDArray[np.bool_]) -> Counts:
     """The counts of masks, equal at every threshold but 0, which the whole grid passes.

@@ -36,17 +36,6 @@ from ..scoring import Scored
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = [
-    "BASELINES",
-    "PREFIX",
-    "baseline_grid",
-    "baseline_scores",
-    "center_map",
-    "describe_baseline",
-    "draw_case",
-    "split_baselines",
-]
-
 PREFIX = "baseline:"
 SEED = 0
 _CELLS = 14

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ...datasets.base import Region
     from ...results.loaded_dataset import LoadedDataset
 
-__all__ = ["boxes_reference"]
-
 _ANSWER: Final = "answer every pair, with [] where nothing was found, or leave the others out (--missing leave-out)."
 _LOOK: Final = "look at the file with xbench-fast boxes check (docs/boxes.md §4)."
 _COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit")

@@ -15,19 +15,6 @@ from ...answers.reading import ReadOptions
 from ...datasets.readers.marks import RADIOLOGIST, SECOND
 from ...host.paths import has_file, has_folder
 
-__all__ = [
-    "COUNTED",
-    "MOVED",
-    "PREFIX",
-    "READER",
-    "READERS",
-    "BoxModel",
-    "BoxOptions",
-    "Missing",
-    "file_digest",
-    "split_boxes",
-]
-
 PREFIX: Final = "boxes:"
 MOVED: Final = "moved:"
 """The answers of a file of boxes, each moved to the image of another patient."""

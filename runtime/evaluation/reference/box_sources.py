@@ -17,8 +17,6 @@ from ...answers.read import read_boxes
 from ...datasets.readers.marks import ReaderBoxes
 from .box_models import BoxModel
 
-__all__ = ["read_answers", "sources"]
-
 
 def read_answers(model: BoxModel, marks: ReaderBoxes | None, questions: Questions) -> BoxFile:
     """The answers of the model's file, or those of a reader. Raises DataError."""

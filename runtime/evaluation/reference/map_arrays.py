@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
 
-__all__ = ["SUFFIXES", "MapFile", "maps_in"]
-
 SUFFIXES = (".npy", ".npz", ".png")
 
 

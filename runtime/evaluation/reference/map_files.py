@@ -26,8 +26,6 @@ from .map_names import NamedMaps
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["KEPT_CELLS", "KEPT_SIDE", "PREFIX", "CaseMaps", "MapFolder", "split_maps"]
-
 PREFIX = "maps:"
 KEPT_SIDE = 64
 KEPT_CELLS = KEPT_SIDE * KEPT_SIDE  # larger maps would take more space in a result than all other data

@@ -19,8 +19,6 @@ from .map_arrays import MapFile
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["NamedMaps"]
-
 _BETWEEN: Final = re.compile(r"[\s_/-]+")
 _ONE: Final = str.maketrans("/ ", "__")
 _END: Final = "_map"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...images.contents import Contents
     from .map_files import CaseMaps
 
-__all__ = ["orientation_check"]
-
 _MOST: Final = 200  # pairs that are read, spread over the dataset; more say nothing else
 _FEW: Final = 10
 _AT_LEAST: Final = 0.6  # mean AUC of the other reading

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...datasets.base import Case
     from ...images.contents import Contents
 
-__all__ = ["Prior"]
-
 
 class Prior:
     """The mean regions of a dataset, each without one patient.

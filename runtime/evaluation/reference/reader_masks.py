@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ...datasets.readers.marks import ReaderMasks
     from ...results.loaded_dataset import LoadedDataset
 
-__all__ = ["masks_reference"]
-
 _NONE: Final = ("illegal", "outside", "clipped", "duplicates")
 _NEVER: Final = ("truncated", "over_limit", "out_of_view")
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...results.loaded_dataset import LoadedDataset
     from ..row_code import RowsOf
 
-__all__ = ["compute_reference", "find_reference"]
-
 
 def find_reference(
     model: str | MapFolder | BoxModel, loaded: LoadedDataset, measure: Measure

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ...datasets.base import Case
     from ...results.loaded_dataset import LoadedDataset
 
-__all__ = ["Reference", "ScoredCases", "baseline_reference", "maps_reference", "note_size"]
-
 ScoredCases = tuple[Sequence[DecodedCase], Sequence[Scored]]
 """Cases, and in parts what is said of those that are readable, as `rows_table` takes them."""
 

@@ -19,8 +19,6 @@ from .jpeg_header import JpegHeader
 from .run_lengths import decode_run_lengths
 from .stored import Decoded, PixelLayout
 
-__all__ = ["DECODERS", "NATIVE", "Decoder"]
-
 Decoder = Callable[[bytes, PixelLayout], Decoded]
 """The bytes of one frame, and the layout that its data set states -> integers [rows, columns]."""
 

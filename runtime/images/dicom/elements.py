@@ -17,19 +17,6 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
 
-__all__ = [
-    "BIG_ENDIAN",
-    "DEFLATED",
-    "EXPLICIT",
-    "IMPLICIT",
-    "RUN_LENGTHS",
-    "DataElement",
-    "DataSet",
-    "Order",
-    "tag_of",
-    "valid_uid",
-]
-
 IMPLICIT: Final = "1.2.840.10008.1.2"
 EXPLICIT: Final = "1.2.840.10008.1.2.1"
 BIG_ENDIAN: Final = "1.2.840.10008.1.2.2"

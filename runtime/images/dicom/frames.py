@@ -14,8 +14,6 @@ from .codecs import DECODERS, NATIVE
 from .elements import BIG_ENDIAN, RUN_LENGTHS, DataElement, DataSet, Order
 from .stored import PixelLayout, stored_values
 
-__all__ = ["check_syntax", "mask_frames", "stored_frames"]
-
 _ITEM, _DELIMITER = (0xFFFE, 0xE000), (0xFFFE, 0xE0DD)
 _STARTS: Final = (b"\xff\xd8\xff", b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ")  # of JPEG, JPEG 2000 and JP2
 _FLOATS: Final = {"FloatPixelData": 4, "DoubleFloatPixelData": 8}

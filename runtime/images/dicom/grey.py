@@ -16,8 +16,6 @@ from .reading import open_data_set
 from .stored import PixelLayout
 from .voi import grey_levels
 
-__all__ = ["decode_dicom", "read_stored"]
-
 _OF_FRAMES: Final = ("FrameVOILUTSequence", "PixelValueTransformationSequence")
 """Windows and rescale values of enhanced objects; without them the picture would be another one."""
 _GREY: Final = ("MONOCHROME1", "MONOCHROME2")

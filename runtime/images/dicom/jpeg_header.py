@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from ....engines.errors import ImageError
 from ..png_jpeg import JPEG_FRAMES, jpeg_segments
 
-__all__ = ["JpegHeader"]
-
 
 @dataclass(frozen=True)
 class JpegHeader:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from ....engines.errors import ImageError
 from .jpeg_header import JpegHeader
 
-__all__ = ["decode_averaging"]
-
 
 def decode_averaging(frame: bytes, header: JpegHeader) -> NDArray[np.uint16]:
     """The values [rows, columns] of a stream of less than 16 bits by one of these predictors.

@@ -18,8 +18,6 @@ from ....engines.errors import ImageError
 from ..kinds import KIND_BYTES, dicom_start
 from .elements import BIG_ENDIAN, DEFLATED, EXPLICIT, IMPLICIT, DataSet, tag_of, valid_uid
 
-__all__ = ["open_data_set"]
-
 _PIXELS: Final = frozenset({0x7FE0_0008, 0x7FE0_0009, 0x7FE0_0010})
 _ONLY_PYDICOM: Final = r"pydicom(\.|$)"
 

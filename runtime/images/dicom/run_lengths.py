@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
 
-__all__ = ["decode_run_lengths"]
-
 _HEADER = 64  # bytes: the number of segments and 15 offsets
 
 

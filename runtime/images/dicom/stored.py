@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ....engines.errors import ImageError
 from .elements import DataSet
 
-__all__ = ["Decoded", "PixelLayout", "stored_values"]
-
 
 @dataclass(frozen=True)
 class PixelLayout:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ....engines.errors import ImageError
 from .elements import DataElement, DataSet
 
-__all__ = ["LookupTable", "read_table"]
-
 Values = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from .elements import DataSet
 from .stored import PixelLayout
 from .tables import read_table
 
-__all__ = ["grey_levels"]
-
 Values = NDArray[np.float64]
 _ABSENT: Final = 1 << 40  # no value of 16 bits
 _FUNCTIONS: Final = ("LINEAR", "LINEAR_EXACT", "SIGMOID")

@@ -22,26 +22,6 @@ from ...tables.stamps import cell_stamps
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-__all__ = [
-    "COLUMN",
-    "DARK",
-    "GREY",
-    "PAGE",
-    "PALE",
-    "Figure",
-    "Look",
-    "Plan",
-    "Point",
-    "conditions",
-    "drawing_style",
-    "finish",
-    "looks",
-    "planned",
-    "point_of",
-    "settle",
-    "width_for",
-]
-
 DARK, GREY, PALE = "#222222", "#6b6b6b", "#d4d4d4"
 COLUMN, PAGE = 3.3, 7.0
 """The widths that drawings have, in inches: a column and a page of a paper."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ..gallery.model import Gallery, GalleryCase, Overlay
 
-__all__ = ["GridRow", "draw_overlays", "grid_rows", "overlays_figure"]
-
 _NAME, _TITLE = "figure-2-overlays", "Figure 2: maps of the models and regions of the radiologists"
 _ROWS, _MODELS = 5, 7
 _TRUTH, _LEVEL, _HALO = "#35d0ff", "#ffffff", "#000000"

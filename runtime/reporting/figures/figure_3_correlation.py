@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ....metrics_gpu.statistics.correlation import Correlation
 
-__all__ = ["Per", "Spot", "correlation_figure", "draw_correlation", "spots"]
-
 Per = Literal["model", "cell"]
 _NAMES: dict[Per, str] = {"model": "figure-3-correlation", "cell": "figure-3-correlation-cells"}
 _TITLES: dict[Per, str] = {

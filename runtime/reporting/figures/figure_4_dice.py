@@ -13,8 +13,6 @@ from .figure import DARK, Plan, Point, conditions, point_of, width_for
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["DICE", "draw_dice"]
-
 _SERIES = (("threshold 0.5", "#f4b477", "////"), ("best threshold", "#0068af", ""))
 """Name, colour and hatch of the two bars."""
 

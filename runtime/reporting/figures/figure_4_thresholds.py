@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["CURVES", "DELTA", "dice_curve", "draw_curves", "draw_delta"]
-
 _BAR, _PAPER = "#7fb2d6", "#000000"
 _DOT: Final[dict[str, Any]] = {
     "marker": "o", "markersize": 5, "markeredgecolor": DARK, "markeredgewidth": 0.8, "linestyle": "none"

@@ -13,8 +13,6 @@ from .figure import DARK, settle
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["name_points"]
-
 # Places of a name around its point: offset in points of the page, alignments. The first free place is used.
 _PLACES = (
     (6, 0, "left", "center"),

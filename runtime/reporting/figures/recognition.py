@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["RECOGNITION", "draw_recognition"]
-
 _MEAN = "mean of datasets"
 
 

@@ -13,8 +13,6 @@ from ...results.cell_key import reader_code
 from ...results.load import StoredRun
 from ...results.loaded_dataset import LoadedDataset, current_dataset, load_dataset
 
-__all__ = ["open_annotated"]
-
 Hashes = Mapping[str, bytes | None]
 
 

@@ -24,8 +24,6 @@ from .pictures import Originals, open_originals
 if TYPE_CHECKING:
     from ...host.config import DatasetConfig
 
-__all__ = ["BUDGET", "make_gallery", "run_lengths"]
-
 BUDGET = 12_000_000
 """Maximum characters of the gallery in the page; a page may have 15 MB."""
 

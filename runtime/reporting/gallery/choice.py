@@ -16,8 +16,6 @@ from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
 from ...results.pairs import ScoredPairs
 
-__all__ = ["MOST", "ModelPairs", "PairScore", "choose", "in_rounds", "model_pairs", "pair_scores"]
-
 MOST = 12
 """Maximum cases of one class of one dataset."""
 

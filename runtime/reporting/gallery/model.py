@@ -19,8 +19,6 @@ from ....metrics_gpu.sweep.sweep_options import threshold_table
 from ...results.schema import GRID
 from .pictures import Originals
 
-__all__ = ["Gallery", "GalleryCase", "Overlay", "gallery_payload", "overlay_size", "picture_size", "truth_size"]
-
 
 @dataclass(frozen=True)
 class GalleryCase:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ...host.config import DatasetConfig
     from ...results.loaded_dataset import LoadedDataset
 
-__all__ = ["Originals", "Pixels", "encoded", "open_originals"]
-
 Pixels = NDArray[np.uint8]
 _QUALITY, _LONGEST = 75, 2048
 

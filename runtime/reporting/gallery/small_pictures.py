@@ -23,8 +23,6 @@ from ...results.loaded_dataset import LoadedDataset, current_dataset, load_datas
 from ...results.schema import GRID
 from .pictures import Originals, Pixels, encoded
 
-__all__ = ["small_pictures"]
-
 _WHOLE_FRAME = Geometry("squash", GRID, GRID, "bicubic")
 _QUALITY = 80  # about 8 kB for a radiograph
 

@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from ..gallery.model import Gallery
     from ..studied_errors import Example
 
-__all__ = [
-    "WIDEST",
-    "PageContent",
-    "jpeg_uri",
-    "page_text",
-    "sort_key",
-    "table_view",
-]
-
 _ASSETS = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
 _SCRIPTS = ("contents", "tables", "columns", "painter", "enlarged", "gallery", "start")

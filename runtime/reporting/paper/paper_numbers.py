@@ -14,21 +14,6 @@ from ...results.choices import DEFAULTS
 from ...results.numbers.cell_values import CellValues
 from ...tables.table import Cell
 
-__all__ = [
-    "FIELDS",
-    "MARK",
-    "NAMES",
-    "PRINTED_MARK",
-    "Paper",
-    "Printed",
-    "PrintedModel",
-    "apart_notes",
-    "paper",
-    "paper_legend",
-    "why_apart",
-    "why_mean_apart",
-]
-
 FIELDS: Final = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 """Numbers of a report that the paper also prints -> their names in its Table 1."""
 

@@ -28,8 +28,6 @@ from .fields import BEST, FIELDS, GROUNDING, Number, Sample, find_interval, find
 if TYPE_CHECKING:
     from ..pairs import Patients
 
-__all__ = ["CellValues", "cell_values"]
-
 _OF_FIXED: Final = ("dice_fixed", "iou_fixed", "delta_dice")
 _OF_BEST: Final = ("dice_best", "iou_best", "best_tau", "iou_tau", "delta_dice")
 """Values at threshold 0.5, and at a best one."""

@@ -28,19 +28,6 @@ from ..choices import Choices
 from ..load import CellRows
 from ..pairs import Patients, ScoredPairs
 
-__all__ = [
-    "BEST",
-    "FIELDS",
-    "GROUNDING",
-    "RECOGNITION",
-    "Number",
-    "Sample",
-    "find_interval",
-    "find_numbers",
-    "grounding_interval",
-    "sample_of",
-]
-
 
 @dataclass(frozen=True)
 class Number:

@@ -13,8 +13,6 @@ from ..comparability import Basis, find_basis, pair_keys
 from ..load import CellRows
 from ..pairs import ScoredPairs
 
-__all__ = ["References", "rest_on_models"]
-
 Key = tuple[str, str]
 
 

@@ -22,12 +22,6 @@ from ..pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_l
 from .cell_values import CellValues, cell_values
 from .fields import GROUNDING, Number
 
-__all__ = [
-    "Results",
-    "make_results",
-    "split_by_protocol",
-]
-
 Key = tuple[str, str]
 """Model and dataset."""
 

@@ -21,8 +21,6 @@ from ..storage import KEY_FIELD, CellFiles, result_fault, write_table
 from ..unread import unread_cases
 from .shards import Shard
 
-__all__ = ["merge_shards"]
-
 _COUNTS = ("cases", "missing", "unreadable", *FAULTS)
 _OWN = ("key", "file", *_COUNTS, "seconds", "computed", "shard", "updated", "ingredients", "last_attempt", "threads")
 # An evaluation reads only the footer of a finished file without a checksum, so it would reuse this one.

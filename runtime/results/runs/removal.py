@@ -16,8 +16,6 @@ from ..maps import index_file
 from ..run_directory import RunDirectory
 from ..run_json import read_run
 
-__all__ = ["find_cells", "remove_cells", "stored_rows"]
-
 Entry = Mapping[str, Any]
 
 

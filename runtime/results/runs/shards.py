@@ -14,8 +14,6 @@ from typing import Any, Self
 
 from ....engines.errors import ConfigError
 
-__all__ = ["Shard", "is_shard_folder", "shard_folder"]
-
 
 @dataclass(frozen=True)
 class Shard:

@@ -16,8 +16,6 @@ from .codec import decode_infer, encode_infer
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-__all__ = ["HEALTH", "SERVICE", "Call", "Calls", "parsed"]
-
 SERVICE: Final = "inference.GRPCInferenceService"
 
 HEALTH: Final = frozenset({"ServerLive", "ServerReady"})

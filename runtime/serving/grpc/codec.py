@@ -16,8 +16,6 @@ from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, che
 if TYPE_CHECKING:
     from .open_inference_pb2 import ModelInferRequest
 
-__all__ = ["decode_infer", "encode_infer"]
-
 _MOST_ENTRIES: Final = 64
 _CONTENTS: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",

@@ -10,8 +10,6 @@ from ..inference.service import Service
 from ..protocol.request_errors import Draining, NotFound
 from .calls import SERVICE, parsed
 
-__all__ = ["HEALTH_SERVICE", "HealthCalls"]
-
 HEALTH_SERVICE: Final = "grpc.health.v1.Health"
 
 _NAMES: Final = ("", SERVICE)  # "" is the server as a whole

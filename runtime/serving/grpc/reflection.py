@@ -8,8 +8,6 @@ from typing import Any, Final
 from .calls import SERVICE, parsed
 from .health import HEALTH_SERVICE
 
-__all__ = ["REFLECTION_SERVICES", "Reflection"]
-
 REFLECTION_SERVICES: Final = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 """Both versions of the service, whose messages are the same."""
 

@@ -22,8 +22,6 @@ from .calls import HEALTH, SERVICE, Call, Calls
 from .health import HEALTH_SERVICE, HealthCalls
 from .reflection import REFLECTION_SERVICES, Reflection
 
-__all__ = ["GrpcTransport"]
-
 _LOG = logging.getLogger(__name__)
 _IDLE_MS: Final = 300_000
 _HEALTH: Final = 64  # calls of the health service at once, and as many that watch

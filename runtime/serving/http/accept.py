@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 Endpoint = Callable[["Request"], Awaitable["Response"]]
 
-__all__ = ["BINARY", "JSON", "Endpoint", "accepted", "offering"]
-
 JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
 _LONGEST: Final = 4096

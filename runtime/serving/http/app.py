@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
-__all__ = ["create_app", "create_health_app"]
-
 
 def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGIApp:
     """The ASGI application for an entered service: the protocol, /metrics and, if enabled, the page."""

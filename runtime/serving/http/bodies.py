@@ -13,8 +13,6 @@ from .error_response import AmbiguousEnd, UnknownCoding
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["BodyReader", "Decompressor", "coding_of"]
-
 # Window sizes of zlib's decoder that ask for a header and a checksum: of gzip (RFC 1952), and of zlib (RFC 1950), which
 # is HTTP's "deflate" (RFC 9110 §8.4.1.2).
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}

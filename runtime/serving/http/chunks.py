@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from ..protocol.request_errors import TooLarge
 
-__all__ = ["limited_chunks"]
-
 _SIZE: Final = re.compile(rb"[\r\n]*([0-9A-Fa-f]{1,32})[ \t]*(?:;|\r?\n)")
 _KEPT: Final = 256  # bytes of the end of a head, or of a line with a size, that are kept where it comes in parts
 

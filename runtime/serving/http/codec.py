@@ -19,18 +19,6 @@ from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
 
-__all__ = [
-    "FILE_TYPES",
-    "HEADER_LENGTH",
-    "JSON_TYPES",
-    "DecodedRequest",
-    "check_content_type",
-    "decode_infer",
-    "encode_infer",
-    "is_raw",
-    "json_length",
-]
-
 HEADER_LENGTH: Final = "inference-header-content-length"
 _MEDIA_TYPES: Final[Mapping[str, str]] = {"dicom": "application/dicom", "png": "image/png", "jpeg": "image/jpeg"}
 FILE_TYPES: Final = (*_MEDIA_TYPES.values(), "image/jpg")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import BaseRoute
 
-__all__ = ["docs_routes", "docs_text"]
-
 _STYLE = """
 body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 section { border-top: 1px solid var(--line); margin-top: 1.5rem; }

@@ -9,8 +9,6 @@ from ..protocol.request_errors import BadRequest, RequestError, Unauthenticated
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["CODINGS", "AmbiguousEnd", "UnknownCoding", "error_response"]
-
 CODINGS: Final = ("gzip", "deflate")
 """Content codings that a body may have."""
 

@@ -17,8 +17,6 @@ from ..protocol.requests import Answer, Parameter, Request, to_request
 from ..protocol.tensors import Tensor
 from .codec import DecodedRequest
 
-__all__ = ["LINES", "PICTURE", "QUERY", "as_lines", "as_picture", "decode_file", "lines_of", "picture_of"]
-
 PICTURE: Final = "image/png"
 LINES: Final = "application/jsonl"
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Infer"]
-
 _FORMS = (JSON, PICTURE, LINES, BINARY)
 _FORMS_OF_RAW = (BINARY, JSON, PICTURE, LINES)
 

@@ -25,15 +25,6 @@ from .error_response import AmbiguousEnd, error_response
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = [
-    "LOG_FIELDS",
-    "OVER_LIMIT",
-    "ClientRequests",
-    "Connections",
-    "Guard",
-    "is_loopback",
-]
-
 OVER_LIMIT: Final = "xbench.over_limit"
 """Key in the state of an ASGI scope: the error to raise on a connection above a limit, unless health is asked for."""
 

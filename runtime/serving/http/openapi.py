@@ -13,8 +13,6 @@ from ..settings import HEALTH_PATHS
 from .codec import FILE_TYPES, HEADER_LENGTH
 from .files import LINES, PICTURE, QUERY
 
-__all__ = ["openapi"]
-
 Json = dict[str, Any]
 
 _TEXT: Final[Json] = {"type": "string"}

@@ -18,8 +18,6 @@ from ..protocol.requests import Answer, Request
 from .images import DISPLAY_SIDE, Prepared
 from .models import Selection, ServedModel
 
-__all__ = ["binary_mask", "build_answer", "check_answer_size", "regions"]
-
 ANSWER_LIMIT: Final = 256 << 20
 
 

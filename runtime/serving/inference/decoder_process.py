@@ -16,8 +16,6 @@ from ....engines.geometry import Geometry
 from .decoding import HEAD, READY, DecodedImage, DecodeJob, DecodeReply
 from .images import Prepared, prepare_file
 
-__all__ = ["main"]
-
 MEMORY: Final = 4 << 30
 """Bytes that a process may allocate; the largest image that is read needs about a third."""
 

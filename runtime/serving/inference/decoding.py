@@ -23,8 +23,6 @@ from ..protocol.request_errors import Internal
 from ..protocol.requests import Request
 from .images import Prepared
 
-__all__ = ["HEAD", "READY", "DecodeJob", "DecodeReply", "DecodedImage", "Decoders"]
-
 _LOG = logging.getLogger(__name__)
 _COMMAND: Final = (sys.executable, "-P", "-m", f"{__package__}.decoder_process")
 

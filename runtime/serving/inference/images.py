@@ -15,16 +15,6 @@ from ....engines.geometry import Geometry
 from ..protocol.interface import DRAWN
 from ..protocol.requests import Request
 
-__all__ = [
-    "DISPLAY_SIDE",
-    "Prepared",
-    "prepare_file",
-    "prepare_grey",
-    "prepare_pixels",
-    "prepare_quick",
-    "prepare_request",
-]
-
 DISPLAY_SIDE: Final = 1024
 """Maximum length of the longer side of an overlay or a preview."""
 

@@ -10,8 +10,6 @@ from ..protocol.interface import BOX_COLUMNS, EXTENSIONS, INPUTS, OUTPUTS, SERVE
 from .models import ServedModel
 from .service import Service
 
-__all__ = ["NOTICE", "model_list", "model_metadata", "repository_index", "server_metadata", "weights_notice"]
-
 NOTICE: Final = "For research only; not a medical device. Do not use it for diagnosis."
 
 

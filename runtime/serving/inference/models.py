@@ -22,8 +22,6 @@ from ..protocol.request_errors import BadRequest, NotFound
 from ..protocol.requests import Request
 from .own_prompts import OwnPrompts
 
-__all__ = ["VERSION", "Catalogue", "Selection", "ServedModel"]
-
 OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 VERSION: Final = "1"

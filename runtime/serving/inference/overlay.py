@@ -8,8 +8,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["draw_overlay", "draw_preview"]
-
 # Black, violet, red, orange, pale yellow: lightness rises with the value, readable in grey and for the colour-blind.
 _ANCHORS: Final = np.array([(0, 0, 0), (86, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
 _OUTLINE: Final = np.array((64, 224, 255), np.uint8)

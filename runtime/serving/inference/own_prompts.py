@@ -14,8 +14,6 @@ from ..protocol.requests import OWN_SET
 if TYPE_CHECKING:
     from ....engines.prompts.prompt_encoding import EncodeSets
 
-__all__ = ["OwnPrompts"]
-
 Prompts = tuple[FindingPrompts, ...]
 
 

@@ -26,8 +26,6 @@ from .decoding import Decoders
 from .images import prepare_quick
 from .models import Catalogue, ServedModel
 
-__all__ = ["Service"]
-
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _CHEAP = frozenset({"findings", "logits", "logits_negative", "probabilities", "probabilities_pair", "saliency"})

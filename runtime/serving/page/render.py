@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["page_endpoint", "page_policy", "page_text"]
-
 _FOLDER = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
 _SCRIPTS = ("protocol", "regions", "question", "bars", "card", "results", "sharing", "start")

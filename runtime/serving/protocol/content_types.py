@@ -17,8 +17,6 @@ from .interface import OUTPUTS
 from .request_errors import BadRequest
 from .tensors import Tensor
 
-__all__ = ["BASE64", "check_output_content_type", "check_request_content_type", "decoded_tensor"]
-
 BASE64: Final = "base64"
 _TEXT: Final = "str"
 _ARRAY: Final = "np"

@@ -6,17 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "BOX_COLUMNS",
-    "DEFAULT_OUTPUTS",
-    "DRAWN",
-    "EXTENSIONS",
-    "INPUTS",
-    "OUTPUTS",
-    "SERVER_NAME",
-    "OutputSpec",
-]
-
 SERVER_NAME: Final = "xbench-fast"
 EXTENSIONS: Final = ("binary_tensor_data", "model_repository(index)")
 

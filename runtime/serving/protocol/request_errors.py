@@ -13,20 +13,6 @@ from ....engines.errors import (
     XBenchError,
 )
 
-__all__ = [
-    "BadRequest",
-    "DeadlineExceeded",
-    "Draining",
-    "Internal",
-    "NotFound",
-    "Overloaded",
-    "RequestError",
-    "TooLarge",
-    "Unauthenticated",
-    "Unimplemented",
-    "as_request_error",
-]
-
 
 class RequestError(ServingError):
     """Base of the errors that are sent to a client; `retry_after`: seconds after which to try again, None: never."""

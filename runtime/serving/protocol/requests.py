@@ -21,18 +21,6 @@ from .interface import DEFAULT_OUTPUTS, INPUTS, OUTPUTS
 from .request_errors import BadRequest
 from .tensors import Tensor
 
-__all__ = [
-    "OWN_SET",
-    "TEXT_LIMIT",
-    "Answer",
-    "Parameter",
-    "Request",
-    "check_request",
-    "own_prompts",
-    "to_request",
-    "to_tensors",
-]
-
 Parameter = str | bool | int | float
 
 TEXT_LIMIT: Final = 8192

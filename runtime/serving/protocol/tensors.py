@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from .request_errors import BadRequest
 
-__all__ = ["DATATYPES", "MOST_ITEMS", "Tensor", "array_to_raw", "check_items", "check_shape", "raw_to_array"]
-
 DATATYPES: Final[dict[str, str]] = {
     "BOOL": "?",
     "UINT8": "u1",

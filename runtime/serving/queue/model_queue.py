@@ -21,8 +21,6 @@ from ..metrics import Metrics
 from ..protocol.request_errors import Draining, Overloaded, TooLarge
 from ..settings import ServiceSettings
 
-__all__ = ["ModelQueue", "Run"]
-
 Run = Callable[[NDArray[np.uint8], NDArray[np.float32]], Scores]
 
 _LONGEST_WAIT: Final = 60

@@ -21,8 +21,6 @@ from ...results.stored_boxes import load_boxes
 from ..kept_maps import kept_maps, map_places
 from ..study_cell import StudyCell
 
-__all__ = ["BEST", "BOXES", "FITTED", "Judged", "TrueBoxes", "judged"]
-
 BOXES: Final = "boxes"
 """The cut of predicted boxes: they have no threshold."""
 BEST: Final = "best*"

@@ -18,8 +18,6 @@ from ..study_cell import PIXELS
 from ..writing import limits
 from .judged import Judged
 
-__all__ = ["Errors", "cut_name", "error_rows", "errors_of", "examples"]
-
 Float = NDArray[np.float64]
 
 _KINDS, _FIXES = len(KINDS), len(KINDS) - 1  # hits are no errors

@@ -10,8 +10,6 @@ from ..outcome import Rows
 from ..writing import between
 from .canvas import canvas, span
 
-__all__ = ["draw_calibration"]
-
 
 def draw_calibration(rows: Rows, labels: Mapping[str, str], material: Material) -> list[Figure]:
     """Gain over tau = 0.5 by method; `labels`: methods as printed. Raises MissingExtraError without matplotlib."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["Canvas", "canvas", "span"]
-
 
 @dataclass(frozen=True)
 class Canvas:

@@ -11,8 +11,6 @@ from ..outcome import Rows
 from ..writing import between
 from .canvas import canvas, span
 
-__all__ = ["draw_correlation"]
-
 
 def draw_correlation(points: Rows, rows: Rows, material: Material) -> list[Figure]:
     """The models, and the (model, dataset) points if there are some. Raises MissingExtraError without matplotlib."""

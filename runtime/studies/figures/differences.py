@@ -10,8 +10,6 @@ from ..outcome import Rows
 from ..writing import between
 from .canvas import canvas, span
 
-__all__ = ["draw_differences"]
-
 
 def draw_differences(name: str, title: str, rows: Rows, stamps: tuple[str, ...]) -> list[Figure]:
     """A line for each row. Raises MissingExtraError without matplotlib."""

@@ -12,8 +12,6 @@ from ..material import Material
 from ..outcome import Rows
 from .canvas import canvas
 
-__all__ = ["draw_errors"]
-
 
 def draw_errors(rows: Rows, material: Material) -> list[Figure]:
     """Boxes per 100 pairs by kind; `rows`: those of all pairs. Raises MissingExtraError without matplotlib."""

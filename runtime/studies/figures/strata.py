@@ -9,8 +9,6 @@ from ..outcome import Rows
 from ..writing import between, no_mean
 from .canvas import canvas, span
 
-__all__ = ["draw_strata"]
-
 
 def draw_strata(rows: Rows, material: Material) -> list[Figure]:
     """Fixed strata in the mean over the datasets of a model, or over the only one of the run.

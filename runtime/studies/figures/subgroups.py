@@ -9,8 +9,6 @@ from ..outcome import Rows
 from ..writing import between
 from .canvas import canvas, span
 
-__all__ = ["draw_gaps"]
-
 
 def draw_gaps(rows: Rows, material: Material) -> list[Figure]:
     """A line for each gap, a point for each model. Raises MissingExtraError without matplotlib."""

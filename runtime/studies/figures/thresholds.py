@@ -12,8 +12,6 @@ from ..outcome import Rows
 from ..writing import between
 from .canvas import canvas, span
 
-__all__ = ["draw_thresholds"]
-
 
 @dataclass(frozen=True)
 class _Curve:

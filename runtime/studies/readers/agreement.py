@@ -24,8 +24,6 @@ from ..study_cell import StudyCell
 from ..writing import clean, limits
 from .ratings import Ratings, left_out_reader
 
-__all__ = ["COEFFICIENTS", "LEAST_IMAGES", "extent_rows", "pointing_rows", "presence_rows", "reader_rows"]
-
 Row = dict[str, Any]
 
 COEFFICIENTS: Final = ("prevalence", "observed", "gwet_ac1", "fleiss_kappa", "krippendorff_alpha")

@@ -12,8 +12,6 @@ from ..study_cell import StudyCell
 from ..variants import beside
 from ..writing import limits
 
-__all__ = ["AGAINST", "ceiling_rows", "is_reader"]
-
 AGAINST: Final = {"dice_fixed": "dice_fixed", "dice_cross_fitted": "dice_fixed", "pointing": "pointing"}
 """Number of a model -> that of a reader, whose mask is the same at every threshold."""
 

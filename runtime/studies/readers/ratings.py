@@ -16,8 +16,6 @@ from ...results.load import StoredRun
 from ...results.stored_boxes import STATES, StoredBoxes, load_boxes
 from ..study_cell import StudyCell
 
-__all__ = ["Extents", "Ratings", "left_out_reader", "ratings_of"]
-
 _ANSWERED: Final = STATES.index("answered")
 _MISSING: Final = STATES.index("missing")
 _UNKNOWN: Final = -1

@@ -17,8 +17,6 @@ from .agreement import COEFFICIENTS, LEAST_IMAGES, extent_rows, pointing_rows, p
 from .ceiling import AGAINST, ceiling_rows, is_reader
 from .ratings import Ratings, ratings_of
 
-__all__ = ["study_readers"]
-
 _HEADS: Final = ("prevalence", "agreement", "AC1", "kappa", "alpha")
 _ABOVE: Final = (
     "a model above the reader is above this single reader against this truth; that does not make it better than "

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ...datasets.attributes.lookup import CaseAttributes
 from ...datasets.attributes.values import Value
 
-__all__ = ["MOST_GROUPS", "REST", "UNKNOWN", "Grouping", "groupings"]
-
 UNKNOWN: Final = "unknown"
 REST: Final = "all others"
 MOST_GROUPS: Final = 20

@@ -23,8 +23,6 @@ from ..study_cell import PIXELS, StudyCell
 from ..writing import limits
 from .grouping import REST, Grouping
 
-__all__ = ["MEASURES", "GroupedCell", "grouped_cell"]
-
 MEASURES = (HITS, "dice_fixed", "average_precision", "auc")
 
 Mask = NDArray[np.bool_]

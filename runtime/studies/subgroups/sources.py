@@ -16,8 +16,6 @@ from ...host.paths import has_file
 from ...results.loaded_dataset import current_dataset, load_dataset
 from ..material import Material
 
-__all__ = ["attributes_digest", "attributes_of", "case_ids", "given_tables"]
-
 
 def given_tables(given: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
     """Dataset -> its table, of --attributes [NAME=]FILE. `names`: the datasets of the run. Raises ConfigError."""

@@ -17,8 +17,6 @@ from .measured import grouped_cell
 from .sources import attributes_digest, attributes_of, case_ids, given_tables
 from .tables import summary_table, tables_of
 
-__all__ = ["study_subgroups"]
-
 
 def study_subgroups(
     material: Material,

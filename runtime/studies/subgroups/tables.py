@@ -14,8 +14,6 @@ from ..writing import between, metric_cell, percent_cell
 from .grouping import UNKNOWN
 from .measured import MEASURES
 
-__all__ = ["gap_name", "summary_table", "tables_of"]
-
 _TITLES = {"average_precision": "Average precision"}
 _WILSON = {"wilson": "Wilson", "newcombe": "Newcombe"}
 

@@ -16,8 +16,6 @@ from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Effect, PairGroup
 from ..study_cell import StudyCell
 from .pair_scores import BASELINES, PairScores
 
-__all__ = ["ALIKE", "QUESTIONS", "UNDEFINED", "Compared", "compared", "judged"]
-
 Float = NDArray[np.float64]
 
 QUESTIONS: Final = {

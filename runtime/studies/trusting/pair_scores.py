@@ -27,8 +27,6 @@ from ...results.schema import GRID
 from ..kept_maps import kept_maps, map_places
 from ..study_cell import StudyCell
 
-__all__ = ["BASELINES", "NO_OTHER_FINDING", "NO_OTHER_PATIENT", "PairScores", "pair_scores"]
-
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
 

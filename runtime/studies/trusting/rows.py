@@ -12,8 +12,6 @@ from ..writing import limits
 from .differences import QUESTIONS, UNDEFINED, Compared
 from .pair_scores import PairScores
 
-__all__ = ["count_row", "difference_row", "score_row", "verdict_row"]
-
 
 def _lead(found: Compared) -> dict[str, Any]:
     return {

@@ -15,8 +15,6 @@ from ..writing import between, number_cell
 from .differences import ALIKE, QUESTIONS
 from .pair_scores import BASELINES
 
-__all__ = ["tables"]
-
 _WORDS: Final = {"roc_auc": "ROC AUC", "cnr": "CNR", ALIKE: "Spearman(own, other finding)"}
 _NOTES: Final = (
     f"pass: the interval lies above 0 by more than {MARGINS[MEASURES[0]]:g} and p (Holm) is below {ALPHA:g}; cannot "

@@ -15,8 +15,6 @@ from ...files import fail
 from ...source.listing import tree
 from ..shapes import Place
 
-__all__ = ["OBJECTS", "DicomFile", "dicom_files", "guarded", "items", "read_object", "text_of", "uid_of"]
-
 Made = TypeVar("Made")
 
 _STORAGE: Final = "1.2.840.10008.5.1.4.1.1"

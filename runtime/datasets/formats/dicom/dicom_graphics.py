@@ -10,8 +10,6 @@ from typing import Any
 from ...files import fail
 from .dicom_files import items, text_of, uid_of
 
-__all__ = ["Graphic", "layer_graphics", "measured_graphics", "report_images"]
-
 Points = tuple[tuple[float, float], ...]
 
 _GROUP, _FINDING, _REPORT = "125007", "121071", "1500"

@@ -17,8 +17,6 @@ from ...files import fail
 from ..shapes import plausible
 from .dicom_files import items, text_of, uid_of
 
-__all__ = ["MaskFrame", "map_frames", "referenced_images", "segment_frames", "segment_names"]
-
 _MOST_FRAMES = 2_000
 
 

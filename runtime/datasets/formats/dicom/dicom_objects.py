@@ -24,8 +24,6 @@ from .dicom_files import DicomFile, dicom_files, guarded, read_object, text_of
 from .dicom_graphics import Graphic, layer_graphics, measured_graphics, report_images
 from .dicom_masks import MaskFrame, map_frames, referenced_images, segment_frames, segment_names
 
-__all__ = ["DicomObjects"]
-
 _WITHOUT_AREA: Final = ("POINT", "MULTIPOINT", "INTERPOLATED", "COMPOUND")
 _SHAPES: Final = ("CIRCLE", "ELLIPSE", "ELLIPSOID", "RECTANGLE", "MULTILINE", "INFINITELINE", "CUTLINE", "RANGELINE")
 _MISSING: Final = {
