@@ -14,7 +14,7 @@ PYTHON ?= $(shell $(FIND_PYTHON))
 
 .PHONY: demo test check audit clean
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml setup.py constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
 	@$(PYTHON) $(SUPPORTED) || { echo "Python 3.11, 3.12 or 3.13 is needed; $(PYTHON) is none (set PYTHON=...)."; exit 1; }
 	$(PYTHON) -m venv --upgrade-deps .venv

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .metrics_gpu.sweep.sweep_options import Sweeping
     from .prediction import Prediction, Predictor, decoder_version, open_engine, prepare
     from .runs import Run, load_run, report
-    from .runtime.comparing.answers import PairedDifference, auc, auc_difference, mean_difference
+    from .runtime.results.comparing.score_differences import PairedDifference, auc, auc_difference, mean_difference
 
     __version__: str
 
@@ -66,7 +66,7 @@ _HOME = {
     "Geometry": ".engines.geometry",
     "ModelInput": ".cases",
     "OpenClipModel": ".live_models",
-    "PairedDifference": ".runtime.comparing.answers",
+    "PairedDifference": ".runtime.results.comparing.score_differences",
     "Prediction": ".prediction",
     "Predictor": ".prediction",
     "Radiograph": ".cases",
@@ -75,8 +75,8 @@ _HOME = {
     "RunComparison": ".comparing",
     "Sweeping": ".metrics_gpu.sweep.sweep_options",
     "XBenchError": ".engines.errors",
-    "auc": ".runtime.comparing.answers",
-    "auc_difference": ".runtime.comparing.answers",
+    "auc": ".runtime.results.comparing.score_differences",
+    "auc_difference": ".runtime.results.comparing.score_differences",
     "best_threshold": ".counting",
     "compare": ".comparing",
     "decoder_version": ".prediction",
@@ -85,7 +85,7 @@ _HOME = {
     "iou": ".counting",
     "load_dataset": ".cases",
     "load_run": ".runs",
-    "mean_difference": ".runtime.comparing.answers",
+    "mean_difference": ".runtime.results.comparing.score_differences",
     "open_clip_model": ".live_models",
     "open_engine": ".prediction",
     "pointing": ".counting",
@@ -98,7 +98,7 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from .runtime.host.machine import code_version
+        from .runtime.host.machine_record import code_version
 
         value: Any = code_version()
     elif name in _HOME:

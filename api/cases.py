@@ -16,14 +16,14 @@ from .engines.errors import DataError
 from .engines.geometry import Geometry
 from .engines.registry import did_you_mean
 from .options import FilePath
-from .runtime.datasets.base import Case
-from .runtime.datasets.region_grid import region_masks
+from .runtime.data.datasets.dataset import Case
+from .runtime.data.datasets.region_grid import region_masks
 from .runtime.host.config import load_config
 from .runtime.results.loaded_dataset import LoadedDataset
 from .runtime.results.loaded_dataset import load_dataset as open_dataset
 
 if TYPE_CHECKING:
-    from .runtime.evaluation.decoding import DecodedCase
+    from .runtime.evaluation.decoded_case import DecodedCase
 
 __all__ = ["ModelInput", "Radiograph", "Radiographs", "load_dataset"]
 
@@ -56,13 +56,13 @@ class Radiograph:
 
         Raises ImageError when the size must be read from the image and the image is unreadable.
         """
-        from .runtime.images.size import image_size
+        from .runtime.data.images.size import image_size
 
         return self._case.size or image_size(self.path)
 
     def image(self) -> NDArray[np.uint8]:
         """The radiograph, uint8 [H, W] in its native size, bright = radio-dense. Raises ImageError."""
-        from .runtime.images.decode import read_grey
+        from .runtime.data.images.decode import read_grey
 
         return read_grey(self.path)
 
@@ -143,10 +143,10 @@ class Radiographs:
         places: only the radiographs at these places. Raises DataError for a class that the dataset does not have and
         for a region that cannot be drawn.
         """
-        from .runtime.datasets.pixels import direct_source
-        from .runtime.evaluation.decoding import decode_case
-        from .runtime.host.machine import usable_cores
-        from .runtime.images.decode import decode_ahead
+        from .runtime.data.datasets.pixels import direct_source
+        from .runtime.data.images.decode import decode_ahead
+        from .runtime.evaluation.decoded_case import decode_case
+        from .runtime.host.machine_record import usable_cores
 
         drawn = self.classes if findings is None else tuple(findings)
         for name in drawn:

@@ -9,9 +9,9 @@ from .engines.errors import ConfigError
 from .frames import frame
 from .options import FilePath
 from .runs import Run, load_run
-from .runtime.comparing.comparison import Comparison, compare_runs
-from .runtime.comparing.difference import Difference
-from .runtime.results.pairs import Resampling
+from .runtime.reporting.comparison.comparison import Comparison, compare_runs
+from .runtime.results.comparing.difference import Difference
+from .runtime.results.selected_pairs import Resampling
 
 if TYPE_CHECKING:
     import pandas as pd

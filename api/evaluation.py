@@ -13,16 +13,16 @@ from .engines.errors import ConfigError, RunError
 from .engines.registry import did_you_mean
 from .options import EvaluateOptions, FilePath, check_options
 from .runs import Run, load_run
-from .runtime.answers.reading import ReadOptions
-from .runtime.evaluation.evaluate import Asked, Evaluation
-from .runtime.evaluation.live import LiveFunction, LiveModel
+from .runtime.data.answers.box_file import ReadOptions
+from .runtime.evaluation.live_model import LiveFunction, LiveModel
 from .runtime.evaluation.progress import Progress, SilentProgress, progress_for
 from .runtime.evaluation.reference.box_models import PREFIX as BOXES
 from .runtime.evaluation.reference.box_models import BoxOptions
+from .runtime.evaluation.run_evaluation import Asked, Evaluation
 from .runtime.host.config import MAX_THREADS, Config, load_config
 from .runtime.host.sizes import parse_bytes
-from .runtime.results.outcome import RunOutcome
-from .runtime.tables.console import make_console
+from .runtime.reporting.tables.console import make_console
+from .runtime.results.run_outcome import RunOutcome
 
 __all__ = ["evaluate"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .engines.errors import RunError
-from .runtime.comparing.difference import Difference
-from .runtime.comparing.model_differences import Differences
 from .runtime.reporting.provenance import cell_coverage
-from .runtime.results.load import StoredRun
+from .runtime.results.comparing.difference import Difference
+from .runtime.results.comparing.model_differences import Differences
+from .runtime.results.load_rows import StoredRun
 from .runtime.results.numbers.cell_values import CellValues
 from .runtime.results.numbers.fields import GROUNDING, RECOGNITION, Number
 from .runtime.results.numbers.run_numbers import Results
@@ -17,8 +17,8 @@ from .runtime.results.numbers.run_numbers import Results
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .runtime.card.card import TrustCard
     from .runtime.reporting.box_scores import BoxScores
+    from .runtime.trust.card.card import TrustCard
 
 __all__ = ["cards", "classes", "coverage", "differences", "frame", "grounding", "recognition", "stored_rows"]
 

@@ -19,9 +19,9 @@ from .engines.geometry import Geometry
 from .engines.prompts.prompt_files import FindingPrompts
 from .engines.select import open_engine as open_backend
 from .options import FilePath
-from .runtime.serving.inference.answers import build_answer
-from .runtime.serving.inference.images import Prepared, prepare_file, prepare_grey
-from .runtime.serving.inference.models import ServedModel
+from .runtime.serving.inference.request_images import Prepared, prepare_file, prepare_grey
+from .runtime.serving.inference.response_outputs import build_answer
+from .runtime.serving.inference.served_models import ServedModel
 from .runtime.serving.protocol.interface import BOX_COLUMNS
 from .runtime.serving.protocol.requests import Request, check_request
 
@@ -169,7 +169,7 @@ def decoder_version() -> str:
 
     It changes when a file could be read in another way, so what was made from its pixels can be told apart.
     """
-    from .runtime.images.decode import reader_version
+    from .runtime.data.images.decode import reader_version
 
     return reader_version()
 
@@ -187,7 +187,7 @@ def _prepared(image: Image, geometry: Geometry) -> Prepared:
         if image.dtype != np.uint8 or image.ndim != 2 or 0 in image.shape:
             raise ImageError(f"An image must be uint8 [H, W], not {image.dtype} {list(image.shape)}.")
         return prepare_grey(image, geometry)
-    from .runtime.images.decode import read_bytes
+    from .runtime.data.images.decode import read_bytes
 
     return prepare_file(read_bytes(Path(image)), geometry, str(image))
 

@@ -14,10 +14,10 @@ from .engines.registry import did_you_mean
 from .options import FilePath, ReportOptions, check_options
 from .runtime.reporting.presentation import Presentation
 from .runtime.reporting.report import Report, make_report, write_report
+from .runtime.reporting.tables.stamps import cell_stamps
 from .runtime.results.choices import Choices, split_protocols
-from .runtime.results.load import StoredRun
-from .runtime.results.load import load_run as open_run
-from .runtime.tables.stamps import cell_stamps
+from .runtime.results.load_rows import StoredRun
+from .runtime.results.load_rows import load_run as open_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +81,7 @@ class Run:
             raise ConfigError(f"The table '{name}' has nothing of trust directories; 'cards' has, or leave trust out.")
         found = self._report("table", dict(choices))
         if name == "cards":
-            from .runtime.card.making import make_cards
+            from .runtime.trust.card.making import make_cards
 
             cards = make_cards(found, _folders(trust), pictures=False, say=_warn)
             return frames.frame(name, frames.cards(cards))
@@ -151,7 +151,7 @@ def report(
 
     folders = _folders(trust)
     if card or folders:
-        from .runtime.card.making import with_cards
+        from .runtime.trust.card.making import with_cards
 
         made = with_cards(made, folders, page=page, say=_warn)
     write_report(made, out=None if out is None else folder, page=page, say=_warn)

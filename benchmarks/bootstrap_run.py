@@ -21,7 +21,7 @@ from xbench_fast.metrics_gpu.recognition.delong import auc_estimate
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.sweep.counts import Counts
-from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.benchmark_record import write_record
 from xbench_fast.runtime.benching.spread import clocked
 
 CLASSES, PIXELS, LOOPS = 14, 224 * 224, 3

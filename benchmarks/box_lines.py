@@ -112,7 +112,7 @@ def main():
         if few < many:
             figures["of_one_dataset"] = one_dataset((options.keep or Path(scratch)) / str(many), few, many, figures)
     if options.json:
-        from xbench_fast.runtime.benching.record import write_record
+        from xbench_fast.runtime.benching.benchmark_record import write_record
 
         write_record(options.json, figures)
 

@@ -22,7 +22,7 @@ from xbench_fast.metrics_gpu.detection.scores import matched_scores
 from xbench_fast.metrics_gpu.detection.unions import on_grid, pixel_rectangles, union_counts
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import class_means
-from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.benchmark_record import write_record
 from xbench_fast.runtime.benching.spread import clocked
 
 SIDE, CLASSES = 1024, 10

@@ -107,10 +107,10 @@ def stages(bundle_path: Path, data: Path, threads: int) -> dict[str, float]:
     from xbench_fast.engines.bundle import Bundle
     from xbench_fast.engines.select import open_engine
     from xbench_fast.metrics_gpu.sweep.sweep import sweep
-    from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
-    from xbench_fast.runtime.datasets.region_grid import region_grid
-    from xbench_fast.runtime.images.decode import read_grey
-    from xbench_fast.runtime.images.geometry import to_model
+    from xbench_fast.runtime.data.datasets.chestxdet10 import ChestXDet10
+    from xbench_fast.runtime.data.datasets.region_grid import region_grid
+    from xbench_fast.runtime.data.images.decode import read_grey
+    from xbench_fast.runtime.data.images.resizing import to_model
 
     bundle = Bundle.load(bundle_path)
     cases = list(ChestXDet10(data).cases())
@@ -170,7 +170,7 @@ def main() -> None:
         first, first_whole = ours(bundle, folder / "data", folder / "first", folder / "cache", threads)
         again, again_whole = ours(bundle, folder / "data", folder / "again", folder / "cache", threads)
         alone = stages(bundle, folder / "data", threads)
-    from xbench_fast.runtime.benching.record import write_record
+    from xbench_fast.runtime.benching.benchmark_record import write_record
 
     total = sum(usual.values())
     result = {

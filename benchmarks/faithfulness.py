@@ -29,13 +29,13 @@ from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
 from xbench_fast.metrics_gpu.trust.faithfulness import FILLS, cell_order, fill_of, random_orders
-from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.benchmark_record import write_record
 from xbench_fast.runtime.benching.spread import RepeatSpread, clocked, median_ratio
-from xbench_fast.runtime.trusting.asking import AskedModel
-from xbench_fast.runtime.trusting.cells import engine_for
-from xbench_fast.runtime.trusting.faithful import DeletionProbe
-from xbench_fast.runtime.trusting.images import PreparedImage, Row
-from xbench_fast.runtime.trusting.probe import ProbeOptions
+from xbench_fast.runtime.trust.probes.asking import AskedModel
+from xbench_fast.runtime.trust.probes.faithful import DeletionProbe
+from xbench_fast.runtime.trust.probes.probe import ProbeOptions
+from xbench_fast.runtime.trust.probes.probe_images import PreparedImage, Row
+from xbench_fast.runtime.trust.probes.probe_rows import engine_for
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"
 AREAS = tuple(f"{order}_{mode}" for order in ("own", "prior", "random") for mode in ("deletion", "insertion"))

@@ -226,8 +226,8 @@ def record(out: Path, rows: list[dict[str, Any]], begun: float) -> None:
     """Writes what is known so far; a file that cannot be written is said and does not end the check."""
     use_checkout()
     try:
+        from xbench_fast.runtime.benching.benchmark_record import write_record
         from xbench_fast.runtime.benching.gpu_state import gpu_state
-        from xbench_fast.runtime.benching.record import write_record
 
         write_record(out, {"rows": rows, "seconds": round(time.monotonic() - begun, 1), "gpu_state": gpu_state()})
     except (OSError, ImportError) as error:

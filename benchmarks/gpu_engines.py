@@ -66,9 +66,9 @@ def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
     from xbench_fast.engines.base import EngineOptions
     from xbench_fast.engines.bundle import Bundle
     from xbench_fast.engines.select import backend_status, open_engine
-    from xbench_fast.runtime.benching.bench import Bench, measuring
+    from xbench_fast.runtime.benching.benchmark import Bench, measuring
     from xbench_fast.runtime.benching.plan import Plan
-    from xbench_fast.runtime.host.machine import usable_cores
+    from xbench_fast.runtime.host.machine_record import usable_cores
 
     reason = next(status.reason for status in backend_status() if status.name == name)
     if reason:
@@ -103,7 +103,7 @@ def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
 
 def dali(seconds: float) -> Iterator[Row]:
     """Compares DALI's decoder on the GPU with the exact one."""
-    from xbench_fast.runtime.images.decoders import dali_difference
+    from xbench_fast.runtime.data.images.decoders import dali_difference
 
     yield row("DALI decoder", "ok", str(dali_difference()))
 

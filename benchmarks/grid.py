@@ -181,7 +181,7 @@ def kept_rows(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str,
 
 
 def machine_kind() -> dict[str, object]:
-    from xbench_fast.runtime.host.machine import describe_machine
+    from xbench_fast.runtime.host.machine_record import describe_machine
 
     described = describe_machine()
     return {key: described[key] for key in ("cpu", "cores", "gpus", "system") if key in described}
@@ -189,7 +189,7 @@ def machine_kind() -> dict[str, object]:
 
 def measure(setting: Setting, samples: dict[int, Path], kinds: tuple[str, ...], turns: int, out: Path | None) -> None:
     """Runs the rounds; after each, prints and keeps the row of all so far."""
-    from xbench_fast.runtime.host.machine import usable_cores
+    from xbench_fast.runtime.host.machine_record import usable_cores
 
     (digest, date), machine, load = commit(), machine_kind(), os.getloadavg()[0]
     cores, rounds, images = usable_cores(), list[dict[str, Spent]](), max(samples)

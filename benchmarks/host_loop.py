@@ -42,7 +42,7 @@ RENAMED = {"rescued": "sub_pixel"}
 OF_BEFORE = {
     "sweep": ("metrics_gpu", "sweep"),
     "protocol": ("metrics_gpu.protocols", "protocol"),
-    "Boxes": ("runtime.datasets.regions", "Boxes"),
+    "Boxes": ("runtime.data.datasets.regions", "Boxes"),
     "Cell": ("runtime.evaluation.cell", "Cell"),
     "compute_cell": ("runtime.evaluation.cell", "compute_cell"),
     "prepare": ("runtime.evaluation.preparing", "prepare"),
@@ -65,7 +65,7 @@ def tree(folder):
     """The modules of a tree under the names that both versions have."""
     from xbench_fast.engines.base import Scores
     from xbench_fast.engines.geometry import Geometry
-    from xbench_fast.runtime.datasets.base import Case
+    from xbench_fast.runtime.data.datasets.dataset import Case
     from xbench_fast.runtime.evaluation.measure import Measure
 
     found = SimpleNamespace(Scores=Scores, Case=Case, Measure=Measure, before=folder.name == BEFORE)
@@ -76,8 +76,8 @@ def tree(folder):
     else:
         from xbench_fast.metrics_gpu.grounding.protocols import protocol
         from xbench_fast.metrics_gpu.sweep.sweep import sweep
-        from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
-        from xbench_fast.runtime.datasets.region_boxes import Boxes
+        from xbench_fast.runtime.data.cache.preparing import PreparedSet, prepare
+        from xbench_fast.runtime.data.datasets.region_boxes import Boxes
         from xbench_fast.runtime.evaluation.cell import CellWork as Cell
         from xbench_fast.runtime.evaluation.cell import compute_cell
         from xbench_fast.runtime.results.storage import CellFiles
@@ -129,8 +129,8 @@ def compute(code, cases, cache, out, batch):
         images = stack.enter_context(code.PreparedSet.open(cache, "bench", cases, [code.geometry]))
         source, more = images.source(code.geometry), dict[str, Any]()
         if not code.before:
-            from xbench_fast.runtime.cache.masks import MaskStore
-            from xbench_fast.runtime.images.contents import Contents
+            from xbench_fast.runtime.data.cache.mask_store import MaskStore
+            from xbench_fast.runtime.data.images.contents import Contents
 
             more["contents"] = Contents()
             images.use(more["contents"])
@@ -150,8 +150,8 @@ def time_released(spent):
     import pyarrow.parquet as pq
     from pyarrow import _parquet
     from xbench_fast.metrics_gpu.sweep import cpu
-    from xbench_fast.runtime.cache import checksums
-    from xbench_fast.runtime.images import file_states
+    from xbench_fast.runtime.data.cache import checksums
+    from xbench_fast.runtime.data.images import file_states
     from xbench_fast.runtime.results import integrity
 
     def timed(owner, name, what):
@@ -292,7 +292,7 @@ def main():
 
 
 def report(options, rounds, shared, locks, memory):
-    from xbench_fast.runtime.benching.record import write_record
+    from xbench_fast.runtime.benching.benchmark_record import write_record
     from xbench_fast.runtime.benching.spread import median_ratio
 
     figures = {"cases": options.cases, "findings": len(FINDINGS), "threads": THREADS, "batch": options.batch}

@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of eval and of --speed [2]")
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
-    from xbench_fast.runtime.benching.record import write_record
+    from xbench_fast.runtime.benching.benchmark_record import write_record
 
     known = arguments.json is not None and arguments.json.is_file()
     result: dict[str, Any] = json.loads(arguments.json.read_text()) if known else {"models": {}}

@@ -33,10 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.benchmark_record import write_record
 from xbench_fast.runtime.benching.spread import Clocked, clocked, median_ratio
-from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
-from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.data.cache.preparing import PreparedSet, prepare
+from xbench_fast.runtime.data.datasets.dataset import Case
 
 GEOMETRY = Geometry("squash", 224, 224, "bicubic")
 NAMES = (50, 400)  # images of the two processes whose memory is compared

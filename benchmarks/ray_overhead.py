@@ -23,11 +23,11 @@ from typing import Any
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.benchmark_record import write_record
+from xbench_fast.runtime.evaluation.scaling.jobs import Part
+from xbench_fast.runtime.evaluation.scaling.ray_pool import RayWorkers
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.host.machine import library_versions
-from xbench_fast.runtime.scaling.jobs import Part
-from xbench_fast.runtime.scaling.ray_pool import RayWorkers
+from xbench_fast.runtime.host.machine_record import library_versions
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from evaluation_world import same

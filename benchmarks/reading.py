@@ -73,7 +73,7 @@ def coded(stored: Any, bits: int, name: str) -> bytes:
 
 def make_files(png: list[Path], dicom: list[Path], folder: Path) -> dict[str, list[str]]:
     """Kind -> the files of that kind."""
-    from xbench_fast.runtime.images.dicom.grey import read_stored
+    from xbench_fast.runtime.data.images.dicom.dicom_grey import read_stored
 
     rng = np.random.default_rng(0)
     files = {"PNG": [str(path) for path in png], "DICOM as it is": [str(path) for path in dicom]}
@@ -90,7 +90,7 @@ def make_files(png: list[Path], dicom: list[Path], folder: Path) -> dict[str, li
 
 def serve() -> None:
     """Reads kinds of files for as long as it is asked: CPU seconds, and a digest of the pixels."""
-    from xbench_fast.runtime.images.decode import read_grey
+    from xbench_fast.runtime.data.images.decode import read_grey
 
     for line in sys.stdin:
         paths = [Path(text) for text in json.loads(line)]
@@ -177,7 +177,7 @@ def main() -> None:
             for process in processes:
                 process.kill()
     if options.json:
-        from xbench_fast.runtime.benching.record import write_record
+        from xbench_fast.runtime.benching.benchmark_record import write_record
 
         facts = {"before": BEFORE, "rounds": options.rounds, "load_average_before": load}
         write_record(options.json, {**facts, "kinds": figures})

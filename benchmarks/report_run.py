@@ -18,16 +18,16 @@ import time
 from pathlib import Path
 
 import numpy as np
-from xbench_fast.runtime.benching.record import write_record
-from xbench_fast.runtime.comparing.model_differences import find_differences
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.evaluation.decoding import DecodedCase
+from xbench_fast.runtime.benching.benchmark_record import write_record
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.evaluation.decoded_case import DecodedCase
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
 from xbench_fast.runtime.evaluation.queries import Logits
 from xbench_fast.runtime.evaluation.scoring import Scored, rows_table
 from xbench_fast.runtime.reporting.provenance import provenance
 from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.comparing.model_differences import find_differences
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results, split_by_protocol
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.schema import result_schema

@@ -241,7 +241,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    from xbench_fast.runtime.host.machine import describe_machine, usable_cores
+    from xbench_fast.runtime.host.machine_record import describe_machine, usable_cores
 
     options = parse()
     busy = os.getloadavg()[0]

@@ -247,7 +247,7 @@ async def ask(server: Server, connections: int, seconds: float) -> dict[str, Any
 
 
 def main() -> None:
-    from xbench_fast.runtime.host.machine import describe_machine, usable_cores
+    from xbench_fast.runtime.host.machine_record import describe_machine, usable_cores
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pytriton", type=Path, required=True, help="Python of an environment with nvidia-pytriton")

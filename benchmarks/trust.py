@@ -15,13 +15,13 @@ import tempfile
 from pathlib import Path
 
 from report_run import write_run
-from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.benchmark_record import write_record
 from xbench_fast.runtime.benching.spread import clocked
-from xbench_fast.runtime.host.machine import usable_cores
-from xbench_fast.runtime.studies.material import load_material
-from xbench_fast.runtime.studies.outcome import write_outcome
-from xbench_fast.runtime.studies.trust import study_trust
-from xbench_fast.runtime.studies.trusting.pair_scores import pair_scores
+from xbench_fast.runtime.host.machine_record import usable_cores
+from xbench_fast.runtime.reporting.studies.material import load_material
+from xbench_fast.runtime.reporting.studies.study_outcome import write_outcome
+from xbench_fast.runtime.trust.questions.pair_scores import pair_scores
+from xbench_fast.runtime.trust.questions.trust_study import study_trust
 
 CASES, FINDINGS, LIMIT_S = 12601, 14, 60
 

@@ -2,7 +2,7 @@
 
 Counted in PyTorch by `torch.utils.flop_counter` (matrix products, convolutions and attention; two operations are one
 multiply-accumulate), on tensors without content, so that nothing is computed. Norms, activations and softmax do not
-count. `xbench-fast bench` counts the same in the exported graph (`runtime.benching.cost`).
+count. `xbench-fast bench` counts the same in the exported graph (`runtime.benching.cost_estimate`).
 """
 
 from __future__ import annotations

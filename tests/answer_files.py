@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xbench_fast.runtime.answers.answered import BoxFile
-from xbench_fast.runtime.answers.questions import Questions
-from xbench_fast.runtime.answers.read import read_boxes
-from xbench_fast.runtime.answers.reading import ReadOptions
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.answers.answered import BoxFile
+from xbench_fast.runtime.data.answers.box_file import ReadOptions
+from xbench_fast.runtime.data.answers.questions import Questions
+from xbench_fast.runtime.data.answers.read_box_file import read_boxes
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
 
 CLASSES = ("Effusion", "Mass", "Nodule")
 FIXTURES = Path(__file__).parent / "boxes"

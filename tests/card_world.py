@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.strict_json import CHECKSUM, checksum_of
-from xbench_fast.runtime.card.card import TrustCard
-from xbench_fast.runtime.card.making import make_cards
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.trust.card.card import TrustCard
+from xbench_fast.runtime.trust.card.making import make_cards
 
 MODEL, DATASET = "blocks-32", "coco"
 OPTIONS = ("--bundles", "models", "--data", "coco=data", "--engine", "synthetic:BlockEngine", "--threads", "1")

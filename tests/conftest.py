@@ -34,7 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONG = ("cpu/export", "cpu/trusting", "cpu/house", "cpu/scaling")
+LONG = ("cpu/export", "cpu/trust", "cpu/house", "cpu/evaluation/scaling")
 """Folders with files of tests that take minutes."""
 
 

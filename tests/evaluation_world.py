@@ -10,21 +10,21 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import BlockEngine, reference_sweep
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.runtime.cache import masks
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.region_grid import region_masks
+from xbench_fast.runtime.data.cache import mask_store as masks
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.region_grid import region_masks
+from xbench_fast.runtime.data.images.decoders import CPU, Decoder
 from xbench_fast.runtime.evaluation.cell_options import Options
+from xbench_fast.runtime.evaluation.cell_sources import masks_opener, source_opener
 from xbench_fast.runtime.evaluation.measure import Sweep
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.reference.box_models import BoxModel
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.evaluation.runner import LoopParts, Runner
-from xbench_fast.runtime.evaluation.sources import masks_opener, source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.decoders import CPU, Decoder
-from xbench_fast.runtime.results.outcome import RunOutcome
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
+from xbench_fast.runtime.results.run_outcome import RunOutcome
 
 
 class World:

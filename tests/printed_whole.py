@@ -7,8 +7,8 @@ from collections import Counter
 
 from rich.cells import cell_len
 from rich.console import Console
-from xbench_fast.runtime.tables.console import print_table
-from xbench_fast.runtime.tables.table import Table, cell_of
+from xbench_fast.runtime.reporting.tables.console import print_table
+from xbench_fast.runtime.reporting.tables.table import Table, cell_of
 
 
 def shown(table: Table, width: int) -> str:

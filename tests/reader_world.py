@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from xbench_fast.runtime.datasets.chexlocalize import CheXlocalize
+from xbench_fast.runtime.data.datasets.chexlocalize import CheXlocalize
 
 SIDE = 224
 

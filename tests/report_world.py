@@ -17,10 +17,10 @@ from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.gallery.assembly import make_gallery
 from xbench_fast.runtime.reporting.gallery.model import Gallery
 from xbench_fast.runtime.reporting.page import PageContent, page_text
+from xbench_fast.runtime.reporting.tables.table import Cell, Column, Table
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
-from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 MODELS = ("whole-32", "crop-32", "padded-32")
 

@@ -10,13 +10,13 @@ from typing import Any
 from evaluation_world import World
 from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
+from xbench_fast.runtime.evaluation.scaling.driver import ClusterRunner
+from xbench_fast.runtime.evaluation.scaling.jobs import Backend, ChunkJob, Described, Part, WorkPlan, everywhere
+from xbench_fast.runtime.evaluation.scaling.worker import ChunkWorker, describe
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.host.machine import code_version
-from xbench_fast.runtime.results.outcome import RunOutcome
+from xbench_fast.runtime.host.machine_record import code_version
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.scaling.driver import ClusterRunner
-from xbench_fast.runtime.scaling.jobs import Backend, ChunkJob, Described, Part, WorkPlan, everywhere
-from xbench_fast.runtime.scaling.worker import ChunkWorker, describe
+from xbench_fast.runtime.results.run_outcome import RunOutcome
 
 
 def plan_for(bundles: list[Path], datasets: list[DatasetConfig], **options: Any) -> WorkPlan:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xbench_fast.runtime.datasets.base import Case, Note
-from xbench_fast.runtime.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.dataset import Case, Note
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
 
 
 @dataclass(frozen=True)

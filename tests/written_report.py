@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from xbench_fast.runtime.reporting.report import make_report, write_report
+from xbench_fast.runtime.reporting.tables.table import Item, Table, cell_of
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.tables.table import Item, Table, cell_of
 
 FILES = [
     "auc_differences.csv", "classes.csv", "coverage.csv", "differences.csv", "recognition.csv",

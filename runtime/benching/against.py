@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ...engines.registry import Registry
 from .ceilings import Ceilings
+from .engine_alone import Subject
 from .inputs import random_pixels
 from .measurement import Measurement
-from .models import Subject
 from .plan import Plan
 from .spread import timed
 

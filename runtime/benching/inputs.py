@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError
 from ...engines.user_files import tree
-from ..datasets.base import Case
-from ..datasets.region_boxes import Boxes
-from ..host.machine import usable_cores
+from ..data.datasets.dataset import Case
+from ..data.datasets.region_boxes import Boxes
+from ..host.machine_record import usable_cores
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle

@@ -83,7 +83,7 @@ def _gpu_sweep(cupy: Any, plan: Plan, ceilings: Ceilings | None, device: int) ->
 
 def decode(plan: Plan, paths: list[Path]) -> Measurement:
     """Files to native grey pixels in `plan.threads` threads; the limit is Pillow in one thread times that number."""
-    from ..images.decode import decode_ahead, read_grey
+    from ..data.images.decode import decode_ahead, read_grey
 
     problems = [reason for path in paths[:_CHECKED] if (reason := check_decode(path, read_grey(path)))]
 

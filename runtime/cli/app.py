@@ -14,22 +14,22 @@ from ...engines.errors import ConfigError, XBenchError
 INTERRUPTED = 130
 
 COMMANDS = {
-    "eval": (".evaluate:evaluate", "Evaluate models on datasets."),
-    "merge": (".run:merge", "Put the shards of an evaluation together."),
-    "report": (".report:report", "Tables, figures and a page of a run, with intervals."),
-    "serve": (".serve:serve", "Answer requests for exported models over HTTP and gRPC."),
-    "compare": (".compare:compare", "Compare two runs or two models; a regression gate."),
-    "study": (".study:study", "Answer one question about a run from its stored counts and maps."),
-    "trust": (".trust:trust", "Test whether maps can be believed, with changed weights, images or prompts."),
-    "prepare": (".prepare:prepare", "Decode images once, for all models."),
-    "cache": (".cache:cache", "List or delete prepared images."),
-    "run": (".run:run", "Remove cells from a run directory."),
-    "models": (".models:models", "List the bundles found."),
-    "prompts": (".prompts:prompts", "Add prompt sets to a bundle."),
-    "datasets": (".datasets:datasets", "List datasets, or audit one."),
-    "boxes": (".boxes:boxes", "Check files of predicted boxes."),
-    "bench": (".bench:bench", "Measure throughput and latency on this machine."),
-    "doctor": (".doctor:doctor", "Show what works on this machine, and why the rest does not."),
+    "eval": (".evaluate_command:evaluate", "Evaluate models on datasets."),
+    "merge": (".run_command:merge", "Put the shards of an evaluation together."),
+    "report": (".report_command:report", "Tables, figures and a page of a run, with intervals."),
+    "serve": (".serve_command:serve", "Answer requests for exported models over HTTP and gRPC."),
+    "compare": (".compare_command:compare", "Compare two runs or two models; a regression gate."),
+    "study": (".study_command:study", "Answer one question about a run from its stored counts and maps."),
+    "trust": (".trust_command:trust", "Test whether maps can be believed, with changed weights, images or prompts."),
+    "prepare": (".prepare_command:prepare", "Decode images once, for all models."),
+    "cache": (".cache_command:cache", "List or delete prepared images."),
+    "run": (".run_command:run", "Remove cells from a run directory."),
+    "models": (".models_command:models", "List the bundles found."),
+    "prompts": (".prompts_command:prompts", "Add prompt sets to a bundle."),
+    "datasets": (".datasets_command:datasets", "List datasets, or audit one."),
+    "boxes": (".boxes_command:boxes", "Check files of predicted boxes."),
+    "bench": (".bench_command:bench", "Measure throughput and latency on this machine."),
+    "doctor": (".doctor_command:doctor", "Show what works on this machine, and why the rest does not."),
 }
 """Command name -> ("module:object" relative to this package, its line in the list of commands)."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..datasets.checking.audit import Audit
-    from .options import Output
+    from ..data.datasets.checking.audit import Audit
+    from .shared_options import Output
 
 
 def show_audit(audit: Audit, output: Output) -> int:
@@ -20,7 +20,7 @@ def show_audit(audit: Audit, output: Output) -> int:
 def _print(audit: Audit) -> None:
     from rich.table import Table
 
-    from ..tables.console import make_console, shown
+    from ..reporting.tables.console import make_console, shown
 
     console = make_console()
     console.print(shown(f"{audit.title} ({audit.dataset})", style="bold"))

@@ -48,7 +48,7 @@ def _models(context: click.Context) -> list[str]:
 
 def _datasets(context: click.Context) -> list[str]:
     """The configured datasets, those of --data, and the built-in ones."""
-    from ..datasets.registry import DATASETS
+    from ..data.datasets.dataset_registry import DATASETS
 
     given = [item.partition("=")[0] for item in context.params.get("data") or ()]
     return [*given, *_config(context).datasets, *DATASETS.names()]
@@ -68,7 +68,7 @@ def _engines(context: click.Context) -> list[str]:
 
 def _probes(context: click.Context) -> list[str]:
     """The probes of the command trust."""
-    from ..trusting.probe import PROBES
+    from ..trust.probes.probe import PROBES
 
     return PROBES.names()
 

@@ -13,16 +13,16 @@ import click
 from ...engines.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..evaluation.evaluate import Evaluation
     from ..evaluation.progress import Progress
     from ..evaluation.reference.box_models import BoxModel
     from ..evaluation.reference.map_files import MapFolder
+    from ..evaluation.run_evaluation import Evaluation
+    from ..evaluation.scaling.jobs import Backend, Described, WorkPlan
+    from ..evaluation.scaling.ray_pool import RayWorkers
     from ..host.config import DatasetConfig
-    from ..results.outcome import RunOutcome
     from ..results.run_directory import RunDirectory
+    from ..results.run_outcome import RunOutcome
     from ..results.runs.shards import Shard
-    from ..scaling.jobs import Backend, Described, WorkPlan
-    from ..scaling.ray_pool import RayWorkers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,13 +60,13 @@ class Scale:
 
     def open(self, address: str, threads: int | None) -> RayWorkers:
         """The workers of the cluster, to be used in a with statement."""
-        from ..scaling.ray_pool import RayWorkers
+        from ..evaluation.scaling.ray_pool import RayWorkers
 
         return RayWorkers(address, workers=self.workers, gpus_per_worker=self.gpus_per_worker, threads=threads)
 
     def check_reachable(self, address: str) -> None:
         """Raises ConfigError where no cluster is at the address, for an evaluation that needs no worker."""
-        from ..scaling.ray_pool import check_reachable
+        from ..evaluation.scaling.ray_pool import check_reachable
 
         check_reachable(address)
 
@@ -115,8 +115,8 @@ def scaling_options(function: F) -> F:
 
 def work_plan(evaluation: Evaluation) -> WorkPlan:
     """What the workers are told."""
-    from ..host.machine import code_version
-    from ..scaling.jobs import WorkPlan, everywhere
+    from ..evaluation.scaling.jobs import WorkPlan, everywhere
+    from ..host.machine_record import code_version
 
     config = evaluation.config
     return WorkPlan(
@@ -158,7 +158,7 @@ class OnCluster:
         files: Sequence[MapFolder | BoxModel],
     ) -> RunOutcome:
         """As `Runner.evaluate`. Raises RunError."""
-        from ..scaling.driver import ClusterRunner
+        from ..evaluation.scaling.driver import ClusterRunner
 
         runner = ClusterRunner(run, self.plan, progress, self.backend, self.described)
         return runner.evaluate(bundles, datasets, baselines, files)

@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from ...engines.base import Engine, Scores
 from ...engines.prompts.prompt_set import PromptSet
-from ..datasets.pixels import PixelSource
-from ..datasets.region_grid import DrawRegions, draw_regions
-from ..images.contents import Contents
+from ..data.datasets.pixels import PixelSource
+from ..data.datasets.region_grid import DrawRegions, draw_regions
+from ..data.images.contents import Contents
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
+from .decoded_blocks import Block, CaseReader, read_ahead
 from .drawn import CaseColumns, DrawnPairs
 from .measure import Measure
-from .phrases import PhraseQueries
+from .phrase_queries import PhraseQueries
 from .queries import Queries
-from .reading import Block, CaseReader, read_ahead
 from .scoring import Scored, rows_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..datasets.base import Case
+    from ..data.datasets.dataset import Case
 
 T = TypeVar("T")
 _SWEEPERS = 2

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets.region_grid import ManyRegions
-from ..images.contents import HASH_BYTES
-from .decoding import DecodedCase
+from ..data.datasets.region_grid import ManyRegions
+from ..data.images.contents import HASH_BYTES
+from .decoded_case import DecodedCase
 
 if TYPE_CHECKING:
-    from ..datasets.base import Case
+    from ..data.datasets.dataset import Case
 
 
 @dataclass(frozen=True, eq=False)

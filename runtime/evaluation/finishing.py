@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import ConfigError, RunError, XBenchError
-from ..datasets.checking.box_statistics import BY_FILES
-from ..datasets.checking.patient_counts import count_patients
-from ..host.machine import code_version
+from ..data.datasets.checking.box_statistics import BY_FILES
+from ..data.datasets.checking.patient_counts import count_patients
+from ..host.machine_record import code_version
 from ..results.cell_key import changed_ingredients, digest_of
 from ..results.loaded_dataset import LoadedDataset
-from ..results.outcome import RunOutcome, kept_line
 from ..results.read_images import ImageIndex, drop_parts_of_other_images, other_image, rests_on_images
 from ..results.run_directory import RunDirectory
+from ..results.run_outcome import RunOutcome, kept_line
 from ..results.storage import CellFiles
-from ..results.unread import unread_cases
+from ..results.unread_images import unread_cases
 from .progress import Progress, cell_summary
 
 

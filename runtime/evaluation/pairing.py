@@ -15,8 +15,8 @@ from ...engines.manifest import MODEL_ORDER
 from ...engines.prompts.prompt_set import FINDINGS_SET, PromptSet
 from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
-from ..datasets.base import Dataset
-from ..datasets.registry import DATASETS
+from ..data.datasets.dataset import Dataset
+from ..data.datasets.dataset_registry import DATASETS
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
 from ..results.choices import SCORERS

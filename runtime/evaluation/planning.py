@@ -11,16 +11,16 @@ from ...engines.errors import DataError
 from ...engines.geometry import Geometry
 from ...engines.parity import parity_summary
 from ...engines.prompts.prompt_set import PromptSet
+from ..data.images.decoders import Decoder
 from ..host.paths import has_file
-from ..images.decoders import Decoder
 from ..results.cell_key import cell_ingredients, reference_ingredients
 from ..results.loaded_dataset import LoadedDataset
 from .cell_options import Options
 from .finishing import PlannedCell
-from .live import LiveModel
+from .live_model import LiveModel
 from .measure import Measure
 from .pairing import input_geometry
-from .phrases import PhraseQueries
+from .phrase_queries import PhraseQueries
 from .row_code import RowsOf, made_by
 
 

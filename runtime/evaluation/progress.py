@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...engines.visible_text import visible_text
-from ..datasets.region_boxes import FAULTS
+from ..data.datasets.region_boxes import FAULTS
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from ..datasets.base import Dataset
+from ..data.datasets.dataset import Dataset
 from ..host.source_code import PROJECT, code_digest
 from ..results.cell_key import reader_code
 from .measure import Measure
@@ -17,11 +17,11 @@ RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps", "boxes"]
 
 _SWEEP = "metrics_gpu.sweep.sweep"
 _GPU_SWEEP = "metrics_gpu.sweep.gpu"
-_REFERENCE = ("runtime.evaluation.reference.references", "runtime.evaluation.reference.reference_cell", _SWEEP)
+_REFERENCE = ("runtime.evaluation.reference.reference_sources", "runtime.evaluation.reference.reference_cell", _SWEEP)
 _FIRST: Final[dict[RowsOf, tuple[str, ...]]] = {
     "cpu": ("runtime.evaluation.cell", _SWEEP),
     "gpu": ("runtime.evaluation.cell", "runtime.evaluation.gpu.device_cell", _SWEEP),
-    "live": ("runtime.evaluation.cell", "runtime.evaluation.live", _SWEEP),
+    "live": ("runtime.evaluation.cell", "runtime.evaluation.live_model", _SWEEP),
     "baseline": _REFERENCE,
     "maps": _REFERENCE,
     "boxes": ("runtime.evaluation.reference.box_files", "runtime.evaluation.reference.reference_cell"),
@@ -34,12 +34,12 @@ NEVER: Final = (
     "engines.manifest",
     "engines.backends.device",
     "engines.backends.gpu",
-    "runtime.datasets.base",
+    "runtime.data.datasets.dataset",
     "runtime.evaluation.reference.map_orientation",
     "runtime.results.storage",
 )
 """Modules of the project whose code decides no row."""
-_NO_IMAGES: Final = (_GPU_SWEEP, "runtime.evaluation.cell", "runtime.images.decode")
+_NO_IMAGES: Final = (_GPU_SWEEP, "runtime.evaluation.cell", "runtime.data.images.decode")
 _OF_BOXES: Final = ("runtime.evaluation.reference.box_files", "runtime.evaluation.reference.box_models")
 _NOT: Final[dict[RowsOf, tuple[str, ...]]] = {
     "cpu": (_GPU_SWEEP,),

@@ -16,29 +16,29 @@ from ...engines.errors import ConfigError, RunError, XBenchError
 from ...engines.prompts.phrase_features import PhraseFeatures
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
+from ..data.images.decoders import CPU, Decoder
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
-from ..images.decoders import CPU, Decoder
 from ..results.cell_key import reference_ingredients
 from ..results.loaded_dataset import LoadedDataset, load_dataset
-from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
+from ..results.run_outcome import RunOutcome
 from ..results.storage import CellFiles
 from .cell import CellWork, compute_cell
 from .cell_options import Options
+from .cell_sources import OpenMasks, OpenSource, drawn_each_time
 from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
-from .live import LiveEngine, LiveModel, one_query_each
+from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
 from .pairing import asked_prompts
-from .phrases import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
+from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent
 from .progress import Progress, not_asked_line, some_names
 from .reference.box_models import BoxModel
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference, find_reference
 from .row_code import made_by
-from .sources import OpenMasks, OpenSource, drawn_each_time
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...metrics_gpu.sweep.counts import Counts
-from ..images.contents import HASH_BYTES
+from ..data.images.contents import HASH_BYTES
 from ..results.schema import GRID, result_schema
 from .drawn import CaseColumns, DrawnPairs
 from .queries import Logits

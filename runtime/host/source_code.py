@@ -22,7 +22,7 @@ PROJECT = __name__.partition(".runtime.")[0]
 
 _ASIDE = frozenset(
     f"{PROJECT}.{name}"
-    for name in ("engines.errors", "engines.registry", "runtime.host.machine", "runtime.host.source_code")
+    for name in ("engines.errors", "engines.registry", "runtime.host.machine_record", "runtime.host.source_code")
 )
 """Modules that word errors, look names up or describe machine and code: they decide no value of a result."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..results.storage import write_bytes
-from ..tables.table import Table
+from .tables.table import Table
 
 
 @dataclass(frozen=True)

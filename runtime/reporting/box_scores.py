@@ -17,9 +17,9 @@ from ...metrics_gpu.detection.scores import Hallucination, MatchedScores, halluc
 from ...metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
 from ...metrics_gpu.statistics.exact_sums import exact_mean
 from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
-from ..results.load import StoredRun
+from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results
-from ..results.pairs import Patients
+from ..results.selected_pairs import Patients
 from ..results.stored_boxes import StoredBoxes, load_boxes
 
 

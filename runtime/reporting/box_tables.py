@@ -9,11 +9,11 @@ from typing import Any
 
 from ...metrics_gpu.detection.published.coco_detection import COCO_SCORER
 from ...metrics_gpu.detection.published.registry import SCORERS
-from ..tables.metrics import INTERVAL_DIGITS, NONE, percent
-from ..tables.stamps import box_stamps, uncertain_stamps
-from ..tables.table import Cell, Column, Item, Table
 from .box_scores import BoxScores
-from .cells import marked
+from .printed_cells import marked
+from .tables.metric_names import INTERVAL_DIGITS, NONE, percent
+from .tables.stamps import box_stamps, uncertain_stamps
+from .tables.table import Cell, Column, Item, Table
 
 
 def box_tables(scores: Sequence[BoxScores]) -> Iterator[Table]:

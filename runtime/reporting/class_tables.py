@@ -8,10 +8,6 @@ from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import RECOGNITION
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import NONE, heading, percent
-from ..tables.stamps import cell_stamps
-from ..tables.table import Cell, Column, Item, Table
-from .cells import entry, marked, number_cell
 from .grounding_tables import shared_rows, with_printed
 from .notes import (
     FLOOR,
@@ -27,6 +23,10 @@ from .notes import (
 )
 from .paper import Printed, paper
 from .paper.paper_numbers import PrintedModel, apart_notes, paper_legend
+from .printed_cells import entry, marked, number_cell
+from .tables.metric_names import NONE, heading, percent
+from .tables.stamps import cell_stamps
+from .tables.table import Cell, Column, Item, Table
 
 _TABLE = {"vindr": 2, "chestxray14": 3, "chestxdet10": 4, "chexlocalize": 5}
 

@@ -13,15 +13,15 @@ from ...metrics_gpu.recognition.scores import Recognition
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
-from ..tables.markdown_csv import to_csv
-from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
-from ..tables.stamps import stamp, uncertain_stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
 from .provenance import COVERAGE, cell_coverage
+from .tables.markdown_csv import to_csv
+from .tables.metric_names import CROSS_FITTED, IN_SAMPLE, METRICS
+from .tables.stamps import stamp, uncertain_stamp
 
 if TYPE_CHECKING:
-    from ..comparing.model_differences import Differences
+    from ..results.comparing.model_differences import Differences
     from .box_scores import BoxScores
 
 # Columns of tables that can be empty: a single model has no differences.

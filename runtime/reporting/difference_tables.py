@@ -7,15 +7,15 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
-from ..comparing.difference import TESTS, disagreements
-from ..comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
+from ..results.comparing.difference import TESTS, disagreements
+from ..results.comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
-from ..results.pairs import unnamed_lines
-from ..tables.metrics import METRICS, NONE, difference_of, heading, p_value
-from ..tables.stamps import cell_stamps
-from ..tables.table import Cell, Column, Item, Table
-from .cells import interval_text
+from ..results.selected_pairs import unnamed_lines
 from .notes import caption, in_sample
+from .printed_cells import interval_text
+from .tables.metric_names import METRICS, NONE, difference_of, heading, p_value
+from .tables.stamps import cell_stamps
+from .tables.table import Cell, Column, Item, Table
 
 _NOTES = (
     "first minus second, percentage points, on the pairs (of AUC: labels) that both models have",

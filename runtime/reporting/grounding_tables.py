@@ -7,10 +7,6 @@ from itertools import chain
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import NONE, heading
-from ..tables.stamps import cell_stamps
-from ..tables.table import MEAN_OF_DATASETS, Cell, Column, Item, Table
-from .cells import entry, marked, number_cell
 from .notes import (
     FLOOR,
     PRINTED_NOTE,
@@ -28,6 +24,10 @@ from .notes import (
     source_notes,
 )
 from .paper.paper_numbers import FIELDS, PrintedModel, apart_notes, paper, paper_legend
+from .printed_cells import entry, marked, number_cell
+from .tables.metric_names import NONE, heading
+from .tables.stamps import cell_stamps
+from .tables.table import MEAN_OF_DATASETS, Cell, Column, Item, Table
 
 _FLOORS = {
     "pointing": "chance",

@@ -15,12 +15,12 @@ from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.exact_sums import exact_mean
 from ...metrics_gpu.sweep.sweep_options import LEVELS, level
 from ..results.integrity import fault_in_counts
-from ..results.load import StoredRun
+from ..results.load_rows import StoredRun
 from ..results.schema import AGAIN, reading
 from ..results.storage import read_columns
-from ..tables.metrics import IN_SAMPLE, NONE, value_of
-from ..tables.stamps import ModelWorth, entry_stamp, stamps, uncertain_stamps
-from ..tables.table import Column, Item, Table
+from .tables.metric_names import IN_SAMPLE, NONE, value_of
+from .tables.stamps import ModelWorth, entry_stamp, stamps, uncertain_stamps
+from .tables.table import Column, Item, Table
 
 _MEAN: Final = "Mean"
 _OF_READERS: Final = (

@@ -11,10 +11,10 @@ from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
 from ..results.choices import too_few_replicates
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..results.pairs import unnamed_lines
-from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading, percent
-from ..tables.stamps import UNOFFICIAL_PROMPTS
+from ..results.selected_pairs import unnamed_lines
 from .paper.paper_numbers import MARK, PRINTED_MARK, Printed
+from .tables.metric_names import CROSS_FITTED, IN_SAMPLE, heading, percent
+from .tables.stamps import UNOFFICIAL_PROMPTS
 
 FLOOR = "all-ones"
 PRINTED_NOTE = (

@@ -24,16 +24,16 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.class_means import class_means
 from ...metrics_gpu.statistics.intervals import mean_interval, shares
 from ...metrics_gpu.sweep.masks import unpack_masks
-from ..results.load import StoredRun
-from ..results.maps import MapRows, load_maps
+from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results
-from ..results.pairs import Patients
 from ..results.schema import GRID
-from ..tables.metrics import NONE, value_of
-from ..tables.stamps import cell_stamps
-from ..tables.table import Cell, Column, Item, Table
-from .cells import interval_text
+from ..results.selected_pairs import Patients
+from ..results.stored_maps import MapRows, load_maps
 from .notes import interval_notes
+from .printed_cells import interval_text
+from .tables.metric_names import NONE, value_of
+from .tables.stamps import cell_stamps
+from .tables.table import Cell, Column, Item, Table
 
 _CNR: Final = 3  # decimals; its intervals have one fewer
 _BLOCK = 256  # pairs whose regions are unpacked at once

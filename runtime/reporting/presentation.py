@@ -10,10 +10,10 @@ from typing import Any, Final
 from ...engines.errors import ConfigError
 from ...engines.file_names import joined
 from ...engines.registry import did_you_mean
-from ..tables.latex import TEXT_WIDTH
-from ..tables.metrics import METRICS
-from ..tables.table import Intervals
 from .paper.paper_numbers import NAMES, PrintedModel
+from .tables.latex import TEXT_WIDTH
+from .tables.metric_names import METRICS
+from .tables.table import Intervals
 
 _PAPER: Final = "paper:"
 _BESIDE: Final = ("mean", "paper")

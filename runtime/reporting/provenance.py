@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ..datasets.region_boxes import FAULTS
+from ..data.datasets.region_boxes import FAULTS
 from ..results.choices import too_few_replicates
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..results.pairs import unnamed_lines
-from ..tables.metrics import NONE
-from ..tables.stamps import cell_stamps
-from ..tables.table import Column, Item, Table
+from ..results.selected_pairs import unnamed_lines
 from .notes import not_asked_notes, prompt_summary, source_notes
+from .tables.metric_names import NONE
+from .tables.stamps import cell_stamps
+from .tables.table import Column, Item, Table
 
 if TYPE_CHECKING:
     from .box_scores import BoxScores

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 from ...engines.errors import MissingExtraError, RunError, XBenchError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, protocol
 from ..results.choices import DEFAULTS, Choices
-from ..results.load import StoredRun
+from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results, make_results, split_by_protocol
 from ..results.run_json import read_run
 from ..results.storage import remove_drafts, write_bytes, write_json
-from ..tables.latex import WRITTEN, latex_files
-from ..tables.markdown_csv import to_csv, to_markdown
-from ..tables.stamps import cell_stamps
-from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing, recognition
 from .data_files import csv_files, to_json
 from .grounding_tables import table_1, thresholds
 from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation
 from .provenance import coverage, hashes, provenance, provenance_table
+from .tables.latex import WRITTEN, latex_files
+from .tables.markdown_csv import to_csv, to_markdown
+from .tables.stamps import cell_stamps
+from .tables.table import Table
 
 if TYPE_CHECKING:
-    from ..comparing.model_differences import Differences
     from ..host.config import DatasetConfig
+    from ..results.comparing.model_differences import Differences
     from .appendix import Appendix
     from .box_scores import BoxScores
     from .figures import Figure
@@ -75,7 +75,7 @@ def make_report(
     parts = split_by_protocol(results)
     blocks: tuple[Block, ...] = tuple((part, None) for part in parts)
     if len({cell.model for cell in results.finished if cell.competes}) > 1:
-        from ..comparing.model_differences import find_differences
+        from ..results.comparing.model_differences import find_differences
 
         blocks = tuple((part, find_differences(part)) for part in parts)
     boxes: Sequence[BoxScores] = ()

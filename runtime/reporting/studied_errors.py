@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ...engines.errors import RunError
 from ..results.choices import DEFAULTS, Choices
-from ..results.load import StoredRun
+from ..results.load_rows import StoredRun
 from ..results.studied import basis_of, predicted_boxes, read_study, stale
 from .figures.figure import Figure
 

@@ -6,7 +6,7 @@ run_directory   a run directory open for writing, and its lock
 run_json        run.json is read and checked
 cell_key        what a cell's result depends on, as one hash
 loaded_dataset  a dataset opened for an evaluation: its cases and digest
-outcome         how the cells of a run ended
+run_outcome     how the cells of a run ended
 load, maps      result files -> arrays: counts and scores; maps and regions
 choices, pairs  the options of a report, and the pairs that it counts, with the draws of patients that models share
 image_identity  which images of several results are the same: case, file and patient

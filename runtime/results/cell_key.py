@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...engines.base import EngineInfo
     from ...engines.bundle import Bundle
     from ...engines.prompts.prompt_set import PromptSet
-    from ..datasets.base import Case, Dataset
+    from ..data.datasets.dataset import Case, Dataset
     from ..host.config import DatasetConfig
 
 _TOGETHER = 4096  # cases whose annotations are written as JSON at once

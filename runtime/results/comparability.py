@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from .image_identity import image_names
-from .load import CellRows
-from .pairs import ScoredPairs
+from .load_rows import CellRows
+from .selected_pairs import ScoredPairs
 
 
 @dataclass(frozen=True)

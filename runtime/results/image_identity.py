@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .load import CellRows
+from .load_rows import CellRows
 
 Image = tuple[str, int]
 """A case, and how many times the list had it before."""

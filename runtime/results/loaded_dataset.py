@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import ConfigError, DataError, ImageError
 from ...engines.registry import did_you_mean, is_file
-from ..datasets.base import Case, Dataset
-from ..datasets.registry import DATASETS
+from ..data.datasets.dataset import Case, Dataset
+from ..data.datasets.dataset_registry import DATASETS
+from ..data.images.contents import Contents
+from ..data.images.size import image_size
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
-from ..images.contents import Contents
-from ..images.size import image_size
 from .cell_key import dataset_digest, digest_of, reader_code
 
 if TYPE_CHECKING:
-    from ..datasets.checking.turned_images import TurnedImage
-    from .load import StoredRun
+    from ..data.datasets.checking.turned_images import TurnedImage
+    from .load_rows import StoredRun
     from .runs.shards import Shard
 
 
@@ -77,15 +77,15 @@ class LoadedDataset:
     def warnings(self) -> dict[str, str]:
         """What looks wrong with the annotation, kind -> sentence, by its notes, all boxes, the sizes of images read so
         far and their EXIF orientations."""
-        from ..datasets.checking.box_statistics import box_warnings
-        from ..datasets.checking.note_warnings import REPEATED_NOTES, note_warnings
+        from ..data.datasets.checking.box_statistics import box_warnings
+        from ..data.datasets.checking.note_warnings import REPEATED_NOTES, note_warnings
 
         boxes = box_warnings(self.dataset, self.all_cases, self.file_sizes, self._turned)
         return note_warnings(self.dataset.notes, REPEATED_NOTES) | boxes
 
     @cached_property
     def _turned(self) -> dict[str, TurnedImage]:
-        from ..datasets.checking.turned_images import turned_images
+        from ..data.datasets.checking.turned_images import turned_images
 
         return turned_images(self.all_cases)
 

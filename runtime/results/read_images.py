@@ -11,14 +11,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..datasets.base import Case
-from ..host.machine import usable_cores
-from ..images.contents import Contents, FileState
-from ..images.decode import decode_ahead
+from ..data.datasets.dataset import Case
+from ..data.images.contents import Contents, FileState
+from ..data.images.decode import decode_ahead
+from ..host.machine_record import usable_cores
 from .cell_key import relative_paths
-from .maps import image_hashes, index_file, whole_table
 from .schema import WITHOUT_MODEL
 from .storage import CellFiles, write_table
+from .stored_maps import image_hashes, index_file, whole_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ from typing import IO, Any, ClassVar, Self
 from ...engines.errors import RunError
 from ...engines.file_names import joined, plain_stem, unique_stem
 from ...engines.visible_text import visible_text
-from ..host.machine import code_version, describe_machine
+from ..host.machine_record import code_version, describe_machine
 from .folder_lock import LOCK_FILE, lock_folder
 from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
 from .runs.shards import is_shard_folder

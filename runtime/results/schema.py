@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Final
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.masks import GRID as _SIZE
 from ...metrics_gpu.sweep.sweep_options import LEVELS as THRESHOLD_COUNT
-from ..datasets.region_boxes import FAULTS
+from ..data.datasets.region_boxes import FAULTS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.detection.boxes import Answers, BoxLists, Int
 from ...metrics_gpu.detection.unions import UnionCounts
-from .load import CellRows, StoredRun
+from .load_rows import CellRows, StoredRun
 from .schema import read_parts, reading
 
 if TYPE_CHECKING:

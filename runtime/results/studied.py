@@ -12,9 +12,9 @@ from typing import Any
 
 from ...engines.errors import RunError
 from ...engines.strict_json import CHECKSUM, checksum_of
-from ..host.machine import code_version
+from ..host.machine_record import code_version
 from .integrity import file_digest
-from .load import StoredRun
+from .load_rows import StoredRun
 from .storage import write_json
 
 

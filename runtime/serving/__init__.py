@@ -10,7 +10,7 @@ queue/      the limit on accepted images, and the batches of the engine
 page/       the page at /, a client of /v2 like any other
 addresses   limits of one address, and trusted proxies
 certificate TLS
-bearer      the token that a client must send
-access_log  one JSON line per request
-metrics     Prometheus
+bearer              the token that a client must send
+access_log          one JSON line per request
+prometheus_metrics  Prometheus
 """

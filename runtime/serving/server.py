@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, ServingError
 from .access_log import AccessLog
-from .http.app import create_app, create_health_app
 from .http.chunks import limited_chunks
+from .http.http_app import create_app, create_health_app
 from .http.middleware import Connections, is_loopback
-from .inference.models import Catalogue
+from .inference.served_models import Catalogue
 from .inference.service import Service
-from .metrics import Metrics
+from .prometheus_metrics import Metrics
 from .settings import ServerSettings
 
 if TYPE_CHECKING:

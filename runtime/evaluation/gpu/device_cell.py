@@ -24,16 +24,16 @@ from ....metrics_gpu.nvrtc import KernelError
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
 from ..cell import CellWork, distinct_images
+from ..decoded_blocks import CaseReader
 from ..drawn import CaseColumns
 from ..measure import Measure
 from ..queries import Queries
-from ..reading import CaseReader
 from ..scoring import Scored, rows_table
 from .device_sweep import Started, start
 from .feeding import Batch, PinnedFeed
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
+    from ...data.datasets.dataset import Case
 
 _BATCHES_OF_ROWS = 4  # batches that wait for the writer; more would only use memory
 

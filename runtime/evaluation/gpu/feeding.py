@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..reading import BegunBlock, Block, CaseReader
+from ..decoded_blocks import BegunBlock, Block, CaseReader
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
+    from ...data.datasets.dataset import Case
 
 
 @dataclass

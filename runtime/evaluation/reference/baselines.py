@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from ....engines.errors import ConfigError, ImageError
 from ....engines.registry import did_you_mean
 from ....metrics_gpu.sweep.counts import Counts
-from ...datasets.region_grid import region_masks
-from ...images.contents import ABSENT, Contents
+from ...data.datasets.region_grid import region_masks
+from ...data.images.contents import ABSENT, Contents
 from ...results.schema import GRID, THRESHOLD_COUNT
-from ..decoding import DecodedCase
+from ..decoded_case import DecodedCase
 from ..drawn import DrawnPairs
 from ..measure import Measure
 from ..scoring import Scored
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
+    from ...data.datasets.dataset import Case
 
 PREFIX = "baseline:"
 SEED = 0

@@ -19,14 +19,14 @@ from ....metrics_gpu.detection.pointing import centres, pointed
 from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectangles, union_counts
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.masks import unpack_masks
-from ...answers.answered import MANY_MISSING, BoxAnswers, BoxFile, State
-from ...answers.frame_check import frame_check, out_of_view
-from ...answers.questions import Questions
-from ...answers.unread import UnreadAnswers, text_warnings, unread_answers
-from ...datasets.readers.marks import ReaderBoxes, ReaderMasks
-from ...datasets.region_boxes import Boxes
+from ...data.answers.answered import MANY_MISSING, BoxAnswers, BoxFile, State
+from ...data.answers.frame_check import frame_check, out_of_view
+from ...data.answers.questions import Questions
+from ...data.answers.unread_answers import UnreadAnswers, text_warnings, unread_answers
+from ...data.datasets.readers.reader_marks import ReaderBoxes, ReaderMasks
+from ...data.datasets.region_boxes import Boxes
 from ...results.schema import GRID
-from ..decoding import DecodedCase
+from ..decoded_case import DecodedCase
 from ..drawn import DrawnPairs
 from ..measure import Measure
 from ..scoring import Scored
@@ -35,12 +35,12 @@ from .baselines import draw_case
 from .box_models import BoxModel
 from .box_sources import read_answers, sources
 from .reader_masks import masks_reference
-from .references import Reference, ScoredCases, note_size
+from .reference_sources import Reference, ScoredCases, note_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...datasets.base import Region
+    from ...data.datasets.dataset import Region
     from ...results.loaded_dataset import LoadedDataset
 
 _ANSWER: Final = "answer every pair, with [] where nothing was found, or leave the others out (--missing leave-out)."

@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from ....engines.errors import ConfigError, DataError
 from ....engines.registry import did_you_mean
-from ...answers.reading import ReadOptions
-from ...datasets.readers.marks import RADIOLOGIST, SECOND
+from ...data.answers.box_file import ReadOptions
+from ...data.datasets.readers.reader_marks import RADIOLOGIST, SECOND
 from ...host.paths import has_file, has_folder
 
 PREFIX: Final = "boxes:"

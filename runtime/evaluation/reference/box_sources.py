@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ....engines.errors import DataError
 from ....metrics_gpu.grounding.other_patients import next_patients
-from ...answers.answered import BoxFile, State
-from ...answers.questions import Questions
-from ...answers.read import read_boxes
-from ...datasets.readers.marks import ReaderBoxes
+from ...data.answers.answered import BoxFile, State
+from ...data.answers.questions import Questions
+from ...data.answers.read_box_file import read_boxes
+from ...data.datasets.readers.reader_marks import ReaderBoxes
 from .box_models import BoxModel
 
 

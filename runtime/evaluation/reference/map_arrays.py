@@ -54,8 +54,8 @@ def maps_in(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
     """The maps in a file: by its name `key`, and in an archive by its name and that of each array."""
     try:
         if _kind(path) == ".png":
-            from ...images.png_jpeg import check_pixels
-            from ...images.size import image_size
+            from ...data.images.png_jpeg import check_pixels
+            from ...data.images.size import image_size
 
             size = image_size(path)
             check_pixels(size)
@@ -75,7 +75,7 @@ def maps_in(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
 
 def _array(path: Path, member: str | None) -> MapFile:
     """Reads the header of an array; does not allocate the size that it gives."""
-    from ...images.png_jpeg import check_pixels
+    from ...data.images.png_jpeg import check_pixels
 
     try:
         with _opened(path, member) as stream:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....engines.errors import ConfigError, DataError
-from ...datasets.source.listing import tree
+from ...data.datasets.source.listing import tree
 from ...host.paths import has_file, has_folder
 from .map_arrays import SUFFIXES, MapFile, maps_in
 from .map_names import NamedMaps
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
+    from ...data.datasets.dataset import Case
 
 PREFIX = "maps:"
 KEPT_SIDE = 64

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....engines.errors import DataError
-from ...datasets.source.image_names import portable_name
+from ...data.datasets.source.image_names import portable_name
 from .map_arrays import MapFile
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
+    from ...data.datasets.dataset import Case
 
 _BETWEEN: Final = re.compile(r"[\s_/-]+")
 _ONE: Final = str.maketrans("/ ", "__")

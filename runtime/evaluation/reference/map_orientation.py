@@ -18,8 +18,8 @@ from ....metrics_gpu.sweep.masks import GRID
 from .baselines import draw_case
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
-    from ...images.contents import Contents
+    from ...data.datasets.dataset import Case
+    from ...data.images.contents import Contents
     from .map_files import CaseMaps
 
 _MOST: Final = 200  # pairs that are read, spread over the dataset; more say nothing else

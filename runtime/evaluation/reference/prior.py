@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from ....metrics_gpu.grounding.other_patients import OtherPatients
 from ....metrics_gpu.sweep.masks import pack_masks, unpack_masks
 from ...results.schema import GRID
-from ..decoding import DecodedCase
+from ..decoded_case import DecodedCase
 from ..drawn import DrawnPairs
 from ..measure import Measure
 from ..scoring import Scored
 from .baselines import draw_case
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
-    from ...images.contents import Contents
+    from ...data.datasets.dataset import Case
+    from ...data.images.contents import Contents
 
 
 class Prior:

@@ -17,21 +17,21 @@ from ....engines.errors import DataError
 from ....metrics_gpu.detection.boxes import Int
 from ....metrics_gpu.detection.unions import UnionCounts
 from ....metrics_gpu.sweep.masks import unpack_masks
-from ...answers.answered import State
-from ...datasets.region_grid import region_grid
+from ...data.answers.answered import State
+from ...data.datasets.region_grid import region_grid
 from ...results.schema import GRID, THRESHOLD_COUNT
-from ..decoding import DecodedCase
+from ..decoded_case import DecodedCase
 from ..drawn import DrawnPairs
 from ..measure import Measure
 from ..scoring import Scored
 from .answer_column import answer_column, float_lists, one_level, placed
 from .baselines import draw_case
 from .box_models import BoxModel, file_digest
-from .references import Reference, ScoredCases, note_size
+from .reference_sources import Reference, ScoredCases, note_size
 
 if TYPE_CHECKING:
-    from ...datasets.base import Case
-    from ...datasets.readers.marks import ReaderMasks
+    from ...data.datasets.dataset import Case
+    from ...data.datasets.readers.reader_marks import ReaderMasks
     from ...results.loaded_dataset import LoadedDataset
 
 _NONE: Final = ("illegal", "outside", "clipped", "duplicates")

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...images.decode import decode_ahead
+from ...data.images.decode import decode_ahead
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD, CellFiles
 from ..cell import batches
-from ..decoding import DecodedCase
+from ..decoded_case import DecodedCase
 from ..drawn import CaseColumns
 from ..measure import Measure
 from ..scoring import Scored, rows_table
 from .box_models import BoxModel
 from .map_files import MapFolder
-from .references import Reference, baseline_reference, maps_reference
+from .reference_sources import Reference, baseline_reference, maps_reference
 
 if TYPE_CHECKING:
     import pyarrow as pa

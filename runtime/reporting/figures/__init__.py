@@ -1,9 +1,9 @@
 """Numbers of a report -> figures 2 to 4, and the AUC.
 
 figure                what a figure is, the numbers that are drawn, how models look, reproducible bytes
-labels                names beside points
+axis_labels           names beside points
 figure_2_overlays     maps over radiographs, findings x models
-recognition           AUC per model and dataset
+recognition_figure    AUC per model and dataset
 figure_3_correlation  AUC against pointing
 figure_4_dice         Dice at 0.5 and at the best threshold
 figure_4_thresholds   the Dice lost at threshold 0.5, and Dice over thresholds
@@ -15,7 +15,7 @@ from ...results.numbers.run_numbers import Results
 from .figure import Figure, planned
 from .figure_4_dice import DICE
 from .figure_4_thresholds import CURVES, DELTA
-from .recognition import RECOGNITION
+from .recognition_figure import RECOGNITION
 
 __all__ = ["Figure", "all_figures"]
 

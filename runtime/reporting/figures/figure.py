@@ -16,8 +16,8 @@ from ....engines.visible_text import visible_text
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import GROUNDING
 from ...results.numbers.run_numbers import Results
-from ...tables.metrics import METRICS
-from ...tables.stamps import cell_stamps
+from ..tables.metric_names import METRICS
+from ..tables.stamps import cell_stamps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -11,8 +11,8 @@ import numpy as np
 from ....metrics_gpu.statistics.bootstrap import Interval
 from ...results.comparability import on_one_basis
 from ...results.numbers.run_numbers import Results
+from .axis_labels import name_points
 from .figure import COLUMN, DARK, GREY, PAGE, PALE, Figure, Point, conditions, drawing_style, finish, looks, point_of
-from .labels import name_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ...results.numbers.run_numbers import Results
-from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, search_of
+from ..tables.metric_names import CROSS_FITTED, IN_SAMPLE
 from .figure import DARK, Plan, Point, conditions, point_of, width_for
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import numpy as np
 from ....metrics_gpu.sweep.sweep_options import LEVELS, level
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
-from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, never_negative, search_of
 from ..paper import paper, why_mean_apart
+from ..tables.metric_names import CROSS_FITTED, IN_SAMPLE
 from .figure import (
     COLUMN,
     DARK,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....engines.errors import XBenchError
+from ...data.images.contents import hashes_now
 from ...host.config import DatasetConfig
-from ...images.contents import hashes_now
 from ...results.cell_key import reader_code
-from ...results.load import StoredRun
+from ...results.load_rows import StoredRun
 from ...results.loaded_dataset import LoadedDataset, current_dataset, load_dataset
 
 Hashes = Mapping[str, bytes | None]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from ....engines.errors import XBenchError
 from ....metrics_gpu.sweep.masks import encode_runs, unpack_masks
-from ...results.load import StoredRun
-from ...results.maps import load_maps
+from ...results.load_rows import StoredRun
 from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
+from ...results.stored_maps import load_maps
 from .choice import MOST, ModelPairs, choose, in_rounds, model_pairs, pair_scores
 from .model import Gallery, GalleryCase, Overlay, overlay_size, picture_size, truth_size
 from .pictures import Originals, open_originals

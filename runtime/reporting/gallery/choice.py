@@ -14,7 +14,7 @@ from ....metrics_gpu.sweep.counts import Counts, dice_at, dice_curves
 from ....metrics_gpu.sweep.sweep_options import level
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
-from ...results.pairs import ScoredPairs
+from ...results.selected_pairs import ScoredPairs
 
 MOST = 12
 """Maximum cases of one class of one dataset."""

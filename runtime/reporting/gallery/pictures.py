@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
-from ...host.machine import usable_cores
-from ...images.contents import hashes_now
-from ...images.decode import decode_ahead, decode_grey, read_bytes
-from ...results.load import StoredRun
-from ...results.maps import image_hashes, indexed_images
+from ...data.images.contents import hashes_now
+from ...data.images.decode import decode_ahead, decode_grey, read_bytes
+from ...host.machine_record import usable_cores
+from ...results.load_rows import StoredRun
 from ...results.schema import WITHOUT_MODEL
+from ...results.stored_maps import image_hashes, indexed_images
 
 if TYPE_CHECKING:
     from ...host.config import DatasetConfig

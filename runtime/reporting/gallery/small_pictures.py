@@ -12,13 +12,13 @@ import numpy as np
 from ....engines.errors import BundleError, ImageError, XBenchError
 from ....engines.file_names import plain_stem
 from ....engines.geometry import Geometry
-from ...cache.layout import read_meaning, store_folder
-from ...cache.store import PreparedStore
-from ...datasets.base import Case
-from ...datasets.pixels import direct_source
+from ...data.cache.image_store import PreparedStore
+from ...data.cache.store_layout import read_meaning, store_folder
+from ...data.datasets.dataset import Case
+from ...data.datasets.pixels import direct_source
 from ...host.config import DatasetConfig
-from ...host.machine import usable_cores
-from ...results.load import StoredRun
+from ...host.machine_record import usable_cores
+from ...results.load_rows import StoredRun
 from ...results.loaded_dataset import LoadedDataset, current_dataset, load_dataset
 from ...results.schema import GRID
 from .pictures import Originals, Pixels, encoded

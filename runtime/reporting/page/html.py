@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
-from ...tables.table import Table, cell_of
-from ...viewing.assets import content_policy, one_script, page_environment, shared_asset
 from ..gallery.model import gallery_payload
+from ..tables.table import Table, cell_of
+from .viewing.assets import content_policy, one_script, page_environment, shared_asset
 
 if TYPE_CHECKING:
     from ..figures.figure import Figure

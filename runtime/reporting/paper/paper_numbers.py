@@ -12,7 +12,7 @@ from typing import Any, Final
 from ....engines.parity import OFFICIAL_MAP
 from ...results.choices import DEFAULTS
 from ...results.numbers.cell_values import CellValues
-from ...tables.table import Cell
+from ..tables.table import Cell
 
 FIELDS: Final = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 """Numbers of a report that the paper also prints -> their names in its Table 1."""

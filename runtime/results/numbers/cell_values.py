@@ -21,12 +21,12 @@ from ....metrics_gpu.statistics.bootstrap import Interval
 from ....metrics_gpu.statistics.intervals import Shares
 from ....metrics_gpu.sweep.counts import dice_curves
 from ..choices import DEFAULTS, Choices
-from ..load import CellRows
-from ..pairs import ScoredPairs
+from ..load_rows import CellRows
+from ..selected_pairs import ScoredPairs
 from .fields import BEST, FIELDS, GROUNDING, Number, Sample, find_interval, find_numbers, sample_of
 
 if TYPE_CHECKING:
-    from ..pairs import Patients
+    from ..selected_pairs import Patients
 
 _OF_FIXED: Final = ("dice_fixed", "iou_fixed", "delta_dice")
 _OF_BEST: Final = ("dice_best", "iou_best", "best_tau", "iou_tau", "delta_dice")

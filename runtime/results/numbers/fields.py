@@ -25,8 +25,8 @@ from ....metrics_gpu.statistics.intervals import (
     shares,
 )
 from ..choices import Choices
-from ..load import CellRows
-from ..pairs import Patients, ScoredPairs
+from ..load_rows import CellRows
+from ..selected_pairs import Patients, ScoredPairs
 
 
 @dataclass(frozen=True)

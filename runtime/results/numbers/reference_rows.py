@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comparability import Basis, find_basis, pair_keys
-from ..load import CellRows
-from ..pairs import ScoredPairs
+from ..load_rows import CellRows
+from ..selected_pairs import ScoredPairs
 
 Key = tuple[str, str]
 

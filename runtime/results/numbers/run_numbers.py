@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ....engines.errors import ConfigError
 from ....metrics_gpu.grounding.best_thresholds import model_levels
 from ....metrics_gpu.statistics.bootstrap import micro_mean, percentile_interval
-from ...host.machine import usable_cores
+from ...host.machine_record import usable_cores
 from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in
 from ..image_identity import on_agreed_images
-from ..load import CellRows, StoredRun
-from ..pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
+from ..load_rows import CellRows, StoredRun
+from ..selected_pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
 from .fields import GROUNDING, Number
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ....engines.errors import DataError, RunError
-from ...datasets.region_boxes import FAULTS
+from ...data.datasets.region_boxes import FAULTS
 from ..cell_key import changed_ingredients, digest_of
 from ..integrity import fault_in_rows
-from ..outcome import RunOutcome, kept_line
 from ..read_images import same_images
 from ..run_directory import RunDirectory
 from ..run_json import read_run
+from ..run_outcome import RunOutcome, kept_line
 from ..schema import result_schema, under_new_names
 from ..storage import KEY_FIELD, CellFiles, result_fault, write_table
-from ..unread import unread_cases
+from ..unread_images import unread_cases
 from .shards import Shard
 
 _COUNTS = ("cases", "missing", "unreadable", *FAULTS)

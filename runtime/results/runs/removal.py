@@ -12,9 +12,9 @@ from typing import Any
 from ....engines.errors import RunError
 from ....engines.file_names import joined, plain_stem, unique_stem
 from ....engines.registry import did_you_mean
-from ..maps import index_file
 from ..run_directory import RunDirectory
 from ..run_json import read_run
+from ..stored_maps import index_file
 
 Entry = Mapping[str, Any]
 

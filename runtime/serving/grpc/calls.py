@@ -11,7 +11,7 @@ from ..inference.metadata import model_metadata, repository_index, server_metada
 from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
 from ..protocol.request_errors import BadRequest, DeadlineExceeded, NotFound, RequestError
-from .codec import decode_infer, encode_infer
+from .grpc_codec import decode_infer, encode_infer
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -6,7 +6,7 @@ import html
 import json
 from typing import TYPE_CHECKING, Any
 
-from ...viewing.assets import content_policy, shared_asset
+from ...reporting.page.viewing.assets import content_policy, shared_asset
 from .accept import JSON, offering
 from .openapi import openapi
 

@@ -11,8 +11,16 @@ from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
 from .accept import BINARY, JSON, accepted
 from .bodies import BodyReader
-from .codec import HEADER_LENGTH, DecodedRequest, check_content_type, decode_infer, encode_infer, is_raw, json_length
-from .files import LINES, PICTURE, as_lines, as_picture, decode_file, lines_of, picture_of
+from .body_files import LINES, PICTURE, as_lines, as_picture, decode_file, lines_of, picture_of
+from .http_codec import (
+    HEADER_LENGTH,
+    DecodedRequest,
+    check_content_type,
+    decode_infer,
+    encode_infer,
+    is_raw,
+    json_length,
+)
 from .middleware import LOG_FIELDS
 
 if TYPE_CHECKING:

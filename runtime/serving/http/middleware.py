@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..access_log import AccessLog
 from ..addresses import AddressShares, client_key, is_in
 from ..bearer import Bearer
-from ..metrics import Metrics
+from ..prometheus_metrics import Metrics
 from ..protocol.request_errors import BadRequest, Internal, Overloaded, RequestError
 from ..settings import HEALTH_PATHS, HttpSettings
 from .error_response import AmbiguousEnd, error_response

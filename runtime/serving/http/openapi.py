@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...host.machine import code_version
+from ...host.machine_record import code_version
 from ..inference.metadata import NOTICE
 from ..protocol.interface import BOX_COLUMNS, INPUTS, OUTPUTS
 from ..protocol.requests import TEXT_LIMIT
 from ..protocol.tensors import DATATYPES
 from ..settings import HEALTH_PATHS
-from .codec import FILE_TYPES, HEADER_LENGTH
-from .files import LINES, PICTURE, QUERY
+from .body_files import LINES, PICTURE, QUERY
+from .http_codec import FILE_TYPES, HEADER_LENGTH
 
 Json = dict[str, Any]
 

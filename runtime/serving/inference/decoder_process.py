@@ -13,8 +13,8 @@ import msgspec
 
 from ....engines.errors import ImageError
 from ....engines.geometry import Geometry
-from .decoding import HEAD, READY, DecodedImage, DecodeJob, DecodeReply
-from .images import Prepared, prepare_file
+from .image_decoding import HEAD, READY, DecodedImage, DecodeJob, DecodeReply
+from .request_images import Prepared, prepare_file
 
 MEMORY: Final = 4 << 30
 """Bytes that a process may allocate; the largest image that is read needs about a third."""
@@ -54,8 +54,8 @@ def _pixels(found: Prepared) -> DecodedImage:
 
 if __name__ == "__main__":
     # Before the first file, whose time is limited.
-    from ...images import decode, geometry  # noqa: F401
-    from ...images.samples import SYNTAXES, dicom_sample
+    from ...data.images import decode
+    from ...data.images.samples import SYNTAXES, dicom_sample
 
     for syntax in SYNTAXES:
         with suppress(ImageError):  # a codec that is not installed is told when a file needs it

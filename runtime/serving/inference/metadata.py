@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...host.machine import code_version
-from ...tables.stamps import stamp
+from ...host.machine_record import code_version
+from ...reporting.tables.stamps import stamp
 from ..protocol.interface import BOX_COLUMNS, EXTENSIONS, INPUTS, OUTPUTS, SERVER_NAME
-from .models import ServedModel
+from .served_models import ServedModel
 from .service import Service
 
 NOTICE: Final = "For research only; not a medical device. Do not use it for diagnosis."

@@ -15,16 +15,16 @@ from typing import Self, TypeVar
 import numpy as np
 
 from ....engines.errors import XBenchError
-from ..metrics import Metrics
+from ..prometheus_metrics import Metrics
 from ..protocol.interface import DRAWN
 from ..protocol.request_errors import DeadlineExceeded, Internal, RequestError, as_request_error
 from ..protocol.requests import Answer, Request, check_request
 from ..queue.model_queue import ModelQueue
 from ..settings import ServiceSettings
-from .answers import build_answer, check_answer_size
-from .decoding import Decoders
-from .images import prepare_quick
-from .models import Catalogue, ServedModel
+from .image_decoding import Decoders
+from .request_images import prepare_quick
+from .response_outputs import build_answer, check_answer_size
+from .served_models import Catalogue, ServedModel
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...host.machine import code_version
-from ...viewing.assets import content_policy, one_script, shared_asset
+from ...host.machine_record import code_version
+from ...reporting.page.viewing.assets import content_policy, one_script, shared_asset
 from ..inference.metadata import NOTICE
 
 if TYPE_CHECKING:

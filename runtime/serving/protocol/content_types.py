@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...images.kinds import image_kind
+from ...data.images.kinds import image_kind
 from .interface import OUTPUTS
 from .request_errors import BadRequest
 from .tensors import Tensor

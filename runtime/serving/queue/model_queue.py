@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ....engines.base import Scores
 from ....engines.prompts.prompt_set import PromptSet
-from ..metrics import Metrics
+from ..prometheus_metrics import Metrics
 from ..protocol.request_errors import Draining, Overloaded, TooLarge
 from ..settings import ServiceSettings
 

@@ -14,7 +14,7 @@ import xbench_fast as xb
 from PIL import Image
 from synthetic import make_bundle, make_dataset, save_graph
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.runtime.serving.inference.models import Catalogue
+from xbench_fast.runtime.serving.inference.served_models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.protocol.requests import Answer, Request
 from xbench_fast.runtime.serving.settings import ServiceSettings
@@ -98,7 +98,7 @@ def test_a_torch_module_with_gradients_and_half_precision_is_a_live_model(data: 
 
 
 def served(bundle: Path, request: Request) -> Answer:
-    from xbench_fast.runtime.serving.metrics import Metrics
+    from xbench_fast.runtime.serving.prometheus_metrics import Metrics
 
     async def body() -> Answer:
         with Catalogue([bundle], engine="onnxruntime-cpu", threads=1) as catalogue:

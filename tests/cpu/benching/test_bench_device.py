@@ -13,9 +13,10 @@ from xbench_fast.engines.base import EngineOptions, Scores
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.metrics_gpu.nvrtc import KernelError
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.benching import ceilings, models, parts
+from xbench_fast.runtime.benching import ceilings, parts
+from xbench_fast.runtime.benching import engine_alone as models
 from xbench_fast.runtime.benching.ceilings import Ceilings
-from xbench_fast.runtime.benching.models import Subject, offline, single_stream
+from xbench_fast.runtime.benching.engine_alone import Subject, offline, single_stream
 from xbench_fast.runtime.benching.parts import gpu_sweep
 from xbench_fast.runtime.benching.plan import Plan
 

@@ -21,10 +21,11 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.select import open_engine
 from xbench_fast.export.cost import measure_cost
-from xbench_fast.runtime.benching import against, bench
-from xbench_fast.runtime.benching.bench import Bench, BenchReport, run_bench
+from xbench_fast.runtime.benching import against
+from xbench_fast.runtime.benching import benchmark as bench
+from xbench_fast.runtime.benching.benchmark import Bench, BenchReport, run_bench
 from xbench_fast.runtime.benching.ceilings import CeilingSizes, cpu_ceilings
-from xbench_fast.runtime.benching.cost import image_macs
+from xbench_fast.runtime.benching.cost_estimate import image_macs
 from xbench_fast.runtime.benching.plan import SCENARIOS, Plan
 from xbench_fast.runtime.cli.app import _run
 

@@ -263,7 +263,7 @@ def test_the_server_beside_pytriton(script: Script, module: Any, root: Path, mon
 
 def test_ray_beside_the_loop(script: Script, module: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker in this process takes the place of the cluster, whose start takes ten seconds of CPU time;
-    tests/cpu/scaling starts one."""
+    tests/cpu/evaluation/scaling starts one."""
     ray = SimpleNamespace(init=lambda **how: None, shutdown=lambda: None)
     monkeypatch.setattr(module("ray_overhead"), "RayWorkers", lambda *_, **__: nullcontext(InProcess(1)))
     monkeypatch.setitem(sys.modules, "ray", ray)

@@ -359,7 +359,7 @@ def test_an_engine_gives_each_row_when_it_is_measured(
     pytest.importorskip("onnxruntime")
     import gpu_engines
     from synthetic import make_bundle, save_graph
-    from xbench_fast.runtime.benching import bench
+    from xbench_fast.runtime.benching import benchmark as bench
     from xbench_fast.runtime.benching.ceilings import CeilingSizes, cpu_ceilings
 
     make_bundle(tmp_path / "bundles/blocks-32", graph=save_graph(tmp_path / "graph.onnx"))

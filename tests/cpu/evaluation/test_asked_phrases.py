@@ -37,19 +37,19 @@ from xbench_fast.metrics_gpu.grounding.phrases import PhraseScores, phrase_means
 from xbench_fast.metrics_gpu.grounding.protocols import protocol
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
-from xbench_fast.runtime.evaluation.live import LiveEngine, LiveModel
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.phrases.ms_cxr import MsCxr
+from xbench_fast.runtime.data.images.decode import read_grey
+from xbench_fast.runtime.data.images.resizing import to_model
+from xbench_fast.runtime.evaluation.live_model import LiveEngine, LiveModel
 from xbench_fast.runtime.evaluation.pairing import needed_geometries
-from xbench_fast.runtime.evaluation.phrases import PhraseQueries, first_phrases, most_queries, see_one_another
+from xbench_fast.runtime.evaluation.phrase_queries import PhraseQueries, first_phrases, most_queries, see_one_another
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.decode import read_grey
-from xbench_fast.runtime.images.geometry import to_model
 from xbench_fast.runtime.reporting.gallery.assembly import make_gallery
 from xbench_fast.runtime.reporting.gallery.model import gallery_payload
 from xbench_fast.runtime.results.cell_key import cases_digest
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from box_world import CLASSES, answers, command, evaluate, make_box_data, pairs_of
 from xbench_fast.runtime.results import schema
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.stored_boxes import load_boxes
 
 Pair = tuple[str, str]

@@ -8,13 +8,13 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from xbench_fast.runtime.answers import collecting
-from xbench_fast.runtime.answers.answered import State
-from xbench_fast.runtime.answers.questions import Questions
-from xbench_fast.runtime.answers.read import read_boxes
-from xbench_fast.runtime.answers.reading import ReadOptions
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.answers import collecting
+from xbench_fast.runtime.data.answers.answered import State
+from xbench_fast.runtime.data.answers.box_file import ReadOptions
+from xbench_fast.runtime.data.answers.questions import Questions
+from xbench_fast.runtime.data.answers.read_box_file import read_boxes
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
 
 CASES, FEW, MANY = 5000, 2000, 10_000
 REGION = {"Mass": Boxes(((10.0, 10.0, 90.0, 90.0),))}

@@ -16,10 +16,10 @@ from box_world import Line, command
 from xbench_fast.engines.errors import ConfigError, DataError, RunError
 from xbench_fast.metrics_gpu.detection.boxes import BoxLists
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
-from xbench_fast.runtime.answers.reading import ReadOptions
-from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_grid import region_grid
-from xbench_fast.runtime.datasets.region_shapes import MaskRuns
+from xbench_fast.runtime.data.answers.box_file import ReadOptions
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.region_grid import region_grid
+from xbench_fast.runtime.data.datasets.region_shapes import MaskRuns
 from xbench_fast.runtime.evaluation.reference.box_files import _count
 from xbench_fast.runtime.evaluation.reference.box_models import BoxModel, BoxOptions, split_boxes
 

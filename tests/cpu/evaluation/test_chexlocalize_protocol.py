@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.native import TUNED, iou, native_map, otsu_level, segment
-from xbench_fast.runtime.datasets.region_shapes import RunText
+from xbench_fast.runtime.data.datasets.region_shapes import RunText
 
 FIRST, SECOND = "patient64541_study1_view1_frontal", "patient64542_study1_view1_frontal"
 # What the benchmark's own programme gives on its sample, without a table of thresholds.

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.reporting.native_tables import load_native, native_scores, native_tables
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 
 FIRST, SECOND = "patient64541_study1_view1_frontal", "patient64542_study1_view1_frontal"
 # What the benchmark's own programme gives on its sample, without a table of thresholds.

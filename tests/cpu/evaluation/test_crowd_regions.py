@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from box_world import command
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.stored_boxes import load_boxes
 
 CASE = Path(__file__).parents[2] / "cases" / "coco-iscrowd-in-ap"

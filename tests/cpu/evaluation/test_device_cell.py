@@ -28,12 +28,12 @@ from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_gpu
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.runtime.data.images.decode import read_grey
+from xbench_fast.runtime.data.images.resizing import to_model
 from xbench_fast.runtime.evaluation.drawn import DrawnPairs
 from xbench_fast.runtime.evaluation.gpu.device_sweep import pair_maps
 from xbench_fast.runtime.evaluation.queries import Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.decode import read_grey
-from xbench_fast.runtime.images.geometry import to_model
 
 SQUASH = Geometry("squash", 32, 32, "bilinear")
 COMPILE = nvrtc.compile_source

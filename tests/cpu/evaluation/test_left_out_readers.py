@@ -10,8 +10,8 @@ import pytest
 from box_world import command
 from reader_world import VINDR, vindr
 from xbench_fast.metrics_gpu.sweep.counts import dice_curves
-from xbench_fast.runtime.datasets.vindr import Vindr
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.data.datasets.vindr import Vindr
+from xbench_fast.runtime.results.load_rows import load_run
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from box_world import command
 from reader_world import change, chexlocalize, runs
 from xbench_fast.runtime.reporting.native_tables import load_native, native_scores
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 
 FIRST = "patient90000_study1_view1_frontal"
 ABSENT = "patient90011_study1_view1_frontal"

@@ -18,7 +18,7 @@ from xbench_fast.export.graph import ImageGraph
 from xbench_fast.export.models.afloc import AflocAdapter
 from xbench_fast.export.prompts.builtin import builtin_sets
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
-from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.data.images.resizing import to_model
 
 torch.set_num_threads(2)
 

@@ -28,8 +28,8 @@ from xbench_fast.export.models import biovil_checkpoint
 from xbench_fast.export.models.biovil_checkpoint import BIOVIL, BIOVIL_T, BioVilConfig
 from xbench_fast.export.pipeline import export_adapter
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
-from xbench_fast.runtime.images.decode import decode_grey
-from xbench_fast.runtime.images.geometry import field_of_view, to_model
+from xbench_fast.runtime.data.images.decode import decode_grey
+from xbench_fast.runtime.data.images.resizing import field_of_view, to_model
 
 torch.set_num_threads(2)
 

@@ -21,7 +21,7 @@ from xbench_fast.export.models.layers.resampling import Resampled, bicubic_matri
 from xbench_fast.export.models.published import PUBLISHED
 from xbench_fast.export.parity.compare_graphs import longest_text
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
-from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.data.images.resizing import to_model
 
 torch.set_num_threads(2)
 

@@ -29,7 +29,7 @@ from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import image
 from xbench_fast.export.models import clinical_bert
 from xbench_fast.metrics_gpu.sweep.maps import axis
-from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.data.images.resizing import to_model
 
 torch.set_num_threads(2)
 

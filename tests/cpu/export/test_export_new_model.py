@@ -24,7 +24,7 @@ from xbench_fast.export.bundle_options import BundleOptions
 from xbench_fast.export.cli import main
 from xbench_fast.export.cli.radiographs import EvaluationMetrics
 from xbench_fast.export.pipeline import export_adapter
-from xbench_fast.runtime.trusting.randomised import RandomisedGraph
+from xbench_fast.runtime.trust.probes.randomised import RandomisedGraph
 
 torch = pytest.importorskip("torch")
 for package in ("onnx", "onnxscript", "onnxruntime", "tokenizers"):

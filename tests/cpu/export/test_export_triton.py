@@ -23,7 +23,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export.cli import main
 from xbench_fast.export.triton.dali_step import dali_source
 from xbench_fast.export.triton.repository import RepositoryChoices, write_repository
-from xbench_fast.runtime.images.geometry import resize_plan, to_model
+from xbench_fast.runtime.data.images.resizing import resize_plan, to_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.export.models.families.preprocessing import from_processor
-from xbench_fast.runtime.images.geometry import field_of_view, to_model
+from xbench_fast.runtime.data.images.resizing import field_of_view, to_model
 
 transformers = pytest.importorskip("transformers")
 

@@ -229,7 +229,7 @@ def test_text_features_may_be_sent(triton: Triton, server: ServerProcess) -> Non
 )
 def test_an_ensemble_takes_a_jpeg(triton: Triton, server: ServerProcess, model: str, step: str) -> None:
     """The pixels are close to those of an evaluation; for these pixels the answer is the served one to the bit."""
-    from xbench_fast.runtime.images.geometry import to_model
+    from xbench_fast.runtime.data.images.resizing import to_model
 
     y, x = np.mgrid[0:300, 0:411] / 300.0
     film = np.clip(120 + 80 * np.cos(6 * x) * np.sin(5 * y), 0, 255).astype(np.uint8)

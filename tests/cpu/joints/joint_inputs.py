@@ -24,9 +24,9 @@ from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.manifest import Quantisation
 from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export.lower import lower
-from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
-from xbench_fast.runtime.datasets.phrases.pairs import image_id
-from xbench_fast.runtime.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.phrases.ms_cxr import MsCxr
+from xbench_fast.runtime.data.datasets.phrases.phrase_pairs import image_id
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
 
 CASES, LIMITED = 12, 6
 FP32, FP16, INT8 = "blocks-32", "blocks-32-fp16", "blocks-32-int8"
@@ -34,9 +34,9 @@ NUMPY = "synthetic:BlockEngine"
 STOPPED = "joint_inputs:Stopped"
 READER = '''
 import json
-from xbench_fast.runtime.datasets.base import Case, Dataset
-from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_shapes import union
+from xbench_fast.runtime.data.datasets.dataset import Case, Dataset
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.region_shapes import union
 
 MOVED = 0
 

@@ -9,7 +9,7 @@ from joint_world import World, command
 from numpy.typing import NDArray
 from synthetic import BlockEngine
 from xbench_fast.engines.base import Scores
-from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
+from xbench_fast.runtime.data.datasets.phrases.ms_cxr import MsCxr
 
 MEDKLIP = ("--protocol", "medklip")
 CELL = f"{FP32}--mscxr"
@@ -18,7 +18,7 @@ CSV = "MS_CXR_Local_Alignment_v1.1.0.csv"
 COUPLED = f"{__name__}:Coupled"
 READER = '''
 from dataclasses import replace
-from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
+from xbench_fast.runtime.data.datasets.phrases.ms_cxr import MsCxr
 
 
 class Own(MsCxr):

@@ -9,7 +9,7 @@ from boxes_with_commands import ANY, both_are_judged, call, compared, left_out, 
 from joint_inputs import FP16, FP32, StoppedSession, put_phrases
 from joint_world import World
 from pairs_of_phrases import CELL, EACH, asked, pairs, whole
-from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
+from xbench_fast.runtime.data.datasets.phrases.ms_cxr import MsCxr
 
 BOXES = "boxes:phrases"
 BOXED = f"{BOXES}--mscxr"

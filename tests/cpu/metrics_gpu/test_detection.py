@@ -20,8 +20,8 @@ from xbench_fast.metrics_gpu.detection.pointing import centres, pointed
 from xbench_fast.metrics_gpu.detection.scores import hallucination, matched_scores
 from xbench_fast.metrics_gpu.detection.unions import on_grid, pixel_rectangles, union_counts
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
-from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_grid import region_grid
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.region_grid import region_grid
 
 FILES = (
     "duplicates", "half_missing", "half_silent", "jitter", "largest_only", "mirrored", "negatives", "perfect", "scored",

@@ -16,7 +16,7 @@ from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS, Sweeping
-from xbench_fast.runtime.tables.metrics import percent
+from xbench_fast.runtime.reporting.tables.metric_names import percent
 
 NATIVE, GRID = 1024, 224
 FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, docs/datasets.md §0.3

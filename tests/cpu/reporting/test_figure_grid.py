@@ -16,7 +16,7 @@ from xbench_fast.runtime.reporting.figures.figure import drawing_style
 from xbench_fast.runtime.reporting.figures.figure_2_overlays import draw_overlays, grid_rows, overlays_figure
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
 
 mpl = pytest.importorskip("matplotlib")

@@ -24,18 +24,18 @@ from xbench_fast.runtime.reporting.figures.figure import drawing_style, looks, p
 from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots
 from xbench_fast.runtime.reporting.figures.figure_4_dice import DICE, draw_dice
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import DELTA, draw_curves, draw_delta
-from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
+from xbench_fast.runtime.reporting.figures.recognition_figure import draw_recognition
 from xbench_fast.runtime.reporting.grounding_tables import table_1
 from xbench_fast.runtime.reporting.paper import paper, paper_numbers
+from xbench_fast.runtime.reporting.studies.correlation_study import study_correlation
+from xbench_fast.runtime.reporting.studies.material import load_material
+from xbench_fast.runtime.reporting.tables.table import Cell
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
-from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
-from xbench_fast.runtime.studies.correlation import study_correlation
-from xbench_fast.runtime.studies.material import load_material
-from xbench_fast.runtime.tables.table import Cell
+from xbench_fast.runtime.results.selected_pairs import Resampling
 
 mpl = pytest.importorskip("matplotlib")
 

@@ -11,9 +11,9 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.reporting.presentation import Presentation, parse_columns, parse_list, parse_names
 from xbench_fast.runtime.reporting.report import Report, make_report, write_report
+from xbench_fast.runtime.reporting.tables.table import cell_of
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.table import cell_of
 
 pytestmark = pytest.mark.usefixtures("empty_drawings")
 

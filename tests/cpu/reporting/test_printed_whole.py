@@ -11,23 +11,23 @@ from pathlib import Path
 import pytest
 from printed_whole import check_whole
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
-from xbench_fast.runtime.comparing.comparison import compare_runs
-from xbench_fast.runtime.comparing.layout import comparison_tables
+from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
+from xbench_fast.runtime.reporting.comparison.comparison_tables import comparison_tables
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.reporting.studies.calibration_study import study_calibration
+from xbench_fast.runtime.reporting.studies.correlation_study import study_correlation
+from xbench_fast.runtime.reporting.studies.errors_study import study_errors
+from xbench_fast.runtime.reporting.studies.failures_study import study_failures
+from xbench_fast.runtime.reporting.studies.material import load_materials
+from xbench_fast.runtime.reporting.studies.prompts_study import study_prompts
+from xbench_fast.runtime.reporting.studies.resolution_study import study_resolution
+from xbench_fast.runtime.reporting.studies.strata_study import study_strata
+from xbench_fast.runtime.reporting.studies.thresholds_study import study_thresholds
+from xbench_fast.runtime.reporting.tables.table import Table
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.pairs import Resampling
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.studies.calibration import study_calibration
-from xbench_fast.runtime.studies.correlation import study_correlation
-from xbench_fast.runtime.studies.errors import study_errors
-from xbench_fast.runtime.studies.failures import study_failures
-from xbench_fast.runtime.studies.material import load_materials
-from xbench_fast.runtime.studies.prompts import study_prompts
-from xbench_fast.runtime.studies.resolution import study_resolution
-from xbench_fast.runtime.studies.strata import study_strata
-from xbench_fast.runtime.studies.thresholds import study_thresholds
-from xbench_fast.runtime.tables.table import Table
+from xbench_fast.runtime.results.selected_pairs import Resampling
 
 SHORT = ("kad", "clip", "one", "two", CLASSES)
 LONG = (

@@ -21,7 +21,7 @@ from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.cli.report import report as command
+from xbench_fast.runtime.cli.report_command import report as command
 from xbench_fast.runtime.reporting.figures.figure import planned
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import DELTA, dice_curve
 from xbench_fast.runtime.reporting.gallery.choice import model_pairs

@@ -20,7 +20,7 @@ from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, threshold_table
 from xbench_fast.runtime.reporting.page import PageContent, page_text
-from xbench_fast.runtime.viewing.assets import shared_asset
+from xbench_fast.runtime.reporting.page.viewing.assets import shared_asset
 
 
 @pytest.fixture(scope="module")

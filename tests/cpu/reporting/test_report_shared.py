@@ -16,12 +16,12 @@ from result_rows import ResultRow
 from sklearn.metrics import roc_auc_score
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from written_report import report, rows_of
-from xbench_fast.runtime.comparing.model_differences import ModelDifference, Overlaps, find_differences
+from xbench_fast.runtime.reporting.tables.table import Cell, cell_of
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.comparing.model_differences import ModelDifference, Overlaps, find_differences
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.table import Cell, cell_of
 
 pytestmark = pytest.mark.usefixtures("empty_drawings")
 

@@ -11,10 +11,10 @@ import pytest
 from result_rows import ResultRow
 from stored_counts import PIXELS, add_cell
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.reporting.studies.material import load_material
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.studies.material import load_material
 
 CASES, LACKING = 600, range(0, 590, 60)
 FINDINGS = ("Mass", "Effusion")

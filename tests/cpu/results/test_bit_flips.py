@@ -21,11 +21,10 @@ from synthetic import make_bundle, make_dataset, save_graph
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ImageError, XBenchError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.store import PreparedStore
-from xbench_fast.runtime.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.cache.image_store import PreparedStore
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.maps import load_maps
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.row_groups import JoinedFiles
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
@@ -33,6 +32,7 @@ from xbench_fast.runtime.results.runs.merging import merge_shards
 from xbench_fast.runtime.results.runs.shards import Shard, shard_folder
 from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.storage import KEY_FIELD, CellFiles
+from xbench_fast.runtime.results.stored_maps import load_maps
 
 TIMES = int(os.environ.get("XBENCH_FUZZ", "1"))
 SQUASH = Geometry("squash", 32, 32, "bilinear")

@@ -19,14 +19,14 @@ from test_kept_results import spoil
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.reporting.studies.material import load_material
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import StoredRun, load_run
-from xbench_fast.runtime.results.maps import load_maps
-from xbench_fast.runtime.results.pairs import Resampling
+from xbench_fast.runtime.results.load_rows import StoredRun, load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.runs.merging import merge_shards
 from xbench_fast.runtime.results.runs.shards import Shard
-from xbench_fast.runtime.studies.material import load_material
+from xbench_fast.runtime.results.selected_pairs import Resampling
+from xbench_fast.runtime.results.stored_maps import load_maps
 
 pytestmark = pytest.mark.usefixtures("empty_drawings")
 

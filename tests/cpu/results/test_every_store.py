@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from synthetic import BlockEngine, make_bundle, make_dataset, make_ms_cxr, save_graph
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import XBenchError
-from xbench_fast.runtime.card.making import make_cards
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.reporting.data_files import to_json
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.reporting.studied_errors import studied_errors
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
+from xbench_fast.runtime.trust.card.making import make_cards
 
 TIMES = int(os.environ.get("XBENCH_FUZZ", "1"))
 FOLDERS = ("run", "half", "cache", "trust", "models/blocks-32")

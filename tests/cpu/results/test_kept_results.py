@@ -11,14 +11,14 @@ from result_rows import table_of
 from stored_counts import add_cell, random_rows
 from xbench_fast.engines.errors import DataError, RunError
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.reporting.studies.material import load_material
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import RUN_FILE
 from xbench_fast.runtime.results.runs.merging import merge_shards
 from xbench_fast.runtime.results.runs.shards import Shard, shard_folder
 from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.storage import KEY_FIELD, CellFiles
-from xbench_fast.runtime.studies.material import load_material
 
 NAMES = ("blocks-32--coco", "baseline:center--coco")
 

@@ -15,13 +15,13 @@ from evaluation_world import World, same
 from make_images import encode
 from synthetic import make_dataset
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.data.cache.image_store import PreparedStore
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.images import contents
+from xbench_fast.runtime.data.images.contents import ABSENT, Contents, content_hash, file_state
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images import contents
-from xbench_fast.runtime.images.contents import ABSENT, Contents, content_hash, file_state
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.runs.merging import merge_shards
 from xbench_fast.runtime.results.runs.shards import Shard
@@ -127,7 +127,9 @@ def test_a_copy_of_the_images_is_the_same(
     (tmp_path / "copy").rename(folder)
     for path in folder.iterdir():
         os.utime(path, (5, 5))
-    monkeypatch.setattr("xbench_fast.runtime.cache.store.decode_grey", lambda data, name: pytest.fail("decoded again"))
+    monkeypatch.setattr(
+        "xbench_fast.runtime.data.cache.image_store.decode_grey", lambda data, name: pytest.fail("decoded again")
+    )
     assert (world.run([bundle], [data], cache).reused, world.calls) == (1, [])
     shutil.rmtree(world.out / "cells")
     assert world.run([bundle], [data], cache).computed == 1

@@ -18,9 +18,9 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results import schema
-from xbench_fast.runtime.results.load import CellRows, load_run
-from xbench_fast.runtime.results.maps import load_maps
+from xbench_fast.runtime.results.load_rows import CellRows, load_run
 from xbench_fast.runtime.results.run_json import store_run
+from xbench_fast.runtime.results.stored_maps import load_maps
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
-from xbench_fast.runtime.images.samples import dicom_sample
-from xbench_fast.runtime.serving.http.codec import _JSON_MARKS, FILE_TYPES
-from xbench_fast.runtime.serving.http.files import QUERY
+from xbench_fast.runtime.data.images.samples import dicom_sample
+from xbench_fast.runtime.serving.http.body_files import QUERY
+from xbench_fast.runtime.serving.http.http_codec import _JSON_MARKS, FILE_TYPES
 from xbench_fast.runtime.serving.http.middleware import _SPARE_SECONDS
 from xbench_fast.runtime.serving.inference.decoder_process import MEMORY
-from xbench_fast.runtime.serving.inference.images import _QUICK_BYTES, _QUICK_PIXELS
+from xbench_fast.runtime.serving.inference.request_images import _QUICK_BYTES, _QUICK_PIXELS
 from xbench_fast.runtime.serving.protocol.interface import INPUTS, OUTPUTS
 from xbench_fast.runtime.serving.protocol.tensors import MOST_ITEMS
 from xbench_fast.runtime.serving.server import _HEAD, _KEEP_ALIVE

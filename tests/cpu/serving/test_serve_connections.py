@@ -25,7 +25,7 @@ import asyncio, sys
 from pathlib import Path
 sys.modules.update(dict.fromkeys(sys.argv[3:]))
 from xbench_fast.runtime.serving.access_log import AccessLog
-from xbench_fast.runtime.serving.inference.models import Catalogue
+from xbench_fast.runtime.serving.inference.served_models import Catalogue
 from xbench_fast.runtime.serving.server import bind, event_loop, serve
 from xbench_fast.runtime.serving.settings import HttpSettings, ServerSettings
 

@@ -22,12 +22,12 @@ from PIL import Image
 from synthetic import SIZE, BlockEngine, make_bundle
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.images.samples import dicom_sample
-from xbench_fast.runtime.serving.inference import decoding
+from xbench_fast.runtime.data.images.samples import dicom_sample
+from xbench_fast.runtime.serving.inference import image_decoding as decoding
 from xbench_fast.runtime.serving.inference.decoder_process import MEMORY
-from xbench_fast.runtime.serving.inference.decoding import HEAD, READY, DecodeJob, Decoders
-from xbench_fast.runtime.serving.inference.images import prepare_quick, prepare_request
-from xbench_fast.runtime.serving.inference.models import Catalogue
+from xbench_fast.runtime.serving.inference.image_decoding import HEAD, READY, DecodeJob, Decoders
+from xbench_fast.runtime.serving.inference.request_images import prepare_quick, prepare_request
+from xbench_fast.runtime.serving.inference.served_models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest, DeadlineExceeded, Internal
 from xbench_fast.runtime.serving.protocol.requests import Request
@@ -65,7 +65,7 @@ def ask(data: bytes, **fields: Any) -> Request:
 
 
 def serve(bundle: Path, test: Callable[[Service], Awaitable[None]], **settings: Any) -> None:
-    from xbench_fast.runtime.serving.metrics import Metrics
+    from xbench_fast.runtime.serving.prometheus_metrics import Metrics
 
     def open_block(bundle: Bundle, name: str, **how: Any) -> BlockEngine:
         return BlockEngine(bundle, **how)
@@ -120,7 +120,7 @@ def test_a_process_gives_the_pixels_of_a_thread() -> None:
     ],
 )
 def test_what_a_thread_may_decode(files: tuple[bytes, ...], quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from xbench_fast.runtime.serving.inference import images
+    from xbench_fast.runtime.serving.inference import request_images as images
 
     monkeypatch.setattr(images, "prepare_request", lambda *_: [])
     assert (prepare_quick(Request("m", images=files), GEOMETRY) is not None) == quick

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from serving_process import image_request
-from xbench_fast.runtime.answers.questions import Questions
-from xbench_fast.runtime.answers.read import read_boxes
-from xbench_fast.runtime.datasets.formats.coco import Coco
-from xbench_fast.runtime.images.samples import dicom_sample
+from xbench_fast.runtime.data.answers.questions import Questions
+from xbench_fast.runtime.data.answers.read_box_file import read_boxes
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.images.samples import dicom_sample
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)

@@ -15,7 +15,7 @@ import pytest
 from synthetic import SIZE, BlockEngine, make_bundle
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.serving.access_log import AccessLog
-from xbench_fast.runtime.serving.inference.models import Catalogue
+from xbench_fast.runtime.serving.inference.served_models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.settings import GrpcSettings, ServiceSettings
 
@@ -41,7 +41,7 @@ def infer_message() -> bytes:
 
 def run(folder: Path, test: Any, *, delay: float = 0.002, **settings: Any) -> list[dict[str, Any]]:
     """Runs `test(channel, engine)` against a transport with these settings; returns the access log."""
-    from xbench_fast.runtime.serving.metrics import Metrics
+    from xbench_fast.runtime.serving.prometheus_metrics import Metrics
 
     stream = io.StringIO()
 

@@ -34,7 +34,7 @@ IMPATIENT = """
 import asyncio, sys
 from pathlib import Path
 from xbench_fast.runtime.serving.access_log import AccessLog
-from xbench_fast.runtime.serving.inference.models import Catalogue
+from xbench_fast.runtime.serving.inference.served_models import Catalogue
 from xbench_fast.runtime.serving.server import bind, health_listener, serve
 from xbench_fast.runtime.serving.settings import HttpSettings, ServerSettings
 

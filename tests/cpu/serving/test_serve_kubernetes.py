@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
-from xbench_fast.runtime.cli.serve import serve
+from xbench_fast.runtime.cli.serve_command import serve
 from xbench_fast.runtime.serving.inference.decoder_process import MEMORY
 from xbench_fast.runtime.serving.settings import HEALTH_PATHS
 

@@ -55,8 +55,8 @@ def described(method: str, path: str) -> dict[str, Any]:
 def test_every_route_is_described() -> None:
     from starlette.routing import Route
     from xbench_fast.runtime.serving.access_log import AccessLog
-    from xbench_fast.runtime.serving.http import app
-    from xbench_fast.runtime.serving.metrics import Metrics
+    from xbench_fast.runtime.serving.http import http_app as app
+    from xbench_fast.runtime.serving.prometheus_metrics import Metrics
     from xbench_fast.runtime.serving.settings import HttpSettings
 
     class Pretender:

@@ -21,7 +21,7 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.prompts.prompt_encoding import prompt_encoder
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.select import open_engine
-from xbench_fast.runtime.serving.inference.models import Catalogue
+from xbench_fast.runtime.serving.inference.served_models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.protocol.interface import OUTPUTS
 from xbench_fast.runtime.serving.protocol.request_errors import (
@@ -45,7 +45,7 @@ REQUEST = Request("blocks-32", pixels=PIXELS)
 def serve(
     bundles: list[Path], test: Callable[[Service], Awaitable[None]], *, real: bool = False, **settings: Any
 ) -> None:
-    from xbench_fast.runtime.serving.metrics import Metrics
+    from xbench_fast.runtime.serving.prometheus_metrics import Metrics
 
     def open_block(bundle: Bundle, name: str, **how: Any) -> BlockEngine:
         return BlockEngine(bundle, **how)
@@ -263,7 +263,7 @@ def test_a_fault_while_answering_is_told_and_logged(
     httpx = pytest.importorskip("httpx")
     from xbench_fast.runtime.serving.access_log import AccessLog
     from xbench_fast.runtime.serving.http import infer
-    from xbench_fast.runtime.serving.http.app import create_app
+    from xbench_fast.runtime.serving.http.http_app import create_app
 
     def broken(*_: Any) -> Any:
         raise RuntimeError("secret detail")

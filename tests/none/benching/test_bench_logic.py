@@ -15,19 +15,19 @@ from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.benching.bench import BenchReport
+from xbench_fast.runtime.benching.benchmark import BenchReport
+from xbench_fast.runtime.benching.benchmark_record import write_record
+from xbench_fast.runtime.benching.benchmark_table import report_facts, report_table, to_record
 from xbench_fast.runtime.benching.ceilings import Ceilings, CeilingSizes, cpu_ceilings
-from xbench_fast.runtime.benching.cost import _macs
+from xbench_fast.runtime.benching.cost_estimate import _macs
 from xbench_fast.runtime.benching.gpu_state import gpu_state, throttling
 from xbench_fast.runtime.benching.inputs import film_files, films_as_cases, found_files, make_pairs
-from xbench_fast.runtime.benching.layout import report_facts, report_table, to_record
 from xbench_fast.runtime.benching.measurement import Limit, Measurement, NotRun
 from xbench_fast.runtime.benching.oracle import check_counts, check_decode, check_scores, naive_counts
 from xbench_fast.runtime.benching.parts import decode, host_sweep
 from xbench_fast.runtime.benching.plan import Plan
-from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.benching.spread import RepeatSpread, clocked, median_ratio, percentiles, timed
-from xbench_fast.runtime.images.decode import read_grey
+from xbench_fast.runtime.data.images.decode import read_grey
 
 STEADY = [1.0, 1.05, 0.95, 1.02, 0.98]
 PLAN = Plan(("sweep",), (1,), 3, 6, repeats=5, side=24)

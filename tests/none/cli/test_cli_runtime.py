@@ -16,11 +16,11 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
+from xbench_fast.runtime.data.images.decoder_checks import check_decoders
+from xbench_fast.runtime.data.images.samples import SYNTAXES, sample_pixels
 from xbench_fast.runtime.evaluation.cell_options import Options
-from xbench_fast.runtime.host import doctor
+from xbench_fast.runtime.host import installation_checks as doctor
 from xbench_fast.runtime.host.config import EvalConfig
-from xbench_fast.runtime.images.checks import check_decoders
-from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
 from xbench_fast.runtime.results.choices import Choices
 
 STUDIES = (
@@ -226,7 +226,7 @@ def test_doctor_tries_the_codecs_that_the_reader_uses(monkeypatch: pytest.Monkey
 
 
 def test_doctor_compares_the_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xbench_fast.runtime.images.decode.decode_grey", lambda data, name: 255 - sample_pixels())
+    monkeypatch.setattr("xbench_fast.runtime.data.images.decode.decode_grey", lambda data, name: 255 - sample_pixels())
     found = {check.name: check for check in check_decoders()}
     assert "decoded to wrong values" in found["DICOM RLE"].reason and not any(check.usable for check in found.values())
 

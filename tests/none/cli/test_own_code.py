@@ -11,7 +11,7 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.export.cli.models_in_config import read_models
 from xbench_fast.runtime.cli import main
 
-READER = "from xbench_fast.runtime.datasets.formats.coco import Coco\nprint('ran')\nclass Mine(Coco):\n    pass\n"
+READER = "from xbench_fast.runtime.data.datasets.formats.coco import Coco\nprint('ran')\nclass Mine(Coco):\n    pass\n"
 REFUSED = "xbench.toml names code outside its folder, {}; if you trust it, give --config xbench.toml."
 
 

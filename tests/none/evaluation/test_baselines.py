@@ -13,13 +13,13 @@ from make_images import dicom, encode
 from synthetic import make_bundle, make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError, ImageError
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.formats.coco import Coco
-from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_shapes import Rle, union
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.region_shapes import Rle, union
+from xbench_fast.runtime.data.images.size import image_size
 from xbench_fast.runtime.evaluation.reference.baselines import BASELINES, draw_case, split_baselines
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.size import image_size
 
 NAMES = [f"baseline:{name}" for name in BASELINES]
 PIXELS = 224 * 224

@@ -14,15 +14,15 @@ from xbench_fast.engines.errors import RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.rsna import Rsna
+from xbench_fast.runtime.data.cache.image_store import PreparedStore
+from xbench_fast.runtime.data.datasets.rsna import Rsna
+from xbench_fast.runtime.data.images.decoders import Decoder
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.decoders import Decoder
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.pairs import scored_pairs
+from xbench_fast.runtime.results.load_rows import load_run
+from xbench_fast.runtime.results.selected_pairs import scored_pairs
 
 PLAIN = Geometry("squash", SIZE, SIZE, "bilinear")
 EQUALISED = Geometry("squash", SIZE, SIZE, "bilinear", "equalised")

@@ -19,13 +19,13 @@ from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.measure import Measure
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig, load_config
 from xbench_fast.runtime.reporting.native_tables import load_native
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.maps import MapRows, load_maps
+from xbench_fast.runtime.results.load_rows import load_run
+from xbench_fast.runtime.results.stored_maps import MapRows, load_maps
 
 F = np.float32
 

@@ -13,13 +13,13 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.evaluation.cell_options import Options
-from xbench_fast.runtime.evaluation.live import LiveModel
+from xbench_fast.runtime.evaluation.cell_sources import source_opener
+from xbench_fast.runtime.evaluation.live_model import LiveModel
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.runner import LoopParts, Runner
-from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.outcome import RunOutcome
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.run_outcome import RunOutcome
 
 GEOMETRY = Geometry("squash", SIZE, SIZE, "bilinear")
 TEXT = prompt_set().features

@@ -14,11 +14,11 @@ from sklearn.metrics import roc_auc_score
 from synthetic import make_dataset
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.images.contents import Contents
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.evaluation.reference.map_orientation import _aucs, _read, orientation_check
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.contents import Contents
 
 F = np.float32
 Change = Callable[[NDArray[Any]], NDArray[Any]]

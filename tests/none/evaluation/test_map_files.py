@@ -15,12 +15,12 @@ from make_images import encode
 from synthetic import make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError, DataError, ImageError
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.reference.map_files import CaseMaps, MapFolder, split_maps
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.maps import load_maps
+from xbench_fast.runtime.results.load_rows import load_run
+from xbench_fast.runtime.results.stored_maps import load_maps
 
 RNG = np.random.default_rng(5)
 CLASSES = ("Lung Lesion", "Edema", "a", "b", "c")

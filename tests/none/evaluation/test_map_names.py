@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xbench_fast.engines.errors import DataError
-from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.data.datasets.dataset import Case
 from xbench_fast.runtime.evaluation.reference.map_files import CaseMaps, MapFolder
 
 CLASSES = ("Mass", "Nodule/Mass", "Lung Lesion", "Épanchement", "b c")

@@ -14,17 +14,17 @@ from evaluation_world import drawn_by_stores
 from PIL import Image
 from xbench_fast.engines.errors import DataError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.masks import MASK_ROW, MaskStore
-from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.pixels import PixelSource, direct_source
-from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_grid import DrawRegions, draw_regions
-from xbench_fast.runtime.datasets.region_shapes import Polygons
-from xbench_fast.runtime.evaluation.decoding import DecodedCase, decode_case
+from xbench_fast.runtime.data.cache.mask_store import MASK_ROW, MaskStore
+from xbench_fast.runtime.data.cache.preparing import PreparedSet, prepare
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.pixels import PixelSource, direct_source
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.region_grid import DrawRegions, draw_regions
+from xbench_fast.runtime.data.datasets.region_shapes import Polygons
+from xbench_fast.runtime.data.images.contents import Contents
+from xbench_fast.runtime.evaluation.decoded_blocks import Block, CaseReader, read_ahead
+from xbench_fast.runtime.evaluation.decoded_case import DecodedCase, decode_case
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
-from xbench_fast.runtime.evaluation.reading import Block, CaseReader, read_ahead
-from xbench_fast.runtime.images.contents import Contents
 
 CROP = Geometry("crop", 64, 64, "bilinear")
 ODD = Geometry("squash", 31, 31, "bilinear")  # 961 pixels are no whole number of words

@@ -13,11 +13,11 @@ from evaluation_world import World
 from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.formats.coco import Coco
-from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_grid import region_fault
-from xbench_fast.runtime.datasets.region_shapes import AtLeast, Polygons, Rle, union
+from xbench_fast.runtime.data.datasets.checking.audit import audit
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.region_grid import region_fault
+from xbench_fast.runtime.data.datasets.region_shapes import AtLeast, Polygons, Rle, union
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.results.runs.merging import merge_shards

@@ -9,8 +9,8 @@ import pytest
 from result_rows import ResultRow, table_of
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.evaluation.decoding import DecodedCase
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.evaluation.decoded_case import DecodedCase
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
 from xbench_fast.runtime.evaluation.queries import Logits, Queries, prompt_mean
 from xbench_fast.runtime.evaluation.scoring import Scored, rows_table

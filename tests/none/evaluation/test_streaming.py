@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from xbench_fast.runtime.data.images.decode import decode_ahead
 from xbench_fast.runtime.evaluation.progress import PlainProgress
-from xbench_fast.runtime.images.decode import decode_ahead
 
 
 def test_decoding_keeps_its_order_and_its_window() -> None:

@@ -11,13 +11,13 @@ from evaluation_world import World
 from make_images import encode
 from synthetic import make_bundle
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.comparing.comparison import compare_runs
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
 from xbench_fast.runtime.reporting.report import make_report, write_report
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.pairs import Resampling
+from xbench_fast.runtime.reporting.studies.material import load_material
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_json import RUN_FILE, read_run
-from xbench_fast.runtime.studies.material import load_material
+from xbench_fast.runtime.results.selected_pairs import Resampling
 
 DONE = {"ignore": "ignored", "positive": "counted as positive", "negative": "counted as negative"}
 

@@ -12,10 +12,10 @@ from synthetic import TEXT, make_bundle, make_dataset
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.reporting.tables.stamps import cell_stamps
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
-from xbench_fast.runtime.tables.stamps import cell_stamps
 
 LINE = "blocks-32: texts were not compared with the tokenizer of the model's own library; export the bundle again"
 FOLDER = {"kind": "tokenizer.json", "source": "x", "vocabulary_size": 9}

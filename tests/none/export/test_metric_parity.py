@@ -17,8 +17,8 @@ from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiograp
 from xbench_fast.export.parity.low_precision import PrecisionTrial
 from xbench_fast.export.parity.metric_changes import Tally, TrialImage, outcome, probe_cases
 from xbench_fast.export.parity.trial_data import TrialData, parted
-from xbench_fast.runtime.images.decode import read_grey
-from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.data.images.decode import read_grey
+from xbench_fast.runtime.data.images.resizing import to_model
 
 PIXELS = np.zeros((1, 8, 8), np.uint8)
 SIDE = 224
@@ -324,7 +324,9 @@ def test_own_code_of_an_unnamed_file_is_told_and_stays_in_its_folder(
     """As in `eval`: a reader in a Python file of ./xbench.toml is named before it runs, one from elsewhere refused."""
     (tmp_path / "data").mkdir()
     place = folder(tmp_path / "data", "a.png,Mass,0,0,40,20")
-    (tmp_path / "mine.py").write_text("from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes as Mine\n")
+    (tmp_path / "mine.py").write_text(
+        "from xbench_fast.runtime.data.datasets.formats.csv_boxes import CsvBoxes as Mine\n"
+    )
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)
     table = f'[datasets.mine]\nreader = "mine.py:Mine"\nroot = "{place}"\n'

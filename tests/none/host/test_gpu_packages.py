@@ -11,7 +11,7 @@ import device_on_cpu
 import pytest
 from xbench_fast.engines.backends import cuda_libraries
 from xbench_fast.metrics_gpu.nvrtc import KernelError
-from xbench_fast.runtime.host import doctor
+from xbench_fast.runtime.host import installation_checks as doctor
 from xbench_fast.runtime.host import packages as gpu_packages
 from xbench_fast.runtime.host.packages import cuda_of, driver_reason, installed_packages, mixture
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xbench_fast.runtime.cli.serve import serve
+from xbench_fast.runtime.cli.serve_command import serve
 from xbench_fast.runtime.serving.settings import HttpSettings, ServiceSettings
 
 yaml = pytest.importorskip("yaml")

@@ -12,9 +12,9 @@ import pytest
 from make_images import encode
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.base import Dataset
-from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes
-from xbench_fast.runtime.datasets.registry import DATASETS
+from xbench_fast.runtime.data.datasets.dataset import Dataset
+from xbench_fast.runtime.data.datasets.dataset_registry import DATASETS
+from xbench_fast.runtime.data.datasets.formats.csv_boxes import CsvBoxes
 from xbench_fast.runtime.host.config import load_config
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
@@ -100,5 +100,5 @@ def test_the_columns_named_in_the_document_are_those_of_the_reader(text: str) ->
 
 def test_every_reader_of_a_format_is_in_the_table(text: str) -> None:
     named = set(re.findall(r"^\| [^|]+ \| `(\w+)` \|", text, re.MULTILINE))
-    folder = "xbench_fast.runtime.datasets.formats."
+    folder = "xbench_fast.runtime.data.datasets.formats."
     assert named == {name for name in DATASETS.names() if DATASETS.load(name).__module__.startswith(folder)}

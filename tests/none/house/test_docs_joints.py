@@ -16,7 +16,7 @@ from joint_table import (
     trust_joints,
     twice_joints,
 )
-from xbench_fast.runtime.cli.evaluate import evaluate
+from xbench_fast.runtime.cli.evaluate_command import evaluate
 
 
 def test_every_option_of_eval_belongs_to_a_feature() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xbench_fast.export.models.saliency_maps import ATTENTION_MAPS, MAPS, PATCH_MAPS
-from xbench_fast.runtime.cli.study import study
-from xbench_fast.runtime.comparing.gate import NAMES
+from xbench_fast.runtime.cli.study_command import study
+from xbench_fast.runtime.reporting.comparison.gate import NAMES
 
 
 def page(root: Path, name: str) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from click.testing import CliRunner
 from result_rows import ResultRow
 from stored_counts import PIXELS, add_cell
-from xbench_fast.runtime.cli.report import report
-from xbench_fast.runtime.datasets.registry import DATASETS
+from xbench_fast.runtime.cli.report_command import report
+from xbench_fast.runtime.data.datasets.dataset_registry import DATASETS
 from xbench_fast.runtime.reporting.paper import paper
 from xbench_fast.runtime.results.run_directory import RunDirectory
 

@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from xbench_fast.runtime.cli.evaluate import evaluate
-from xbench_fast.runtime.cli.run import merge
-from xbench_fast.runtime.scaling.ray_serve import build
+from xbench_fast.runtime.cli.evaluate_command import evaluate
+from xbench_fast.runtime.cli.run_command import merge
+from xbench_fast.runtime.serving.ray_serve import build
 
 
 @pytest.fixture(scope="module")

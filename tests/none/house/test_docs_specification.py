@@ -22,12 +22,12 @@ from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, Tie
 from xbench_fast.metrics_gpu.grounding.strata import EDGES, STRATA
 from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
-from xbench_fast.runtime.cache.layout import FORMAT
-from xbench_fast.runtime.cache.locks import STORE_FILES
-from xbench_fast.runtime.cache.store_files import RECORD
 from xbench_fast.runtime.cli.app import app as fast
-from xbench_fast.runtime.datasets.base import OfficialCounts
-from xbench_fast.runtime.datasets.registry import DATASETS
+from xbench_fast.runtime.data.cache.locks import STORE_FILES
+from xbench_fast.runtime.data.cache.store_files import RECORD
+from xbench_fast.runtime.data.cache.store_layout import FORMAT
+from xbench_fast.runtime.data.datasets.dataset import OfficialCounts
+from xbench_fast.runtime.data.datasets.dataset_registry import DATASETS
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.run_json import RUN_SCHEMA, read_run
 from xbench_fast.runtime.results.schema import RESULT_VERSION, result_schema

@@ -14,13 +14,13 @@ import pytest
 from xbench_fast.engines.errors import ImageError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest_json import parse_manifest
-from xbench_fast.runtime.cache.layout import store_folder
-from xbench_fast.runtime.cache.store import PreparedStore
-from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.data.cache.image_store import PreparedStore
+from xbench_fast.runtime.data.cache.store_layout import store_folder
+from xbench_fast.runtime.data.datasets.dataset import Case
 from xbench_fast.runtime.results.cell_key import digest_of
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.maps import load_maps
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.runs.merging import merge_shards
+from xbench_fast.runtime.results.stored_maps import load_maps
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CELL = "kad-demo--chestxdet10"

@@ -20,7 +20,7 @@ NEEDED = "Python 3.11, 3.12 or 3.13 is needed"
 )
 def test_make_refuses_another_python(tmp_path: Path, python: str, sentence: str) -> None:
     """`old` answers the question after its version as Python 3.10 does."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path / name)
     old = tmp_path / "old"
     old.write_text("#!/usr/bin/env python3\nimport sys\nsys.version_info = (3, 10, 13)\nexec(sys.argv[2])\n")

@@ -12,22 +12,13 @@ from test_house import ARROWS, modules, package, parsed
 
 ROOMS = {
     "host": set[str](),
-    "images": {"host"},
-    "datasets": {"images", "host"},
-    "answers": {"datasets", "images", "host"},
-    "cache": {"datasets", "images", "host"},
-    "results": {"datasets", "images", "host"},
-    "evaluation": {"results", "answers", "cache", "datasets", "images", "host"},
-    "tables": {"results"},
-    "comparing": {"tables", "results", "host"},
-    "viewing": set[str](),
-    "reporting": {"comparing", "tables", "results", "viewing", "cache", "datasets", "images", "host"},
-    "studies": {"reporting", "comparing", "tables", "results", "evaluation", "datasets", "images", "host"},
-    "trusting": {"tables", "results", "evaluation", "datasets", "images", "host"},
-    "card": {"trusting", "studies", "reporting", "tables", "results", "viewing", "host"},
-    "serving": {"viewing", "tables", "results", "evaluation", "images", "host"},
-    "benching": {"tables", "results", "evaluation", "cache", "datasets", "images", "host"},
-    "scaling": {"serving", "evaluation", "results", "datasets", "images", "host"},
+    "data": {"host"},
+    "results": {"data", "host"},
+    "evaluation": {"results", "data", "host"},
+    "reporting": {"evaluation", "results", "data", "host"},
+    "trust": {"reporting", "evaluation", "results", "data", "host"},
+    "serving": {"reporting", "evaluation", "results", "data", "host"},
+    "benching": {"reporting", "evaluation", "results", "data", "host"},
 }
 """Room of runtime/ -> the rooms of runtime/ it may import. `cli` may import all of them, and none imports `cli`."""
 
@@ -54,7 +45,7 @@ def imported(root: Path, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def room_of(name: str) -> str:
-    """ "xbench_fast.runtime.images.dicom" -> "images"; "" outside runtime's rooms."""
+    """ "xbench_fast.runtime.data.images.dicom" -> "images"; "" outside runtime's rooms."""
     parts = name.split(".")
     return parts[2] if parts[1:2] == ["runtime"] and len(parts) > 2 else ""
 

@@ -16,7 +16,7 @@ from naive_sweep import F, extreme_grids, naive_map
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map, upsampled
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, Sweeping
-from xbench_fast.runtime.viewing.assets import shared_asset
+from xbench_fast.runtime.reporting.page.viewing.assets import shared_asset
 
 SIZE = 48
 WAYS = [

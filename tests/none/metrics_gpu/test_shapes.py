@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.native import segment, with_filled_holes
-from xbench_fast.runtime.datasets.region_shapes import RunText
+from xbench_fast.runtime.data.datasets.region_shapes import RunText
 
 
 def walked(mask: np.ndarray) -> np.ndarray:

@@ -18,14 +18,14 @@ from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
-from xbench_fast.runtime.cache.store import PreparedStore
+from xbench_fast.runtime.data.cache.image_store import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.gallery import assembly, pictures, small_pictures
 from xbench_fast.runtime.reporting.gallery.assembly import make_gallery, run_lengths
 from xbench_fast.runtime.reporting.gallery.choice import PairScore, choose, in_rounds
 from xbench_fast.runtime.reporting.gallery.model import Gallery, gallery_payload
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_json import store_run
 
@@ -207,7 +207,7 @@ def test_pictures_have_their_native_size_as_far_as_the_budget_goes(
 def test_prepared_images_are_used_where_they_hold_the_whole_frame(
     world: World, data: DatasetConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from xbench_fast.runtime.datasets.registry import DATASETS
+    from xbench_fast.runtime.data.datasets.dataset_registry import DATASETS
 
     cases = DATASETS.load("coco")(data.root).cases()
     cache = tmp_path / "cache"
@@ -271,7 +271,7 @@ def test_code_named_by_a_run_is_not_run(world: World, data: DatasetConfig, tmp_p
     gallery = built(world)
     assert not (tmp_path / "sprung").exists() and not gallery.images and "trap.py" in gallery.notes[0]
     # Named by the user instead, it is.
-    given_now = DatasetConfig("coco", data.root, "xbench_fast.runtime.datasets.formats.coco:Coco")
+    given_now = DatasetConfig("coco", data.root, "xbench_fast.runtime.data.datasets.formats.coco:Coco")
     assert built(world, datasets={"coco": given_now}).images
 
 

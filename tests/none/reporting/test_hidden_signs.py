@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from result_rows import ResultRow
 from stored_counts import add_cell, random_rows
-from xbench_fast.runtime.card.making import with_cards
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.reporting.presentation import Presentation
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.trust.card.making import with_cards
 
 CASES = Path(__file__).parents[2] / "cases"
 HIDDEN = ("\x1b", "\x07", "\x7f", "\x9b", "\r", "\u2028", "\u202e", "\u2066", "\u200f")

@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xbench_fast.runtime import viewing
 from xbench_fast.runtime.reporting import page
 from xbench_fast.runtime.reporting.figures.figure import Figure
 from xbench_fast.runtime.reporting.gallery.model import Gallery, GalleryCase, Overlay
-from xbench_fast.runtime.reporting.page import PageContent, page_text
+from xbench_fast.runtime.reporting.page import PageContent, page_text, viewing
 from xbench_fast.runtime.reporting.page.html import WIDEST, sort_key, table_view
-from xbench_fast.runtime.tables.table import Cell, Column, Table
+from xbench_fast.runtime.reporting.tables.table import Cell, Column, Table
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)> \" ' & </style></script>"
 
@@ -197,7 +196,7 @@ def test_a_wide_table_without_groups_breaks_between_columns() -> None:
 
 def test_dark_colours_are_the_same_by_choice_and_by_the_system(root: Path) -> None:
     """They stand twice: a list of selectors cannot reach into a media query, and light-dark() is for newer browsers."""
-    text = (root / "runtime/viewing/base.css").read_text(encoding="utf-8")
+    text = (root / "runtime/reporting/page/viewing/base.css").read_text(encoding="utf-8")
     system, chosen = (
         re.search(selector + r" \{([^}]*)\}", text)
         for selector in (r':root:not\(\[data-theme="light"\]\)', r':root\[data-theme="dark"\]')

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from xbench_fast.runtime.datasets.registry import DATASETS
+from xbench_fast.runtime.data.datasets.dataset_registry import DATASETS
 from xbench_fast.runtime.reporting.paper import paper
 from xbench_fast.runtime.reporting.paper.paper_numbers import FIELDS
 

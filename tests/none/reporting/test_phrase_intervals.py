@@ -17,8 +17,8 @@ from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.phrase_tables import _intervals
-from xbench_fast.runtime.results.pairs import Patients
 from xbench_fast.runtime.results.run_json import read_run, store_run
+from xbench_fast.runtime.results.selected_pairs import Patients
 
 
 def test_maps_that_their_model_has_smoothed_are_not_smoothed_again(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.figures.figure import conditions
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.reporting.tables.metric_names import percent
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
-from xbench_fast.runtime.tables.metrics import percent
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from result_rows import ResultRow
 from stored_counts import add_cell, other_answers, random_rows
-from xbench_fast.runtime.comparing.comparison import compare_runs
+from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
 from xbench_fast.runtime.reporting.presentation import Presentation
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.reporting.tables.metric_names import p_value
+from xbench_fast.runtime.reporting.tables.table import MEAN_OF_DATASETS, Table, cell_of
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
-from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.metrics import p_value
-from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS, Table, cell_of
+from xbench_fast.runtime.results.selected_pairs import Resampling
 
 FEW = Choices(replicates=50, seed=4)
 

@@ -20,10 +20,10 @@ from xbench_fast.runtime.evaluation import progress
 from xbench_fast.runtime.evaluation.progress import SilentProgress
 from xbench_fast.runtime.reporting.presentation import Presentation, parse_columns
 from xbench_fast.runtime.reporting.report import make_report, write_report
+from xbench_fast.runtime.reporting.tables.markdown_csv import markdown_text
+from xbench_fast.runtime.reporting.tables.table import MEAN_OF_DATASETS, Column, Table
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.markdown_csv import markdown_text
-from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS, Column, Table
 
 
 @pytest.fixture

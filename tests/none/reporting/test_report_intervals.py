@@ -20,16 +20,16 @@ from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.holm import holm
 from xbench_fast.metrics_gpu.statistics.intervals import effective_number, wilson_interval
 from xbench_fast.metrics_gpu.statistics.sign_flips import sign_patterns
-from xbench_fast.runtime.comparing.comparison import compare_runs
-from xbench_fast.runtime.comparing.difference import corrected, subtract
-from xbench_fast.runtime.comparing.model_differences import find_differences
-from xbench_fast.runtime.comparing.variants import Variant, side_by_side
+from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.comparing.cell_variants import Variant, side_by_side
+from xbench_fast.runtime.results.comparing.difference import corrected, subtract
+from xbench_fast.runtime.results.comparing.model_differences import find_differences
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.fields import FIELDS, find_numbers
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
-from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.selected_pairs import Resampling
 
 FEW = Choices(replicates=60, seed=5)
 

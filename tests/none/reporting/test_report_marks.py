@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from written_report import report
-from xbench_fast.runtime.reporting.cells import entry, marked
 from xbench_fast.runtime.reporting.paper import paper
+from xbench_fast.runtime.reporting.printed_cells import entry, marked
+from xbench_fast.runtime.reporting.tables.metric_names import difference_of
+from xbench_fast.runtime.reporting.tables.table import Cell, Column, Table
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.metrics import difference_of
-from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 VINDR = ["Other lesion", "Pleural effusion", "Edema"]
 

@@ -13,9 +13,9 @@ from result_rows import ResultRow
 from stored_counts import PIXELS, add_cell
 from written_report import report
 from xbench_fast.runtime.reporting.paper import paper
+from xbench_fast.runtime.reporting.tables.table import Cell
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.table import Cell
 
 QUICK = Choices(replicates=0)
 KNOWN = {"weights_source": "best.pt, by its sha256"}

@@ -10,9 +10,9 @@ import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 from stored_counts import add_cell, random_rows
 from written_report import report, rows_of, texts
+from xbench_fast.runtime.reporting.tables.metric_names import percent
+from xbench_fast.runtime.reporting.tables.table import cell_of
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.metrics import percent
-from xbench_fast.runtime.tables.table import cell_of
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.metrics_gpu.statistics.bootstrap import least_replicates, percentile_interval, percentile_intervals
 from xbench_fast.metrics_gpu.statistics.correlation import trend_band
-from xbench_fast.runtime.card.making import make_cards
-from xbench_fast.runtime.comparing.comparison import compare_runs
-from xbench_fast.runtime.comparing.layout import comparison_facts
+from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
+from xbench_fast.runtime.reporting.comparison.comparison_tables import comparison_facts
 from xbench_fast.runtime.reporting.report import Report, make_report
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.pairs import Resampling
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.selected_pairs import Resampling
+from xbench_fast.runtime.trust.card.making import make_cards
 
 
 @pytest.fixture(scope="module")

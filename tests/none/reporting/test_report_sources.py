@@ -16,10 +16,10 @@ from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.data_files import to_json
 from xbench_fast.runtime.reporting.provenance import hashes
 from xbench_fast.runtime.reporting.report import Report, make_report
+from xbench_fast.runtime.reporting.tables.metric_names import NONE
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.metrics import NONE
 
 OTHER = "prompts that are not the authors' official ones (docs/parity.md §7): "
 PLAIN = "equalise the histogram of every image before the resize; this protocol does not"

@@ -11,9 +11,9 @@ from result_rows import ResultRow
 from stored_counts import add_cell, random_rows
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.comparability import find_basis, on_one_basis
-from xbench_fast.runtime.results.load import CellRows, StoredRun, load_run
-from xbench_fast.runtime.results.pairs import scored_pairs
+from xbench_fast.runtime.results.load_rows import CellRows, StoredRun, load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.selected_pairs import scored_pairs
 
 
 def without(row: ResultRow) -> ResultRow:

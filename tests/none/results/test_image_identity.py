@@ -11,16 +11,16 @@ import pytest
 from result_rows import ResultRow
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.comparing.align import shared_rows
-from xbench_fast.runtime.comparing.variants import Variant, side_by_side
+from xbench_fast.runtime.reporting.studies.side_by_side import value_table
+from xbench_fast.runtime.reporting.studies.variant_rows import value_rows
 from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.comparing.align import shared_rows
+from xbench_fast.runtime.results.comparing.cell_variants import Variant, side_by_side
 from xbench_fast.runtime.results.image_identity import agreed_images, image_conflicts, on_agreed_images
-from xbench_fast.runtime.results.load import CellRows, load_run
+from xbench_fast.runtime.results.load_rows import CellRows, load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
-from xbench_fast.runtime.results.pairs import Resampling, scored_pairs
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.studies.differences import value_rows
-from xbench_fast.runtime.studies.side_by_side import value_table
+from xbench_fast.runtime.results.selected_pairs import Resampling, scored_pairs
 
 FILES = {"c0": b"a" * 16, "c1": b"b" * 16, "c2": b"c" * 16, "c9": b"d" * 16, "c4": b"e" * 16}
 NOTHING = dict.fromkeys(FILES)

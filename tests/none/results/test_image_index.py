@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from xbench_fast.runtime.images.contents import Contents, Known
-from xbench_fast.runtime.results.maps import image_hashes, index_file, indexed_images
+from xbench_fast.runtime.data.images.contents import Contents, Known
 from xbench_fast.runtime.results.read_images import ImageIndex
 from xbench_fast.runtime.results.storage import write_table
+from xbench_fast.runtime.results.stored_maps import image_hashes, index_file, indexed_images
 
 CASE = Path(__file__).parents[2] / "cases" / "images-index-flipped-bit" / "damaged-index.parquet"
 TIMES = int(os.environ.get("XBENCH_FUZZ", "1"))

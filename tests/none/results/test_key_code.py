@@ -12,34 +12,37 @@ import pytest
 from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.masks import mask_rules
-from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
-from xbench_fast.runtime.datasets.siim import Siim
+from xbench_fast.runtime.data.cache.mask_store import mask_rules
+from xbench_fast.runtime.data.datasets.chestxdet10 import ChestXDet10
+from xbench_fast.runtime.data.datasets.siim import Siim
+from xbench_fast.runtime.data.images.dali import dali_reader
+from xbench_fast.runtime.data.images.decode import reader_version
 from xbench_fast.runtime.evaluation.row_code import row_code
 from xbench_fast.runtime.host import source_code
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.dali import dali_reader
-from xbench_fast.runtime.images.decode import reader_version
 from xbench_fast.runtime.results.cell_key import reader_code
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 PACKAGE = "xbench_fast"
 BOXED = "datasets.case mask_run_lengths region_boxes"
 READER = (
-    "strict_json strict_yaml datasets.base case_rules datasets.files datasets.patients paths documents "
-    f"image_names image_index listing source.cells source.tables spelling {BOXED}"
+    "strict_json strict_yaml dataset case_rules file_rows datasets.patients paths documents "
+    f"image_names image_index listing csv_cells csv_files spelling {BOXED}"
 )
-HEADER = "kinds other_kinds dicom.elements dicom.reading"
-DICOM = f"{HEADER} dicom.codecs dicom.frames dicom.grey dicom.stored dicom.tables jpeg_header lossless run_lengths voi"
-PIXELS = f"engines.geometry area compiled decode images.geometry intensity png_jpeg {DICOM}"
+HEADER = "kinds other_kinds dicom.elements open_dicom"
+DICOM = (
+    f"{HEADER} dicom.codecs pixel_frames dicom_grey stored_values lookup_tables jpeg_header lossless run_lengths "
+    "grey_levels"
+)
+PIXELS = f"engines.geometry area compiled decode resizing intensity png_jpeg {DICOM}"
 SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
 COUNTS = f"{SWEEP} exact_sums native protocols measure"
-REGIONS = f"{BOXED} region_grid evaluation.decoding evaluation.drawn contents images.size {HEADER}"
+REGIONS = f"{BOXED} region_grid decoded_case evaluation.drawn contents images.size {HEADER}"
 ROWS = f"{COUNTS} {REGIONS} queries scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
-REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
+REFERENCE = "baselines reference_cell reference_sources resizing area engines.geometry intensity png_jpeg"
 BOXES = (
-    "box_files box_models detection.boxes unions pointing answers.read answers.frames thoughts answers.labels paths "
+    "box_files box_models detection.boxes unions pointing read_box_file coordinate_frames thoughts box_labels paths "
     "spelling strict_json compiled arguments counts exact_sums sweep.masks sweep_options sweep.maps native protocols "
     "measure"
 )
@@ -47,21 +50,21 @@ DECIDE = {
     "reader": f"chestxdet10 {READER}",
     "prepared": PIXELS,
     "dali": f"dali {PIXELS}",
-    "cpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {ROWS} {PIXELS}",
-    "live": f"evaluation.cell evaluation.live evaluation.phrases evaluation.reading pixels {ROWS} {PIXELS}",
-    "gpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {DEVICE} {ROWS} {PIXELS}",
+    "cpu": f"evaluation.cell phrase_queries decoded_blocks pixels {ROWS} {PIXELS}",
+    "live": f"evaluation.cell live_model phrase_queries decoded_blocks pixels {ROWS} {PIXELS}",
+    "gpu": f"evaluation.cell phrase_queries decoded_blocks pixels {DEVICE} {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
     "masks": f"region_grid arguments sweep.masks {BOXED}",
-    "maps": f"map_arrays map_files map_names datasets.files image_names listing paths {REFERENCE} {ROWS}",
-    "boxes": f"datasets.files image_names {BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
+    "maps": f"map_arrays map_files map_names file_rows image_names listing paths {REFERENCE} {ROWS}",
+    "boxes": f"file_rows image_names {BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
 }
 OTHERS = (
-    "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "
-    "machine config storage results.runs.merging run_directory comparability results.load reporting.report "
+    "siim vindr rsna csv_boxes audit reader_consensus dataset_registry engines.errors engines.registry "
+    "machine_record config storage results.runs.merging run_directory comparability load_rows reporting.report "
     "reporting.notes figure_4_thresholds gallery.pictures tables.table bootstrap delong grounding.calibration "
     "grounding.scores "
-    "evaluation.progress finishing cache.store cache.layout cache.masks decoders backends.gpu runtime.cli.evaluate "
-    "host.doctor server map_orientation"
+    "evaluation.progress finishing image_store store_layout mask_store decoders backends.gpu "
+    "evaluate_command installation_checks server map_orientation"
 )
 
 Mutate = Callable[..., None]
@@ -129,7 +132,9 @@ def test_a_module_that_does_not_decide_changes_nothing(mutate: Mutate) -> None:
 def test_every_module_that_decides_is_listed_here() -> None:
     """A new module is covered by the key at once; here it is added to the list, so that somebody looks at it."""
     roots = [f"{PACKAGE}.runtime.evaluation.cell", f"{PACKAGE}.metrics_gpu.sweep.sweep"]
-    aside = {module(word) for word in ("engines.base", "datasets.base", "bundle", "manifest", "storage", "sweep.gpu")}
+    aside = {
+        module(word) for word in ("engines.base", "datasets.dataset", "bundle", "manifest", "storage", "sweep.gpu")
+    }
     found = source_code.closure(roots, aside)
     assert set(found) == {module(word) for word in DECIDE["cpu"].split()}
 
@@ -196,7 +201,7 @@ def test_the_source_of_the_kernels_decides(mutate: Mutate) -> None:
 
 
 READER_FILE = """
-from xbench_fast.runtime.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
 from {helper} import shift
 
 class Mine(Coco):
@@ -262,7 +267,7 @@ def test_code_that_decides_is_computed_again_and_other_code_is_not(tmp_path: Pat
 
 
 def test_prepared_images_of_other_code_are_not_read(mutate: Mutate) -> None:
-    from xbench_fast.runtime.cache.layout import store_folder
+    from xbench_fast.runtime.data.cache.store_layout import store_folder
 
     squash = Geometry("squash", 32, 32, "bicubic")
     folder = store_folder(Path("cache"), "demo", [], squash)[0]

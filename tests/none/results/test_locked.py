@@ -13,17 +13,17 @@ from make_images import encode
 from synthetic import make_dataset
 from xbench_fast.engines.errors import ConfigError, DataError, ImageAccessError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.store import PreparedStore
-from xbench_fast.runtime.cli.datasets import _describe
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.formats.coco import Coco
-from xbench_fast.runtime.datasets.pixels import direct_source
-from xbench_fast.runtime.evaluation.decoding import decode_case
+from xbench_fast.runtime.cli.datasets_command import _describe
+from xbench_fast.runtime.data.cache.image_store import PreparedStore
+from xbench_fast.runtime.data.datasets.checking.audit import audit
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.formats.coco import Coco
+from xbench_fast.runtime.data.datasets.pixels import direct_source
+from xbench_fast.runtime.data.images.decode import is_there, read_grey
+from xbench_fast.runtime.evaluation.decoded_case import decode_case
 from xbench_fast.runtime.evaluation.pairing import select_bundles
 from xbench_fast.runtime.host.config import DatasetConfig, find_config, load_config
 from xbench_fast.runtime.host.paths import has_file, has_folder
-from xbench_fast.runtime.images.decode import is_there, read_grey
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 SQUASH = Geometry("squash", 32, 32, "bicubic")

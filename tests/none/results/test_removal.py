@@ -13,10 +13,10 @@ from stored_counts import add_cell, random_rows
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.maps import index_file
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
+from xbench_fast.runtime.results.stored_maps import index_file
 
 
 def command(*words: object, status: int = 0) -> None:

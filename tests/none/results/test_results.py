@@ -16,8 +16,8 @@ from synthetic import make_bundle, make_dataset, model, prompt_set, reference_sw
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.region_boxes import Boxes
+from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.data.datasets.region_boxes import Boxes
 from xbench_fast.runtime.evaluation.pairing import shared_findings
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.cell_key import cases_digest

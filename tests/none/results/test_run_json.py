@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from stored_counts import add_cell, random_rows
 from xbench_fast.engines.errors import RunError, XBenchError
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.reporting.studies.material import load_material
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.pairs import Resampling
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
-from xbench_fast.runtime.studies.material import load_material
+from xbench_fast.runtime.results.selected_pairs import Resampling
 
 EXAMPLES = 40 * int(os.environ.get("XBENCH_FUZZ", "1"))
 

@@ -13,12 +13,12 @@ import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS
-from xbench_fast.runtime.comparing.align import shared_rows
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.comparability import check_protocols, pair_keys, protocols_in
-from xbench_fast.runtime.results.load import CellRows, load_run
-from xbench_fast.runtime.results.pairs import ScoredPairs, scored_pairs
+from xbench_fast.runtime.results.comparing.align import shared_rows
+from xbench_fast.runtime.results.load_rows import CellRows, load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.selected_pairs import ScoredPairs, scored_pairs
 from xbench_fast.runtime.results.storage import region_digests
 
 
@@ -105,7 +105,7 @@ def test_two_results_are_tested_in_one_place(root: Path) -> None:
                 found.add(path.relative_to(root).as_posix())
             if isinstance(node, ast.ImportFrom) and path.parent.name == "comparing":
                 assert not {"reporting", "studies"} & set((node.module or "").split(".")), path
-    assert found == {"runtime/comparing/answers.py", "runtime/comparing/difference.py"}
+    assert found == {"runtime/results/comparing/score_differences.py", "runtime/results/comparing/difference.py"}
 
 
 def test_regions_that_are_not_stored_are_told_apart_by_their_size(tmp_path: Path) -> None:

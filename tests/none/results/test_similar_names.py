@@ -11,16 +11,16 @@ import pytest
 from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.strict_json import CHECKSUM
-from xbench_fast.runtime.card.making import with_cards
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.maps import load_maps
+from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
 from xbench_fast.runtime.results.runs.merging import merge_shards
 from xbench_fast.runtime.results.runs.shards import Shard
+from xbench_fast.runtime.results.stored_maps import load_maps
+from xbench_fast.runtime.trust.card.making import with_cards
 
 SIMILAR = ("a b", "a_b", "a-b", "A_b")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from xbench_fast.runtime.serving.http.accept import BINARY, JSON, accepted
-from xbench_fast.runtime.serving.http.files import LINES, PICTURE
+from xbench_fast.runtime.serving.http.body_files import LINES, PICTURE
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
 
 FORMS = (JSON, PICTURE, LINES, BINARY)

@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 import pytest
-from xbench_fast.runtime.serving.http.codec import check_content_type, decode_infer
+from xbench_fast.runtime.serving.http.http_codec import check_content_type, decode_infer
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
 from xbench_fast.runtime.serving.protocol.requests import Request
 
@@ -81,7 +81,7 @@ def test_members_that_are_needed_are_named(members: dict[str, Any], words: str) 
 
 def grpc_request(*elements: bytes, kind: str = "", raw: bool = False) -> Request:
     pytest.importorskip("google.protobuf")
-    from xbench_fast.runtime.serving.grpc.codec import decode_infer as decode_message
+    from xbench_fast.runtime.serving.grpc.grpc_codec import decode_infer as decode_message
     from xbench_fast.runtime.serving.grpc.open_inference_pb2 import ModelInferRequest
 
     made = ModelInferRequest(model_name="kad")
@@ -197,6 +197,6 @@ def test_a_jpeg_by_the_name_that_is_not_registered() -> None:
 
 
 def test_json_may_begin_with_a_byte_order_mark() -> None:
-    from xbench_fast.runtime.serving.http.codec import _json_object
+    from xbench_fast.runtime.serving.http.http_codec import _json_object
 
     assert _json_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}

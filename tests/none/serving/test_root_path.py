@@ -17,8 +17,8 @@ for package in ("starlette", "prometheus_client"):
     pytest.importorskip(package)
 httpx = pytest.importorskip("httpx")
 
-from xbench_fast.runtime.serving.http.app import create_app, create_health_app  # noqa: E402
-from xbench_fast.runtime.serving.metrics import Metrics  # noqa: E402
+from xbench_fast.runtime.serving.http.http_app import create_app, create_health_app  # noqa: E402
+from xbench_fast.runtime.serving.prometheus_metrics import Metrics  # noqa: E402
 
 TOKEN = {"Authorization": "Bearer a-token"}
 

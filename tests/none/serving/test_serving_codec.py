@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.runtime.serving.http.codec import decode_infer, encode_infer
+from xbench_fast.runtime.serving.http.http_codec import decode_infer, encode_infer
 from xbench_fast.runtime.serving.protocol.interface import DEFAULT_OUTPUTS
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest, RequestError
 from xbench_fast.runtime.serving.protocol.requests import Answer, check_request

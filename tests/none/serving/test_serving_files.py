@@ -7,14 +7,14 @@ import json
 
 import numpy as np
 import pytest
-from xbench_fast.runtime.serving.http.codec import FILE_TYPES, JSON_TYPES, check_content_type, decode_infer
-from xbench_fast.runtime.serving.http.files import (
+from xbench_fast.runtime.serving.http.body_files import (
     QUERY,
     as_lines,
     as_picture,
     decode_file,
     lines_of,
 )
+from xbench_fast.runtime.serving.http.http_codec import FILE_TYPES, JSON_TYPES, check_content_type, decode_infer
 from xbench_fast.runtime.serving.protocol.interface import DEFAULT_OUTPUTS
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
 from xbench_fast.runtime.serving.protocol.requests import Answer, check_request

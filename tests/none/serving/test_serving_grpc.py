@@ -19,7 +19,7 @@ pytest.importorskip("google.protobuf")
 
 from xbench_fast.runtime.serving.grpc import open_inference_pb2 as messages
 from xbench_fast.runtime.serving.grpc.calls import SERVICE, parsed
-from xbench_fast.runtime.serving.grpc.codec import decode_infer, encode_infer
+from xbench_fast.runtime.serving.grpc.grpc_codec import decode_infer, encode_infer
 
 SOURCE = Path(messages.__file__).with_name("open_inference.proto")
 

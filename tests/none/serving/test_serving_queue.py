@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthetic import SIZE, model, prompt_set
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.runtime.serving.metrics import Metrics
+from xbench_fast.runtime.serving.prometheus_metrics import Metrics
 from xbench_fast.runtime.serving.protocol.request_errors import Draining, Overloaded, TooLarge
 from xbench_fast.runtime.serving.queue.model_queue import ModelQueue
 from xbench_fast.runtime.serving.settings import ServiceSettings

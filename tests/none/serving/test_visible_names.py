@@ -22,7 +22,7 @@ EVIL = "Mass\u202egnp.\x1b[2J\x9b\u2066\U000e0041\x7f\ud800é\n"
 EVERY = "".join(map(chr, range(sys.maxunicode + 1)))
 
 
-def script(root: Path, name: str = "viewing/elements") -> str:
+def script(root: Path, name: str = "reporting/page/viewing/elements") -> str:
     return (root / "runtime" / f"{name}.js").read_text(encoding="utf-8")
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 from serving_pages import GEOMETRIES, PROMPTS, WEIGHTS, Visit, answered, drop, maps
 from serving_process import ServerProcess, film, image_request
 from synthetic import model, reference_sweep
-from xbench_fast.runtime.images.geometry import field_of_view, to_model
+from xbench_fast.runtime.data.images.resizing import field_of_view, to_model
 from xbench_fast.runtime.serving.inference.metadata import NOTICE
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):

@@ -1,0 +1,207 @@
+"""`xbench-fast bench`: how fast models, sweep and decoding are here, and whether the figures count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...engines.commands import Choice, echo
+from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
+from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
+from .completing import BUNDLES, ENGINES
+from .shared_options import THREADS, Output, bundle_options, config_option, json_option, resolve_config, setting
+
+if TYPE_CHECKING:
+    from ...engines.bundle import Bundle
+    from ..benching.benchmark import BenchReport
+
+_SCENARIOS = Choice(SCENARIOS)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+_EPILOG = """\b
+offline        as many images per second as the engine gives, pixels in its memory
+single-stream  latency of one image at a time
+prepared       end to end from prepared images: rows on the disk
+files          end to end from image files
+sweep          thresholds only, on the CPU and on a GPU
+decode         image files to pixels only
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, type=_SCENARIOS)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    shell_complete=BUNDLES,
+    help="Bundle or model name; can be repeated.  [default: all bundles]",
+)
+@click.option(
+    "--engine",
+    default="auto",
+    show_default=True,
+    shell_complete=ENGINES,
+    help="Engine, or auto for the best that runs here.",
+)
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Images per batch; can be repeated.  "
+    f"[default: {_listed(ON_CPU.batches)}; on a GPU {_listed(ON_GPU.batches)}]",
+)
+@setting(
+    "--images",
+    type=click.IntRange(min=1),
+    help="Images of one repeat.",
+    default=f"{ON_CPU.images}; on a GPU {ON_GPU.images}",
+)
+@setting(
+    "--pairs",
+    type=click.IntRange(min=1),
+    help="Pairs of one repeat of the sweep.",
+    default=f"{ON_CPU.pairs}; on a GPU {ON_GPU.pairs}",
+)
+@click.option(
+    "--repeats", type=click.IntRange(min=1), default=Plan.repeats, show_default=True, help="Repeats after one warm-up."
+)
+@click.option("--seconds", type=click.FloatRange(min=0), default=Plan.seconds, show_default=True,
+              help="No further repeat of a measurement is begun after this time.")  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=Plan.seed, show_default=True, help="Seed of all random inputs."
+)
+@click.option("--threads", type=THREADS, help="Threads of the engine and of decoding.  [default: all cores]")
+@click.option("--folder", type=click.Path(path_type=Path), help="Images to decode.  [default: generated images]")
+@click.option(
+    "--side", type=click.IntRange(min=8), default=1024, show_default=True, help="Side of generated images, in pixels."
+)
+@click.option(
+    "--against", metavar="NAMES", help="Also run the models in eager and/or compile (PyTorch): eager,compile."
+)
+@click.option("--tf32", is_flag=True, help="Let float32 products round their inputs to TF32 on a GPU.")
+@json_option
+@bundle_options
+@config_option
+def bench(
+    scenarios: tuple[str, ...],
+    models: tuple[str, ...],
+    engine: str,
+    batches: tuple[int, ...],
+    images: int | None,
+    pairs: int | None,
+    repeats: int,
+    seconds: float,
+    seed: int,
+    threads: int | None,
+    folder: Path | None,
+    side: int,
+    against: str | None,
+    tf32: bool,
+    output: Output,
+    bundle_folders: tuple[Path, ...],
+    config_file: Path | None,
+) -> int:
+    """Measure SCENARIOs (default: all), each against a limit measured in the same run.
+
+    Inputs are drawn from the seed, results are compared with slower, independent code on fresh inputs, and the last
+    line says VALID, or INVALID after the reasons: a result that differs, fewer than 5 repeats, repeats that spread by
+    more than a quarter, a GPU whose clocks were held down, a GPU engine that runs on the CPU.
+
+    Exit status: 0 for VALID, 1 for INVALID or an error, 2 for wrong usage.
+    """
+    from ..host.machine_record import usable_cores
+
+    chosen, on_gpu = _engine(engine)
+    sizes = ON_GPU if on_gpu else ON_CPU
+    plan = Plan(
+        scenarios=scenarios or SCENARIOS,
+        batches=batches or sizes.batches,
+        images=images or sizes.images,
+        pairs=pairs or sizes.pairs,
+        repeats=repeats,
+        seconds=seconds,
+        seed=seed,
+        threads=threads or usable_cores(),
+        folder=folder,
+        side=side,
+        against=_against(against),
+    )
+    report = _run(plan, _bundles(models, bundle_folders, config_file), chosen, on_gpu, tf32, output)
+    _show(report, output)
+    return int(report.verdict() != "VALID")
+
+
+def _engine(name: str) -> tuple[str, bool]:
+    """The engine's name, and whether the run is about a GPU."""
+    from ...engines.backends.gpu import gpu_reason
+    from ...engines.select import ENGINES, choose
+
+    chosen, line = choose(name)
+    ENGINES.load(chosen)
+    echo(line, err=True)
+    return chosen, chosen != "onnxruntime-cpu" and gpu_reason() is None
+
+
+def _against(names: str | None) -> tuple[str, ...]:
+    from ..benching.against import RUNNERS
+
+    wanted = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
+    for name in wanted:
+        if name not in RUNNERS.names():
+            raise ConfigError(f"Unknown runner '{name}': {did_you_mean(name, RUNNERS.names())}.")
+    return wanted
+
+
+def _bundles(models: tuple[str, ...], folders: tuple[Path, ...], config_file: Path | None) -> list[Bundle]:
+    """The bundles asked for; none where no folder is known, for scenarios that need no model."""
+    from ...engines.bundle import Bundle
+    from ..evaluation.pairing import select_bundles
+
+    config = resolve_config(config_file, folders)
+    if not models and not folders and not config.bundles:
+        return []
+    return [Bundle.load(path) for path in select_bundles(config, models)]
+
+
+def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool, output: Output) -> BenchReport:
+    """The report; its JSON is written after each row, so that a run that is ended keeps what it has measured."""
+    from ...engines.base import Engine, EngineOptions
+    from ...engines.select import open_engine
+    from ..benching.benchmark import Bench, BenchReport, measuring
+    from ..benching.benchmark_table import to_record
+
+    def say(line: str) -> None:
+        echo(line, err=True)
+
+    options = EngineOptions(max_batch=max(plan.batches), tf32=tf32, say=say)
+
+    def opened(bundle: Bundle) -> Engine:
+        return open_engine(bundle, engine, threads=plan.threads, options=options)
+
+    report = BenchReport(plan)
+    for latest in measuring(plan, bundles, Bench(opened, say, 0 if on_gpu else None)):
+        report = latest
+        if not report.finished:
+            output.keep(to_record(report))
+    return report
+
+
+def _show(report: BenchReport, output: Output) -> None:
+    from ..benching.benchmark_table import report_facts, report_table, to_record
+    from ..reporting.tables.console import print_table
+
+    if not output.piped:
+        print_table(output.console(), report_table(report))
+    output.write(to_record(report))
+    for line in report_facts(report):
+        output.say(line)

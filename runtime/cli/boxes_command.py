@@ -1,0 +1,148 @@
+"""`xbench-fast boxes check`: what a file of predicted boxes holds for a dataset, before it is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...engines.commands import LazyGroup
+from .completing import DATASETS
+from .shared_options import Output, config_option, data_options, json_option, reading_options, resolve_config
+
+if TYPE_CHECKING:
+    from ..data.answers.answered import BoxFile
+    from ..data.answers.box_file import ReadOptions
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.group(cls=LazyGroup)
+def boxes() -> None:
+    """Look at files of predicted boxes; `check FILE` says what a file holds for a dataset."""
+
+
+@boxes.command()
+@click.argument("file", type=_FILE)
+@click.option("--dataset", "name", required=True, shell_complete=DATASETS, help="The dataset that was asked.")
+@reading_options
+@data_options
+@config_option
+@json_option
+def check(
+    file: Path,
+    name: str,
+    data: tuple[str, ...],
+    data_options: tuple[str, ...],
+    config_file: Path | None,
+    output: Output,
+    read: ReadOptions,
+) -> int:
+    """Read FILE for a dataset and say what is answered, what is dropped, and whether the coordinate frame fits.
+
+    Nothing is scored. The status is 1 if there is something to act on: lines that were rejected, many pairs without a
+    line, answers that could not be read, texts without the tokens of their dialect, boxes before and after a tag that
+    may end a thought, or boxes that would fit the truth much better in another frame.
+    """
+    config = resolve_config(config_file, (), data, data_options)
+    from ..data.answers.frame_check import frame_check, out_of_view
+    from ..data.answers.questions import Questions
+    from ..data.answers.read_box_file import read_boxes
+    from ..evaluation.pairing import select_datasets
+    from ..results.loaded_dataset import load_dataset
+
+    (chosen,) = select_datasets(config, [name])
+    dataset = load_dataset(chosen).dataset
+    questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
+    found = read_boxes(file, questions, read)
+    warnings = [text for text in (frame_check(found, questions), *_warnings(found)) if text]
+    told = _told(found, int(out_of_view(found.positives, questions).sum()), warnings)
+    output.write(told)
+    if not output.piped:
+        _print(found, told)
+    return 1 if warnings else 0
+
+
+def _warnings(found: BoxFile) -> list[str]:
+    from ..data.answers.answered import MANY_MISSING
+    from ..data.answers.unread_answers import text_warnings, unread_answers
+
+    lines = text_warnings(found)
+    unread = unread_answers(found)
+    if unread.many:
+        lines.append(unread.sentence)
+    if found.rejected:
+        lines.append(
+            f"{found.rejected} of {found.lines} lines were rejected; without --bad-lines count the first is named"
+        )
+    if found.missing_share > MANY_MISSING:
+        lines.append(
+            f"{found.missing_share:.1%} of the pairs with a region have no line; write [] where none was found"
+        )
+    return lines
+
+
+def _told(found: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str, Any]:
+    """What is printed and written as JSON."""
+    pairs = {
+        kind: {
+            "pairs": len(answers),
+            "answered": int((answers.state == 0).sum()),
+            "boxes": len(answers.boxes),
+            **answers.counts(),
+        }
+        for kind, answers in (("positive", found.positives), ("negative", found.negatives))
+    }
+    return {
+        "file": str(found.path),
+        "sha256": found.sha256,
+        "kind": found.kind,
+        "lines": found.lines,
+        "rejected": found.rejected,
+        "unknown_label": found.unknown_label,
+        "no_region": found.no_region,
+        "unmatched": found.unmatched,
+        "labelled": found.labelled,
+        "other_finding": found.other_finding,
+        "not_asked": found.not_asked,
+        "out_of_view": out_of_view,
+        "scores": found.positives.scores is not None,
+        "coordinates": dict(found.frames),
+        "provenance": {**found.provenance, **{key: list(values) for key, values in found.line_provenance.items()}},
+        **pairs,
+        "warnings": warnings,
+    }
+
+
+def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    from ..reporting.tables.console import make_console, shown
+
+    console = make_console()
+
+    def line(text: str, style: str = "") -> None:
+        console.print(shown(text, style=style), soft_wrap=True)
+
+    line(f"{found.path.name}: {told['lines']} answers, {'with' if told['scores'] else 'without'} scores", "bold")
+    line(f"coordinates: {', '.join(f'{name} ({count})' for name, count in told['coordinates'].items()) or 'none'}")
+    for key, value in told["provenance"].items():
+        line(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
+    table = Table("what", "finding present", "finding absent")
+    for key, value in told["positive"].items():
+        table.add_row(shown(key.replace("_", " ")), str(value), str(told["negative"][key]))
+    console.print(table)
+    if found.rejected:
+        line(f"{found.rejected} lines rejected")
+    for text in [*found.unscored, *([found.mislabelled] if found.mislabelled else [])]:
+        line(text)
+    for key, text in (
+        ("not_asked", "pairs whose finding is absent and that were not asked"),
+        ("out_of_view", "pairs whose region lies mostly outside what the model saw"),
+    ):
+        if told[key]:
+            line(f"{told[key]} {text}")
+    for warning in told["warnings"]:
+        line(f"warning: {warning}")

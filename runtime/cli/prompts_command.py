@@ -1,0 +1,93 @@
+"""`xbench-fast prompts`: prompt sets of bundles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ...engines.commands import LazyGroup, echo
+from .completing import BUNDLES
+from .shared_options import THREADS, bundle_options, config_option, resolve_config
+
+
+@click.group(cls=LazyGroup)
+def prompts() -> None:
+    """Add prompt sets to bundles."""
+
+
+@prompts.command(short_help="Encode prompts and add them to bundles.")
+@click.option(
+    "--bundle",
+    "names",
+    multiple=True,
+    metavar="BUNDLE",
+    shell_complete=BUNDLES,
+    help="The folder of a bundle, its name, or a model's name; can be repeated.",
+)
+@click.option("--all", "everything", is_flag=True, help="Every bundle found.")
+@click.option(
+    "--prompts",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="YAML or JSON: sets by name, findings by name, texts.",
+)
+@click.option(
+    "--set", "set_names", multiple=True, metavar="NAME", help="Take only this set of the file. Can be repeated."
+)
+@click.option("--replace", is_flag=True, help="Replace a set of the same name.")
+@click.option("--threads", type=THREADS, help="Threads of ONNX Runtime.  [default: all processors]")
+@bundle_options
+@config_option
+def encode(
+    names: tuple[str, ...],
+    everything: bool,
+    file: Path,
+    set_names: tuple[str, ...],
+    replace: bool,
+    threads: int | None,
+    bundle_folders: tuple[Path, ...],
+    config_file: Path | None,
+) -> int:
+    """Encode prompts with each bundle's own tokenizer and text.onnx, and add them to the bundle.
+
+    \b
+    The file maps set names to findings to texts, in the order to be asked:
+      my_set:
+        Pneumonia: [pneumonia]
+        Effusion: {positive: [fluid], negative: [no fluid]}
+
+    A set is asked as a whole: in models whose queries see one another a score depends on the other prompts of its set.
+    A bundle is written again whole and gets a new digest, so results of the old one are not mixed with the new. No
+    bundle is written before the sets are encoded for all of them.
+    """
+    from ...engines.bundle import Bundle
+    from ...engines.errors import ConfigError
+    from ...engines.prompts.add_prompts import add_prompts, check_names
+    from ...engines.prompts.prompt_encoding import prompt_encoder
+    from ...engines.prompts.prompt_files import read_prompt_file
+    from ...engines.registry import did_you_mean
+    from ..evaluation.pairing import select_bundles
+
+    if everything == bool(names):
+        raise ConfigError("Say which bundles get the prompts: --bundle BUNDLE, which can be repeated, or --all.")
+    sets = read_prompt_file(file)
+    if unknown := [name for name in set_names if name not in sets]:
+        raise ConfigError(f"{file} has no set '{unknown[0]}': {did_you_mean(unknown[0], sets)}.")
+    chosen = {name: entries for name, entries in sets.items() if not set_names or name in set_names}
+    bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundle_folders), names)]
+    for bundle in bundles:
+        check_names(bundle, chosen, replace=replace)
+    encoded = []
+    for bundle in bundles:
+        try:
+            encoded.append(prompt_encoder(bundle, threads=threads)(chosen))
+        except ConfigError as error:
+            raise ConfigError(f"{bundle.name}: {error}") from error
+    for name, entries in chosen.items():
+        echo(f"{name}: {len(entries)} findings, {sum(len(entry.texts) for entry in entries)} prompts")
+    for bundle, found in zip(bundles, encoded, strict=True):
+        made = add_prompts(bundle, found, replace=replace)
+        echo(f"{made.path}: written, digest {made.digest[:12]}")
+    return 0

@@ -1,0 +1,274 @@
+"""`xbench-fast serve`: bundles behind the Open Inference Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...engines.commands import Choice, echo
+from ..host.config import EvalConfig
+from ..host.sizes import parse_bytes
+from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
+from .completing import BUNDLES, ENGINES
+from .shared_options import THREADS, bundle_options, config_option, resolve_config, setting
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
+
+    from ..serving.access_log import AccessLog
+    from ..serving.grpc.transport import GrpcTransport
+    from ..serving.inference.served_models import ServedModel
+
+PORT = click.IntRange(0, 65535)
+
+
+@click.command("serve")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    shell_complete=BUNDLES,
+    help="Bundle name, path to a bundle, or model name; can be repeated.  [default: every bundle found]",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 exposes the server.")
+@click.option("--port", type=PORT, default=8000, show_default=True, help="Port; 0 takes a free one.")
+@click.option("--grpc-port", type=PORT, help="Answer gRPC too, on this port; 0 takes a free one.  [default: HTTP only]")
+@click.option(
+    "--health-port",
+    type=PORT,
+    help="Answer health checks and metrics on this port too, which connections to the other port cannot block; "
+    "0 takes a free one.  [default: the other port only]",
+)
+@click.option(
+    "--max-batch",
+    type=click.IntRange(min=1),
+    default=ServiceSettings.max_batch,
+    show_default=True,
+    help="Images of an engine call.",
+)
+@click.option(
+    "--max-delay-ms",
+    type=click.FloatRange(min=0, max=1000),
+    default=1e3 * ServiceSettings.max_delay,
+    show_default=True,
+    help="How long the first image of a batch waits for others.",
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(min=1),
+    default=ServiceSettings.queue,
+    show_default=True,
+    help="Queue limit: images of a model that are accepted and not answered yet; more are refused with status 429.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=ServiceSettings.timeout,
+    show_default=True,
+    help="Seconds until a request is answered, else with status 504.",
+)
+@click.option(
+    "--max-body",
+    metavar="SIZE",
+    default=f"{HttpSettings.max_body >> 20}MiB",
+    show_default=True,
+    help="Largest request.",
+)
+@click.option(
+    "--http-parser",
+    type=Choice(["auto", "httptools", "h11"]),
+    default=ServerSettings.parser,
+    show_default=True,
+    help="What parses HTTP/1.1. h11 limits the size of headers and is slower; auto is httptools where it is installed.",
+)
+@click.option(
+    "--client-connections",
+    type=click.IntRange(min=0),
+    default=HttpSettings.client_connections,
+    show_default=True,
+    metavar="N",
+    help="Connections of one address over HTTP, 0 for no limit; above, only health checks are answered. With a limit, "
+    "one address has half of gRPC's calls at most.",
+)
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network (10.0.0.0/8) of a proxy in front, whose connections are not limited and whose header "
+    "X-Forwarded-For names the client; can be repeated.",
+)
+@click.option(
+    "--root-path",
+    default="",
+    metavar="PATH",
+    help="Prefix of all paths behind a proxy, such as /xray, whether the proxy takes it away or not.  [default: none]",
+)
+@click.option("--certfile", type=click.Path(path_type=Path), help="Certificate (PEM) for TLS, on every port.")
+@click.option("--keyfile", type=click.Path(path_type=Path), help="Key (PEM) of the certificate.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="File with the token clients must send; the variable XBENCH_FAST_TOKEN does the same.",
+)
+@click.option("--prompt-set", help="Prompt set for requests that name none.  [default: the one with the most findings]")
+@setting(
+    "--engine",
+    metavar="NAME",
+    shell_complete=ENGINES,
+    help="Engine, or auto for the best that runs here.",
+    default=EvalConfig.engine,
+)
+@setting(
+    "--threads",
+    type=THREADS,
+    help="Threads of each engine; threads and processes that decode.",
+    default=EvalConfig.threads or "all cores",
+)
+@click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log one JSON line per request.")
+@bundle_options
+@config_option
+def serve(
+    models: tuple[str, ...],
+    host: str,
+    port: int,
+    grpc_port: int | None,
+    health_port: int | None,
+    max_batch: int,
+    max_delay_ms: float,
+    queue: int,
+    timeout: float,
+    max_body: str,
+    http_parser: str,
+    client_connections: int,
+    proxies: tuple[str, ...],
+    root_path: str,
+    certfile: Path | None,
+    keyfile: Path | None,
+    token_file: Path | None,
+    prompt_set: str | None,
+    engine: str | None,
+    threads: int | None,
+    access_log: bool,
+    bundle_folders: tuple[Path, ...],
+    config_file: Path | None,
+) -> int:
+    """Serve exported models over HTTP and gRPC, by the Open Inference Protocol (KServe V2).
+
+    For research only: not a medical device. The server answers this machine alone unless --host says otherwise; to
+    expose it, put a reverse proxy in front. SIGTERM or Ctrl-C stops it after the requests it accepted are answered.
+    """
+    from ...engines.base import EngineOptions
+    from ...engines.select import check_engine
+    from ..evaluation.pairing import select_bundles
+    from ..host.machine_record import usable_cores
+    from ..serving.access_log import AccessLog
+    from ..serving.addresses import read_networks
+    from ..serving.bearer import read_token
+    from ..serving.certificate import read_certificate
+    from ..serving.inference.served_models import Catalogue
+    from ..serving.server import bind, event_loop, health_listener, is_exposed
+    from ..serving.server import serve as run
+
+    config = resolve_config(config_file, bundle_folders)
+    token = read_token(token_file)
+    certificate = read_certificate(certfile, keyfile)
+    cores = threads or config.eval.threads or usable_cores()
+    service = ServiceSettings(max_batch, max_delay_ms / 1e3, queue, timeout, workers=cores)
+    http = HttpSettings(
+        max_body=parse_bytes(max_body, "--max-body"),
+        token=token,
+        local_only=not is_exposed(host),
+        page=True,
+        client_connections=client_connections,
+        trusted_proxies=read_networks(proxies),
+        root_path=root_path.rstrip("/"),
+    )
+    settings = ServerSettings(service, http, parser=http_parser, certificate=certificate)
+    check_engine(engine or config.eval.engine)
+    bundles = select_bundles(config, models)
+    with ExitStack() as stack:
+        listener = stack.enter_context(bind(host, port))
+        health = None if health_port is None else stack.enter_context(bind(host, health_port))
+        catalogue = stack.enter_context(
+            Catalogue(
+                bundles,
+                engine=engine or config.eval.engine,
+                threads=cores,
+                options=EngineOptions(max_batch, say=partial(echo, err=True)),
+                default_set=prompt_set,
+            )
+        )
+        log = AccessLog(enabled=access_log)
+        grpc = None if grpc_port is None else _grpc(host, grpc_port, settings, log)
+
+        def announce() -> None:
+            secure = "" if certificate is None else "s"
+            lines = _banner(f"http{secure}://{_address(listener)}", catalogue.models)
+            if is_exposed(host):
+                lines += _warnings(guarded=token is not None, secure=bool(secure))
+            others = [] if grpc is None else [f"grpc{secure}://{grpc.address}"]
+            others += [] if health is None else [f"http{secure}://{_address(health)}/v2/health/ready"]
+            for line in [lines[0], *others, *lines[1:]]:
+                echo(line)
+
+        extras = [] if health is None else [health_listener(health, settings, log)]
+        extras += [] if grpc is None else [grpc]
+        with asyncio.Runner(loop_factory=event_loop) as runner:
+            runner.run(run(catalogue, listener, settings, log=log, announce=announce, extras=extras))
+    echo("Stopped; every accepted request was answered.", err=True)
+    return 0
+
+
+def _grpc(host: str, port: int, settings: ServerSettings, log: AccessLog) -> GrpcTransport:
+    """gRPC under the limits of HTTP."""
+    from ..serving.grpc.transport import GrpcTransport
+
+    http = settings.http
+    return GrpcTransport(
+        GrpcSettings(
+            host,
+            port,
+            max_body=http.max_body,
+            budget=http.budget,
+            reading=http.body_timeout,
+            token=http.token,
+            grace=settings.service.timeout + 5,
+            shared=http.client_connections > 0,
+            trusted_proxies=http.trusted_proxies,
+            certificate=settings.certificate,
+        ),
+        log,
+    )
+
+
+def _banner(address: str, models: Mapping[str, ServedModel]) -> list[str]:
+    """What a user sees first: address and models in one line, then what the answers are worth."""
+    from ..serving.inference.metadata import NOTICE, weights_notice
+
+    lines = [f"{address}  {', '.join(f'{name} ({model.info.backend})' for name, model in models.items())}"]
+    notices: dict[str, list[str]] = {}
+    for name, model in models.items():
+        notices.setdefault(weights_notice(model), []).append(name)
+    lines += [f"{', '.join(names)}: {notice}" for notice, names in notices.items()]
+    return [*lines, NOTICE]
+
+
+def _warnings(*, guarded: bool, secure: bool) -> list[str]:
+    """What the user of a server that other machines can reach should know."""
+    if not guarded:
+        return ["Other machines can reach this server and no token is asked for; see --token-file."]
+    if not secure:
+        return ["The token travels unencrypted; give --certfile and --keyfile, or put a proxy with TLS in front."]
+    return []
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"{f'[{host}]' if ':' in host else host}:{port}"

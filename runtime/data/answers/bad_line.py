@@ -1,0 +1,45 @@
+"""What is wrong with one line of a file of boxes, before it is known where the line stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ....engines.registry import did_you_mean
+
+_LISTED = 40  # longer lists are not worth reading, only the nearest name
+
+
+class BadLine(Exception):
+    """A line that its writer must correct. key: the key it is about, empty for the whole line; text: what is wrong.
+
+    name, known: a name that is none of those that are known, for a suggestion, which is searched only when it is shown.
+    written: as of `did_you_mean`.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        text: str,
+        name: str = "",
+        known: Iterable[str] = (),
+        written: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.key, self.text = key, text
+        self._name, self._known, self._written = name, known, written
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, with the nearest known name."""
+        known = list(dict.fromkeys(self._known))
+        if not known:
+            return self.text
+        hint = did_you_mean(self._name, known, self._written)
+        if len(known) > _LISTED:
+            hint = hint.partition("known are")[0].strip() or f"none of the {len(known)} known ones is similar"
+        return f"{self.text}: {hint}"
+
+
+def printable(text: str) -> str:
+    """The text in one line: a file's keys and names can hold line breaks and codes that control a terminal."""
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)

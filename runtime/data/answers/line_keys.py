@@ -1,0 +1,194 @@
+"""Checks the keys of a header and of a line of a JSON Lines file of boxes (docs/boxes.md §1)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ..datasets.source.column_guess import WRITTEN
+from .bad_line import BadLine
+from .coordinate_frames import FRAMES, ORDERS, Corners, Size, View, read_size, read_view
+from .dialects.dialect_registry import DIALECTS
+from .dialects.thoughts import Tags
+
+HEADER: Final = "xbench_boxes"
+VERSION: Final = 1
+_MOST_TAGS: Final = 20
+PROVENANCE: Final = (
+    "model", "prompt", "commit", "dataset", "created", "seed", "attempts", "temperature", "note",
+)  # fmt: skip
+_SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key", "thoughts")
+_HEADER: Final = (HEADER, *_SETTINGS, *PROVENANCE)
+LINE_KEYS: Final = ("case", "finding", "phrase", "boxes", "text", "scores", *_SETTINGS, *PROVENANCE)
+_WRITTEN: Final[Mapping[str, str]] = {
+    word: key
+    for key, words in {
+        "case": (*WRITTEN["image"], "image", "images", "id", "caseid", "uid", "study", "studyid", "filepath"),
+        "finding": (*WRITTEN["class"], "class", "categoryid", "findings", "pathology", "disease", "observation"),
+        "phrase": ("sentence", "caption", "query", "expression", "question"),
+        "boxes": (
+            "box",
+            "bbox",
+            "bboxes",
+            "bbox2d",
+            "boundingbox",
+            "boundingboxes",
+            "rect",
+            "rectangle",
+            "coordinates",
+        ),
+        "text": ("answer", "response", "output", "prediction", "completion", "generatedtext", "raw"),
+        "scores": ("score", "confidence", "confidences", "conf", "probability", "prob"),
+        "frame": ("format", "coordinateframe", "coordinatesystem"),
+        "order": ("boxformat", "bboxformat", "boxorder"),
+        "size": ("imagesize", "imagewidth", "imageheight", "width", "height"),
+        "view": ("inputsize", "resizedsize"),
+    }.items()
+    for word in words
+}
+"""What people and other formats call a key, as `plain_name` has it -> the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a header states for every line, or a line with its header's values filled in. own: the line's own keys."""
+
+    dialect: str | None = None
+    frame: str | None = None
+    order: str = "xyxy"
+    size: Size | None = None
+    view: View | None = None
+    key: str = "bbox_2d"
+    thoughts: Tags = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+
+
+def header_settings(header: Mapping[str, Any]) -> Settings:
+    """Raises BadLine."""
+    version = header[HEADER]
+    if version != VERSION or isinstance(version, bool):
+        told = _told(version)
+        raise BadLine(HEADER, f"the format has version {told}, and {VERSION} is read here; write {VERSION}")
+    return _settings(header, _HEADER, Settings())
+
+
+def line_settings(line: Mapping[str, Any], header: Settings) -> Settings:
+    """Raises BadLine."""
+    if HEADER in line:
+        raise BadLine(HEADER, "a header stands here; it must be the first line, and the only one")
+    return _settings(line, LINE_KEYS, header)
+
+
+def _settings(line: Mapping[str, Any], known: tuple[str, ...], above: Settings) -> Settings:
+    own = line.keys()
+    if not own <= set(known):
+        key = next(key for key in own if key not in known)
+        raise BadLine(key[:80], f"'{key[:80]}' is not a key of the format", key, known, _WRITTEN)
+    if own.isdisjoint(_SETTINGS) and own.isdisjoint(PROVENANCE):
+        return replace(above, provenance={}, own=frozenset())
+    for key in PROVENANCE:
+        if key in own:
+            _check_provenance(key, line[key])
+    return Settings(
+        dialect=_word(line, "dialect", DIALECTS, above.dialect),
+        frame=_word(line, "frame", FRAMES, above.frame),
+        order=_word(line, "order", ORDERS, above.order) or above.order,
+        size=_read(line, "size", read_size, above.size),
+        view=_read(line, "view", read_view, above.view),
+        key=_read(line, "key", _name, above.key),
+        thoughts=_read(line, "thoughts", _tags, above.thoughts),
+        provenance={key: line[key] for key in PROVENANCE if key in own},
+        own=frozenset(key for key in _SETTINGS if key in own),
+    )
+
+
+def _word(
+    line: Mapping[str, Any], key: str, known: Mapping[str, Any] | tuple[str, ...], above: str | None
+) -> str | None:
+    if key not in line:
+        return above
+    value = line[key]
+    if not isinstance(value, str) or value not in known:
+        raise BadLine(key, f"there is no {key} {_told(value)}", str(value)[:80], known)
+    return value
+
+
+def _read(line: Mapping[str, Any], key: str, read: Callable[[Any], Any], above: Any) -> Any:
+    if key not in line:
+        return above
+    try:
+        return read(line[key])
+    except ValueError as error:
+        raise BadLine(key, f"{key} is {_told(line[key])}; {error}") from None
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value or len(value) > 80:
+        raise ValueError("it must be the name of a key, of at most 80 characters")
+    return value
+
+
+def _tags(value: Any) -> Tags:
+    """The tags of thoughts in a list of pairs."""
+    fine = isinstance(value, list) and len(value) <= _MOST_TAGS
+    for pair in value if fine else ():
+        texts = isinstance(pair, list) and len(pair) == 2 and all(isinstance(tag, str) for tag in pair)
+        fine = fine and texts and all(tag.strip() and len(tag) <= 80 for tag in pair) and pair[0] != pair[1]
+    if not fine:
+        raise ValueError(f'it must be a list of at most {_MOST_TAGS} pairs of tags, such as [["<plan>", "</plan>"]]')
+    return tuple((start, end) for start, end in value)
+
+
+def _check_provenance(key: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise BadLine(key, f"{key} is not a finite number; write a number, a text or null") from None
+    if key == "dataset" and not isinstance(value, str):
+        raise BadLine(key, f"dataset is {_told(value)}; write the dataset's name")
+
+
+def four_numbers(boxes: Any) -> list[Corners]:
+    """The value of `boxes`, a list of four finite numbers each. Raises BadLine."""
+    if not isinstance(boxes, list):
+        raise BadLine("boxes", f"boxes is {_told(boxes)}; write a list, [] if the model looked and found nothing")
+    found: list[Corners] = []
+    for place, box in enumerate(boxes, 1):
+        if not isinstance(box, list) or len(box) != 4:
+            raise BadLine("boxes", f"box {place} is {_told(box)}, not a list of four numbers")
+        a, b, c, d = (_finite(value, "boxes", f"box {place}") for value in box)
+        found.append((a, b, c, d))
+    return found
+
+
+def score_list(scores: Any, count: int) -> list[float]:
+    """The value of `scores`, a finite number for each of `count` boxes. Raises BadLine."""
+    if not isinstance(scores, list) or len(scores) != count:
+        have = f"{len(scores)} scores" if isinstance(scores, list) else _told(scores)
+        raise BadLine("scores", f"scores is {have} for {count} boxes; write one number a box")
+    return [_finite(value, "scores", "a score") for value in scores]
+
+
+def _finite(value: Any, key: str, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadLine(key, f"{what} has {_told(value)}, which is no number; write numbers without quotes")
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise BadLine(key, f"{what} has a number that is not finite; write finite numbers")
+    return found
+
+
+def _told(value: Any) -> str:
+    """A value for a message, shortened."""
+    try:
+        text = json.dumps(value)
+    except (ValueError, RecursionError):
+        text = type(value).__name__
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,0 +1,116 @@
+"""The attributes of all cases of a dataset, from one source: a table that is given, the reader, a file of the dataset,
+or the headers of its images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .....engines.errors import DataError
+from ..dataset import Case, Dataset
+from ..patients import read_indices
+from ..source.image_names import TableNames, stem_of
+from .attribute_tables import read_table
+from .headers import TAGS, read_header
+from .values import NAMES, Attributes, Value, read_value
+
+
+@dataclass(frozen=True)
+class CaseAttributes:
+    """cases: the attributes of each wanted case, in their order. source: where they are from, in words. notes: counts
+    of what the source does not say."""
+
+    cases: tuple[Attributes, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that at least one case has."""
+        return tuple(dict.fromkeys(name for case in self.cases for name in case))
+
+
+def look_up(wanted: Sequence[str], dataset: Dataset | None, file: Path | None = None) -> CaseAttributes:
+    """The attributes of the cases with the ids `wanted`.
+
+    dataset: None if its folder is not there; cases are then found in `file` by their ids alone. file: a table that
+    replaces what the dataset says. Raises DataError for a table that cannot be read or fits no case.
+    """
+    known = {} if dataset is None else {case.case_id: case for case in dataset.cases()}
+    if file is None and dataset is not None:
+        if any(case.attributes is not None for case in known.values()):
+            return _of_reader(wanted, known, dataset)
+        file = dataset.attribute_file()
+    if file is None:
+        return _of_headers(wanted, known)
+    table = read_table(file)
+    if not table.names:
+        return CaseAttributes(tuple({} for _ in wanted), file.name, (f"{file.name} has no attributes",))
+    names = TableNames(table.rows)
+    images = [known[case_id].image if case_id in known else None for case_id in wanted]
+    if table.by_index:
+        indices = _indices(wanted, images, dataset)
+        keys = [names.of(f"{stem_of(index)}.png", Path(stem_of(index))) for index in indices]
+    else:
+        keys = [names.of(case_id, image) for case_id, image in zip(wanted, images, strict=True)]
+    missing = keys.count(None)
+    if missing == len(keys):
+        must = "its column of cases must hold case ids, file names of images, or these without their extension"
+        if dataset is None:
+            must = "its column of cases must hold case ids, or the dataset must be there to tell the images' names"
+        elif table.by_index:
+            must = "the option patients of the dataset must name NIH's image of each case, in a column nih_image_index"
+        example = f", the first of which is '{wanted[0][:80]}'" if wanted else ""
+        raise DataError(f"{file} names none of the {len(keys)} cases{example}; {must}.")
+    notes = []
+    if missing:
+        notes.append(f"{file.name} has no row for {missing} of {len(keys)} cases; their attributes are unknown")
+    unused = len(table.rows) - len(set(keys) - {None})
+    if unused and not table.by_index:
+        notes.append(f"{unused} rows of {file.name} name no case of these results")
+    if table.outside:
+        notes.append(f"{table.outside} ages in {file.name} are not between 0 and 120 years, so unknown")
+    found = tuple({} if key is None else table.rows[key] for key in keys)
+    return CaseAttributes(found, file.name, tuple(notes))
+
+
+def _indices(wanted: Sequence[str], images: Sequence[Path | None], dataset: Dataset | None) -> list[str]:
+    """NIH's image index of each case: what the dataset's option `patients` says of it, else its file name."""
+    indices: dict[str, str] = {}
+    if dataset is not None and "patients" in dataset.options:
+        indices = read_indices(dataset.path_option("patients", ""))
+    names = TableNames(indices)
+    keys = [names.of(case_id, image) for case_id, image in zip(wanted, images, strict=True)]
+    files = [case_id if image is None else image.name for case_id, image in zip(wanted, images, strict=True)]
+    return [name if key is None else indices[key] for key, name in zip(keys, files, strict=True)]
+
+
+def _of_reader(wanted: Sequence[str], known: dict[str, Case], dataset: Dataset) -> CaseAttributes:
+    told = [known[case_id].attributes or {} if case_id in known else {} for case_id in wanted]
+    cases = []
+    for case_id, given in zip(wanted, told, strict=True):
+        own: dict[str, Value] = {}
+        for name, value in given.items():
+            name = NAMES.get(name.lower(), name)
+            try:
+                read = read_value(name, str(value))
+            except ValueError as error:
+                raise DataError(
+                    f"The reader of '{dataset.name}' gives the case '{case_id}' an attribute '{name}' that {error}."
+                ) from None
+            if read is not None:
+                own[name] = read
+        cases.append(own)
+    return CaseAttributes(tuple(cases), f"the reader {dataset.name}")
+
+
+def _of_headers(wanted: Iterable[str], known: dict[str, Case]) -> CaseAttributes:
+    found = [read_header(known[case_id].image) if case_id in known else None for case_id in wanted]
+    notes = []
+    others = found.count(None)
+    if others == len(found):
+        notes.append("its files have no attributes: no table has any, and no image is DICOM with a header")
+    elif others:
+        notes.append(f"{others} of {len(found)} images are not DICOM, or missing; their attributes are unknown")
+    return CaseAttributes(tuple(each or {} for each in found), f"DICOM headers ({', '.join(TAGS)})", tuple(notes))

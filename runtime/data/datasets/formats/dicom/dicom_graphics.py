@@ -1,0 +1,118 @@
+"""Graphics in DICOM: structured reports by template 1500, and presentation states (docs/datasets.md §9.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...file_rows import fail
+from .dicom_files import items, text_of, uid_of
+
+Points = tuple[tuple[float, float], ...]
+
+_GROUP, _FINDING, _REPORT = "125007", "121071", "1500"
+
+
+@dataclass(frozen=True)
+class Graphic:
+    """A graphic of a class, which is known by several names, on the image with a UID; no names: of none."""
+
+    names: tuple[str, ...]
+    uid: str
+    kind: str
+    points: Points
+    number: int
+
+
+def report_images(data: Any) -> list[str] | None:
+    """The UIDs of the images that a structured report is about; None unless it follows template 1500."""
+    if not any(text_of(item, "TemplateIdentifier") == _REPORT for item in items(data, "ContentTemplateSequence")):
+        return None
+    return [
+        uid_of(image, "ReferencedSOPInstanceUID")
+        for study in items(data, "CurrentRequestedProcedureEvidenceSequence")
+        for series in items(study, "ReferencedSeriesSequence")
+        for image in items(series, "ReferencedSOPSequence")
+    ]
+
+
+def measured_graphics(data: Any, file: Path) -> Iterator[Graphic]:
+    """The graphics of the measurement groups of a structured report. Raises DataError for three dimensions."""
+    for number, group in enumerate(_groups(data), 1):
+        found = [item for item in items(group, "ContentSequence") if _concept(item) == _FINDING]
+        names = _code(items(found[0], "ConceptCodeSequence")) if found else ()
+        for item in items(group, "ContentSequence"):
+            kind = text_of(item, "ValueType")
+            if kind == "SCOORD3D":
+                raise fail(file, number, "the group is drawn in three dimensions; a radiograph has two")
+            if kind == "SCOORD":
+                image = next(
+                    (each for each in items(item, "ContentSequence") if text_of(each, "ValueType") == "IMAGE"), None
+                )
+                if image is None:
+                    raise fail(file, number, "the graphic of the group does not say on which image it was drawn")
+                uid = uid_of(items(image, "ReferencedSOPSequence")[0], "ReferencedSOPInstanceUID")
+                yield Graphic(names, uid, text_of(item, "GraphicType"), _pairs(item.GraphicData), number)
+
+
+def layer_graphics(data: Any, file: Path) -> Iterator[Graphic]:
+    """The graphics of a presentation state; the name of each is its layer. Raises DataError."""
+    series = items(data, "ReferencedSeriesSequence")
+    whole = [image for each in series for image in items(each, "ReferencedImageSequence")]
+    number = 0
+    for annotation in items(data, "GraphicAnnotationSequence"):
+        for item in items(annotation, "GraphicObjectSequence"):
+            number += 1
+            for image in items(annotation, "ReferencedImageSequence") or whole:
+                uid = uid_of(image, "ReferencedSOPInstanceUID")
+                points = _pairs(item.GraphicData)
+                if text_of(item, "GraphicAnnotationUnits") == "DISPLAY":
+                    points = _displayed(points, data, uid, (file, number))
+                elif text_of(item, "GraphicAnnotationUnits") != "PIXEL":
+                    raise fail(file, number, "the units of the graphic are neither PIXEL nor DISPLAY")
+                yield Graphic((text_of(annotation, "GraphicLayer"),), uid, text_of(item, "GraphicType"), points, number)
+        for _ in items(annotation, "CompoundGraphicSequence"):
+            number += 1
+            for image in items(annotation, "ReferencedImageSequence") or whole:
+                layer = (text_of(annotation, "GraphicLayer"),)
+                yield Graphic(layer, uid_of(image, "ReferencedSOPInstanceUID"), "COMPOUND", (), number)
+
+
+def _groups(item: Any) -> Iterator[Any]:
+    """All measurement groups below an item of a structured report, without recursion."""
+    waiting = [item]
+    while waiting:
+        each = waiting.pop()
+        if _concept(each) == _GROUP:
+            yield each
+        else:
+            waiting += reversed(items(each, "ContentSequence"))
+
+
+def _concept(item: Any) -> str:
+    found = items(item, "ConceptNameCodeSequence")
+    return text_of(found[0], "CodeValue") if found else ""
+
+
+def _code(found: list[Any]) -> tuple[str, ...]:
+    """Meaning and value of a code."""
+    return tuple(name for key in ("CodeMeaning", "CodeValue") if found and (name := text_of(found[0], key)))
+
+
+def _pairs(values: Any) -> Points:
+    numbers = [float(value) for value in values]
+    return tuple(zip(numbers[0::2], numbers[1::2], strict=True))
+
+
+def _displayed(points: Points, data: Any, uid: str, where: tuple[Path, int]) -> Points:
+    """Points in fractions of the displayed area, in pixels of the image. The area is given as pixels from 1 on."""
+    if int(data.get("ImageRotation") or 0) or text_of(data, "ImageHorizontalFlip") == "Y":
+        raise fail(*where, "the graphic is placed on a display that turns or flips the image, which is not read")
+    for area in items(data, "DisplayedAreaSelectionSequence"):
+        images = [uid_of(image, "ReferencedSOPInstanceUID") for image in items(area, "ReferencedImageSequence")]
+        if not images or uid in images:
+            (x1, y1), (x2, y2) = area.DisplayedAreaTopLeftHandCorner, area.DisplayedAreaBottomRightHandCorner
+            return tuple((x1 - 1 + x * (x2 - x1 + 1), y1 - 1 + y * (y2 - y1 + 1)) for x, y in points)
+    raise fail(*where, "the graphic is placed on the display, and no displayed area is stated")

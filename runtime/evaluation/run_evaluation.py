@@ -1,0 +1,234 @@
+"""Plans and runs an evaluation from a request: models, datasets, engine, decoder, cache and run directory.
+
+The command line and the Python interface both use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...engines.base import EngineOptions
+from ...engines.errors import ConfigError
+from ...engines.prompts.phrase_features import PHRASE_FEATURES
+from ...engines.select import ENGINES, check_engine, choose, open_engine
+from ...metrics_gpu.sweep.sweep import sweep
+from ..data.images.decoders import CPU, choose_decoder
+from ..host.config import Config, DatasetConfig
+from ..host.machine_record import usable_cores
+from ..results.loaded_dataset import check_reader
+from ..results.run_directory import RunDirectory
+from ..results.run_outcome import RunOutcome
+from ..results.runs.shards import Shard
+from .cell_options import Options
+from .cell_sources import masks_opener, source_opener
+from .live_model import LiveModel
+from .pairing import configured_protocol, needed_geometries, select_bundles, select_datasets
+from .progress import Progress
+from .reference.baselines import split_baselines
+from .reference.box_models import COUNTED, BoxModel, BoxOptions, split_boxes
+from .reference.map_files import MapFolder, split_maps
+from .runner import LoopParts, Runner
+
+
+class Workers(Protocol):
+    """Other processes that compute the cells of bundles. engine: the engine they run; line: the message about it."""
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def line(self) -> str: ...
+
+    def evaluate(
+        self,
+        run: RunDirectory,
+        progress: Progress,
+        bundles: Sequence[Path],
+        datasets: Sequence[DatasetConfig],
+        baselines: Sequence[str],
+        files: Sequence[MapFolder | BoxModel],
+    ) -> RunOutcome:
+        """As `Runner.evaluate`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The request for an evaluation.
+
+    models: names or paths of bundles, baseline:..., maps:FOLDER, boxes:FILE; datasets: names of configured
+    ones. Without models, datasets and a `live` model: every bundle found on every dataset. With only one of models and
+    datasets: all of the other. limit, chunk, shard, verify: as `Options`. decoder: "auto", "cpu" or "dali".
+    boxes: how files of boxes are read.
+    """
+
+    models: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    live: LiveModel | None = None
+    limit: int | None = None
+    chunk: int = 512
+    shard: Shard | None = None
+    decoder: str = "auto"
+    verify: bool = False
+    boxes: BoxOptions = COUNTED
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation that is ready to run: everything named in it exists. `config.eval` holds the settings."""
+
+    config: Config
+    options: Options
+    decoder: str
+    datasets: Sequence[DatasetConfig]
+    bundles: Sequence[Path]
+    baselines: Sequence[str]
+    files: Sequence[MapFolder | BoxModel]
+    live: LiveModel | None = None
+    shared: Mapping[str, Any] = field(default_factory=lambda: {"shard": None, "cluster": False})
+
+    @staticmethod
+    def of(config: Config, asked: Asked) -> Evaluation:
+        """Finds the requested models and datasets. Raises ConfigError for one that does not exist or has no reader."""
+        settings = config.eval
+        configured_protocol(settings.protocol)
+        check_engine(settings.engine)
+        options = Options(
+            engine=settings.engine,
+            batch=settings.batch,
+            threads=settings.threads or usable_cores(),
+            limit=asked.limit,
+            chunk=asked.chunk,
+            skip_absent=not asked.datasets,
+            protocol=settings.protocol,
+            shard=asked.shard,
+            verify=asked.verify,
+        )
+        datasets = select_datasets(config, asked.datasets)
+        if not datasets:
+            raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
+        for dataset in datasets:
+            check_reader(dataset)
+        baselines, others = split_baselines(asked.models)
+        maps, others = split_maps(others)
+        boxes, others = split_boxes(others, asked.boxes)
+        everything = not asked.models and asked.live is None
+        bundles = select_bundles(config, others) if others or everything else []
+        found = Evaluation(config, options, asked.decoder, datasets, bundles, baselines, [*maps, *boxes], asked.live)
+        if asked.live is not None and found.names.count(asked.live.name) > 1:
+            raise ConfigError(f"Two models are called '{asked.live.name}'; give the live one another name.")
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """All models, as run.json names them."""
+        live = [] if self.live is None else [self.live.name]
+        return [*live, *(path.name for path in self.bundles), *self.baselines, *(file.name for file in self.files)]
+
+    def run(self, progress: Progress, workers: Workers | None = None) -> RunOutcome:
+        """Computes every unfinished cell, reports to `progress` and records all in the run directory.
+
+        workers: processes that run the bundles instead of this process. Raises ConfigError, EngineError or RunError
+        before the first cell, and RunError when results can no longer be written.
+        """
+        config, chosen = self.config, self.options.engine
+        if workers is not None:
+            chosen, line = workers.engine, workers.line
+        elif self.bundles:
+            chosen, line = choose(chosen)
+            ENGINES.load(chosen)
+        if self.bundles or self.live is not None:
+            self._check_decoder()
+        if self.bundles:
+            self._check_engine(chosen)
+            progress.say(line)
+        here = bool(self.bundles or self.live) and workers is None
+        decoder, told = choose_decoder(self.decoder) if here else (CPU, None)
+        if told:
+            progress.say(told)
+        with RunDirectory(config.eval.out) as run:
+            run.begin(self._provenance(self.decoder if workers is not None else decoder.name))
+            if workers is not None:
+                outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.files)
+            else:
+                how = EngineOptions(
+                    max_batch=self.options.batch,
+                    build=config.eval.build,
+                    pad=True,
+                    tf32=config.eval.tf32,
+                    say=progress.say,
+                )
+                runner = Runner(
+                    run,
+                    replace(self.options, engine=chosen),
+                    progress,
+                    LoopParts(
+                        open_engine=partial(open_engine, options=how),
+                        open_source=source_opener(
+                            config.cache,
+                            progress.say,
+                            geometries=partial(
+                                needed_geometries, self.bundles, configured_protocol(config.eval.protocol)
+                            ),
+                            limit=config.cache_limit,
+                            decoder=decoder,
+                            threads=self.options.threads,
+                        ),
+                        sweep=sweep,
+                        decoder=decoder,
+                        phrase_features=config.cache / PHRASE_FEATURES if config.cache else None,
+                        open_masks=masks_opener(config.cache, progress.say, config.cache_limit),
+                    ),
+                )
+                if self.live is not None:
+                    runner.evaluate_live(self.live, self.datasets)
+                outcome = runner.evaluate(self.bundles, self.datasets, self.baselines, self.files)
+        progress.say(f"{config.eval.out}: {outcome.summary}")
+        return outcome
+
+    def _check_engine(self, name: str) -> None:
+        """Rejects what the CPU engine does not support; GPU engines support it."""
+        if name != "onnxruntime-cpu":
+            return
+        if self.config.eval.tf32:
+            raise ConfigError(
+                f"--tf32 is for engines on a GPU, and this one is {name}; leave it out, or name the engine."
+            )
+
+    def _check_decoder(self) -> None:
+        """Rejects a decoder that fills the cache where there is none."""
+        if self.decoder == "dali" and self.config.cache is None:
+            raise ConfigError(
+                "--decoder dali decodes into the cache, once for all models; leave --no-cache out, or use --decoder "
+                "cpu."
+            )
+
+    def _provenance(self, decoder: str) -> dict[str, Any]:
+        config, options = self.config, self.options
+        return {
+            "file": str(config.path) if config.path else None,
+            "bundles": self.names,
+            "datasets": {
+                name: {
+                    "root": str(item.root.absolute()),  # a report can be made from another folder
+                    "reader": item.reader,
+                    "prompts": item.prompts,
+                    "options": dict(item.options),
+                }
+                for name, item in config.datasets.items()
+            },
+            "cache": str(config.cache.absolute()) if config.cache else None,
+            "decoder": decoder,
+            "engine": options.engine,
+            "protocol": options.protocol,
+            "tf32": config.eval.tf32,
+            "batch": options.batch,
+            "threads": options.threads,
+            "limit": options.limit,
+            "chunk": options.chunk,
+            **self.shared,
+        }

@@ -1,0 +1,97 @@
+"""The data between driver and workers: work plan, jobs and part files, and the interface of a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from ....engines.base import EngineInfo
+from ...host.config import DatasetConfig
+from ..cell_options import Options
+
+
+@dataclass(frozen=True)
+class WorkPlan:
+    """The settings that all chunks of an evaluation share; every path is absolute and valid on every node.
+
+    `bundles`: name -> folder. `build`, `tf32`: as `EngineOptions`. `cache`: folder of prepared images on each node's
+    local disk; None: no cache. `code`: version of this project.
+    """
+
+    bundles: Mapping[str, Path]
+    datasets: Mapping[str, DatasetConfig]
+    options: Options
+    build: bool
+    tf32: bool
+    decoder: str
+    cache: Path | None
+    cache_limit: int | None
+    code: str
+
+
+@dataclass(frozen=True)
+class ChunkJob:
+    """One chunk of one cell: the cases at the positions `start` .. `stop` - 1 of the dataset.
+
+    `bundle`, `annotations` and `cases` are digests of the driver's data; `engine` ("backend precision") and `decoder`
+    are those of the cell's key. A worker with other data, engine or decoder must reject the job.
+    """
+
+    model: str
+    dataset: str
+    chunk: int
+    start: int
+    stop: int
+    key: str
+    prompts: str
+    findings: Mapping[str, str]
+    bundle: str
+    annotations: str
+    cases: str
+    engine: str
+    decoder: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The result of job number `job`: the bytes of a part file, or the error (`error`, and for a program error a
+    traceback). `worker` is the process that returned it."""
+
+    job: int
+    content: bytes
+    error: str
+    trace: str
+    worker: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """The setup of the workers: the chosen engine and the message about it; the engine's info for each bundle, or why
+    it cannot be opened; the decoder's description for each geometry of a model's input (by its key), or `error`."""
+
+    engine: str = ""
+    line: str = ""
+    infos: Mapping[str, EngineInfo | str] | None = None
+    decoders: Mapping[str, str] | None = None
+    error: str = ""
+
+
+class Backend(Protocol):
+    """A group of workers. Both methods raise EngineError when no worker is left."""
+
+    def describe(self, plan: WorkPlan) -> Described:
+        """The setup that a worker would use."""
+        ...
+
+    def compute(self, plan: WorkPlan, jobs: Sequence[ChunkJob]) -> Iterator[Part]:
+        """One part for each job, in the order of completion."""
+        ...
+
+
+def everywhere(config: DatasetConfig) -> DatasetConfig:
+    """A copy of a dataset's configuration with absolute paths, for a process in another folder."""
+    file, colon, name = config.reader.rpartition(":")
+    reader = f"{Path(file).absolute()}:{name}" if colon and file.endswith(".py") else config.reader
+    return replace(config, root=config.root.absolute(), reader=reader)

@@ -1,0 +1,230 @@
+"""Study of failures: the best and worst classes of each model, and its best and worst cases with overlays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....engines.errors import XBenchError
+from ....metrics_gpu.grounding.best_thresholds import FIXED
+from ....metrics_gpu.sweep.counts import dice_curves
+from ...host.config import DatasetConfig
+from ...results.numbers.fields import grounding_interval
+from ..tables.metric_names import heading
+from ..tables.table import Column, Item, Table
+from .kept_maps import kept_maps
+from .material import Material
+from .overlays import case_pictures, draw_overlay, overlay_names
+from .study_cell import PIXELS, StudyCell
+from .study_outcome import Rows, StudyOutcome
+from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell, without_best
+
+
+def study_failures(
+    material: Material,
+    *,
+    top: int = 3,
+    cases: int = 3,
+    overlays: bool = True,
+    datasets: Mapping[str, DatasetConfig] | None = None,
+) -> StudyOutcome:
+    """Best and worst classes and cases of each model and dataset.
+
+    top: classes at each end. cases: cases of each of these classes. datasets: current folders of datasets, used instead
+    of the run's configuration.
+    """
+    cells = [cell for cell in material.paired if cell.weights != "baseline"]  # a baseline ignores the image
+    classes = [row for cell in cells for row in _class_rows(cell, top, material.sampling.level)]
+    chosen = [row for cell in cells for row in _case_rows(cell, classes, cases)]
+    files: dict[str, bytes] = {}
+    remarks: list[str] = []
+    if overlays:
+        files, remarks = _overlays(material, cells, chosen, datasets or {})
+    if not cells:
+        remarks = ["There is no finished model with a region to look at."]
+    facts = (
+        "classes are ordered by pointing, then by Dice at 0.5; cases are those of the worst and the best classes, by "
+        "Dice at the best threshold of the class, if it has one, of equal ones the larger region is the worse miss",
+        material.sampling.fact,
+        INTERVALS,
+        *material.searches,
+        *material.unfinished,
+    )
+    return StudyOutcome(
+        name="failures",
+        title="Where models fail",
+        facts=facts,
+        tables=(_class_table(classes, material), _case_table(chosen, material)),
+        data={"classes": classes, "cases": chosen},
+        settings={"top": top, "cases": cases, **material.sampling.settings},
+        files=files,
+        remarks=tuple(dict.fromkeys(remarks)),
+    )
+
+
+def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]:
+    """All classes with pairs, the worst first; `end` marks those of a table."""
+    grounding = cell.drawn_scores()
+    sample = cell.sample
+    found = sorted(
+        (scores for scores in grounding.classes if scores.n),
+        key=lambda scores: (scores.pointing or 0.0, scores.dice_fixed or 0.0, scores.name),
+    )
+    rows: list[dict[str, Any]] = []
+    for place, scores in enumerate(found):
+        interval, fixed, best = (
+            grounding_interval(grounding, key, scores.name, sample, level)
+            for key in ("pointing", "dice_fixed", "dice_best")
+        )
+        rows.append(
+            {
+                "model": cell.model,
+                "dataset": cell.dataset,
+                "class": scores.name,
+                "end": _end(place, len(found), top),
+                "rank": len(found) - place,
+                "n": scores.n,
+                "degenerate": scores.degenerate,
+                "pointing": scores.pointing,
+                **limits("pointing", interval),
+                "pointing_interval": interval.method if interval else None,
+                "chance": scores.chance,
+                "below_chance": bool(interval and scores.chance is not None and interval.high < scores.chance),
+                "dice_fixed": scores.dice_fixed,
+                **limits("dice_fixed", fixed),
+                "dice_best": scores.dice_best,
+                **limits("dice_best", best),
+                "tau_best": scores.best_tau,
+                "floor_dice": scores.floor_dice,
+            }
+        )
+    return rows if cell.has_thresholds else [without_best(row) for row in rows]
+
+
+def _end(place: int, count: int, top: int) -> str:
+    """`worst`, `best` or nothing; if the two ends overlap, a place belongs to the nearer end."""
+    worst, best = place < top, place >= count - top
+    if worst and best:
+        return "worst" if place < count / 2 else "best"
+    return "worst" if worst else "best" if best else ""
+
+
+def _case_rows(cell: StudyCell, classes: Rows, cases: int) -> Iterator[dict[str, Any]]:
+    """The worst cases of the worst classes, and the best ones of the best; `classes`: rows of all cells."""
+    dice = dice_curves(cell.counts)
+    ids, region = cell.case_ids, cell.counts.region
+    for row in classes:
+        if not row["end"] or (row["model"], row["dataset"]) != (cell.model, cell.dataset):
+            continue
+        level = round(100 * (row["tau_best"] or 0.0)) if cell.has_thresholds else FIXED
+        own = np.flatnonzero(cell.class_of == cell.classes.index(row["class"])).tolist()
+        order = sorted(own, key=lambda p: (dice[p, level], cell.hits[p], -region[p], ids[p]))
+        for pair in order[:cases] if row["end"] == "worst" else order[-cases:] if cases else []:
+            yield {
+                "model": cell.model,
+                "dataset": cell.dataset,
+                "end": row["end"],
+                "case": ids[pair],
+                "class": row["class"],
+                "hit": float(cell.hits[pair]),
+                "tau": level / 100,
+                "dice": float(dice[pair, level]),
+                "dice_fixed": float(dice[pair, 50]),
+                "marked": float(cell.counts.area[pair, level] / PIXELS),
+                "region": float(region[pair] / PIXELS),
+                "degenerate": bool(cell.counts.degenerate[pair]),
+                "overlay": None,
+            }
+
+
+def _overlays(
+    material: Material,
+    cells: Sequence[StudyCell],
+    rows: Sequence[dict[str, Any]],
+    datasets: Mapping[str, DatasetConfig],
+) -> tuple[dict[str, bytes], list[str]]:
+    """PNG files of the chosen cases, and why some are missing or lack the image; their names are set in `rows`."""
+    pictures, remarks = case_pictures(material.run, rows, datasets)
+    files: dict[str, bytes] = {}
+    names = overlay_names([(row["model"], row["dataset"], row["end"]) for row in rows])
+    for cell in cells:
+        own = [
+            (row, name)
+            for row, name in zip(rows, names, strict=True)
+            if (row["model"], row["dataset"]) == (cell.model, cell.dataset)
+        ]
+        try:
+            maps, saliency = kept_maps(cell, material.run)
+        except XBenchError as error:
+            remarks.append(f"No overlays of {cell.model} on {cell.title}: {error}")
+            continue
+        place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
+        for row, name in own:
+            index = place[row["case"], row["class"]]
+            picture = pictures.get((cell.dataset, row["case"]))
+            files[name] = draw_overlay(maps, saliency, index, row, cell.title, picture)
+            row["overlay"] = name
+    return files, remarks
+
+
+def _hit(hit: float) -> str:
+    """A hit as text; a share if several maxima tie."""
+    return {0.0: "miss", 1.0: "hit"}.get(hit, f"{hit:.2f}")
+
+
+def _class_table(rows: Rows, material: Material) -> Table:
+    named = [heading(name, True) for name in ("pointing", "chance", "dice_fixed", "dice_best")]
+    columns = ("model", "dataset", "", "class", "n", *named, "all-ones")
+    body: list[tuple[Item, ...]] = []
+    for row in rows:
+        if row["end"]:
+            note = "below chance" if row["below_chance"] else ""
+            if row["pointing_interval"] == "wilson":
+                note = f"Wilson, {note}" if note else "Wilson"
+            body.append(
+                (
+                    str(row["model"]),
+                    material.title(row["dataset"]),
+                    str(row["end"]),
+                    str(row["class"]),
+                    str(row["n"]),
+                    metric_cell("pointing", row["pointing"], between(row, "pointing"), note),
+                    metric_cell("chance", row["chance"]),
+                    *(metric_cell(f, row[f], between(row, f)) for f in ("dice_fixed", "dice_best")),
+                    metric_cell("floor_dice", row["floor_dice"]),
+                )
+            )
+    notes = (
+        IN_SAMPLE,
+        "percent; below chance: the whole interval of pointing lies below the mean region fraction",
+        "the order rests on the same pairs as the numbers: ends of a long list look more extreme than they are",
+    )
+    return Table(
+        "Classes, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "classes", lead=4
+    )
+
+
+def _case_table(rows: Rows, material: Material) -> Table:
+    columns = ("model", "dataset", "", "case", "class", "hit", "tau*", "Dice", "at 0.5", "marked", "region", "overlay")
+    body: list[tuple[Item, ...]] = [
+        (
+            str(row["model"]),
+            material.title(row["dataset"]),
+            str(row["end"]),
+            str(row["case"]),
+            str(row["class"]),
+            "constant map" if row["degenerate"] else _hit(row["hit"]),
+            f"{row['tau']:.2f}",
+            metric_cell("dice_best", row["dice"]),
+            metric_cell("dice_fixed", row["dice_fixed"]),
+            *(percent_cell(row[field]) for field in ("marked", "region")),
+            str(row["overlay"] or "-"),
+        )
+        for row in rows
+    ]
+    notes = (IN_SAMPLE, "percent of the image or of Dice; marked: what the map marks at tau*; region: the truth")
+    return Table(
+        "Cases, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "cases", lead=5
+    )

@@ -1,0 +1,86 @@
+"""Models beside a reader on the same pairs: what they lack of the reader's Dice (docs/trust.md §6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from ....results.comparing.cell_variants import Variant, Variants
+from ....results.comparing.difference import Difference, corrected, disagreements, subtract
+from ..material import Material
+from ..study_cell import StudyCell
+from ..variant_groups import beside
+from ..writing import limits
+
+AGAINST: Final = {"dice_fixed": "dice_fixed", "dice_cross_fitted": "dice_fixed", "pointing": "pointing"}
+"""Number of a model -> that of a reader, whose mask is the same at every threshold."""
+
+
+def is_reader(cell: StudyCell) -> bool:
+    """Whether a cell is what a reader marked."""
+    return bool(cell.rows.entry.get("boxes", {}).get("reader"))
+
+
+def ceiling_rows(material: Material, reader: StudyCell) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row for each model of the reader's dataset, measure and finding, and the mean over findings; and sentences: on
+    models without a pair in common, and where intervals and tests disagree.
+
+    Baselines are no models. Raises RunError for cells of several protocols.
+    """
+    found: list[tuple[Variants, Difference]] = []
+    remarks = []
+    for cell in material.paired:
+        if cell.dataset != reader.dataset or cell.weights == "baseline" or is_reader(cell):
+            continue
+        both = [Variant(each.model, each.rows, each.pairs) for each in (reader, cell)]
+        group = beside(cell.model, cell.title, both, material)
+        if isinstance(group, str):
+            remarks.append(group)
+        else:
+            found += [(group, item) for item in _differences(group, material.sampling.level)]
+    items = corrected([item for _, item in found], lambda item: (item.field, not item.name))
+    remarks += [f"{reader.title}: {line}" for line in disagreements([item for item in items if not item.name])]
+    groups = [group for group, _ in found]
+    return [_row(reader, group, item, material) for group, item in zip(groups, items, strict=True)], remarks
+
+
+def _differences(group: Variants, level: float) -> Iterator[Difference]:
+    one, other = group.by_class()
+    for name in ("", *one.names):
+        for field, against in AGAINST.items():
+            found = subtract(other, one, field, name, level, against)
+            if found is not None:
+                yield found
+
+
+def _row(reader: StudyCell, group: Variants, item: Difference, material: Material) -> dict[str, Any]:
+    part = item.quotient(material.sampling.level)
+    patients = {group.parts[0][0].patients[case] for case in _cases(group, item.name)}
+    return {
+        "dataset": group.title,
+        "reader": reader.model,
+        "model": group.key,
+        "finding": item.name or "mean",
+        "measure": item.field,
+        "n": item.n,
+        "patients": len(patients),
+        "value": item.value,
+        "reader_value": item.reference,
+        "difference": item.difference,
+        **limits("difference", item.interval),
+        "p": item.p,
+        "p_bound": item.p_bound,
+        "p_holm": item.p_holm,
+        "family": item.family,
+        "share": None if part is None else part[0],
+        **limits("share", None if part is None else part[1]),
+    }
+
+
+def _cases(group: Variants, name: str) -> Sequence[int]:
+    """The cases of the shared pairs, of one finding or all."""
+    rows, pairs = group.parts[0]
+    case_of = rows.case_of[pairs.image_of]
+    if name:
+        case_of = case_of[pairs.class_of == rows.findings.index(name)]
+    return [int(case) for case in case_of]

@@ -1,0 +1,208 @@
+"""What a trust card is, and the same as plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal, get_args
+
+from ....metrics_gpu.trust.verdicts import Word, worst_of
+from ...reporting.studies.writing import clean
+from .words import CLAIMS, FINDINGS, QUESTIONS, REFERENCES, SECTIONS
+
+SCHEMA: Final = 1
+"""Of a card as plain data."""
+
+CardWord = Literal["pass", "fail", "cannot tell", "void", "not run", "not applicable", "no verdict"]
+WORDS: Final[tuple[CardWord, ...]] = get_args(CardWord)
+DESCRIBED: Final = 9
+"""The line that lists where the maps fail, and judges nothing."""
+
+_CRITERION: Final = re.compile(r"(above|below) (-?[\d.]+(?:e-\d+)?)(?: by more than ([\d.]+(?:e-\d+)?))?")
+
+Unit = Literal["average precision", "similarity", "ROC AUC", "probability", "share", "pointing", "gap"]
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+
+
+@dataclass(frozen=True)
+class CardNumber:
+    """A number of a line.
+
+    what: in words; label: in a few, for the figure. value, low, high: a fraction or a difference of such, with its
+    interval; None where there is none. baseline: what it is measured against, in words. pairs, patients: what it rests
+    on. p_holm: corrected for the `family` tests that were declared together; p_bound: p is below this value. criterion:
+    as a verdict has it; word: None for a number without a verdict. left_out: why -> pairs. degenerate: pairs with a
+    degenerate map.
+    """
+
+    what: str
+    label: str
+    unit: Unit
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    baseline: str = ""
+    pairs: int | None = None
+    patients: int | None = None
+    p: float | None = None
+    p_bound: bool = False
+    p_holm: float | None = None
+    family: int | None = None
+    criterion: str = ""
+    word: Word | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    degenerate: int = 0
+
+    @property
+    def edge(self) -> float | None:
+        """What the whole interval must lie beyond by a criterion of `metrics_gpu.trust.verdicts`; None by another."""
+        found = _CRITERION.fullmatch(self.criterion)
+        return None if found is None else float(found[2]) + float(found[3] or 0) * (1 if found[1] == "above" else -1)
+
+    @property
+    def difference(self) -> bool:
+        """Whether it is printed with its sign."""
+        return self.unit not in ("share", "pointing")
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """A question with its answer.
+
+    word: the verdict; text: the same with the number that explains it. finding: a sentence. why: the reason of a line
+    without an answer, and command: what gives one. table: where all its numbers are. notes: what else to know.
+    """
+
+    number: int
+    word: CardWord
+    text: str
+    finding: str
+    numbers: tuple[CardNumber, ...] = ()
+    why: str = ""
+    command: str = ""
+    table: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> str:
+        return QUESTIONS[self.number]
+
+    @property
+    def section(self) -> str:
+        return SECTIONS[self.number]
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return REFERENCES.get(self.number, ())
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """How many pairs have no score, and why, each once."""
+        found = [(count, why) for item in self.numbers for why, count in item.left_out.items() if count]
+        return tuple(f"{count} pair{'s' * (count != 1)} ({why})" for count, why in dict.fromkeys(found))
+
+    @property
+    def disagreements(self) -> tuple[str, ...]:
+        """Sentences on numbers whose interval and test, before the correction, answer differently about 0."""
+        found = [
+            item.what
+            for item in self.numbers
+            if item.low is not None and item.high is not None and item.p is not None and item.word
+            if (not item.low <= 0 <= item.high) != (item.p < 0.05)
+        ]
+        return tuple(f"{what}: the interval and the test answer differently" for what in found)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A case that failed. caption: with its id as everywhere in the report. png: None where none can be drawn."""
+
+    caption: str
+    png: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class TrustCard:
+    """The card of a model on a dataset. head: name -> text; stamps: warnings about all numbers."""
+
+    model: str
+    dataset: str
+    title: str
+    head: Mapping[str, str]
+    stamps: tuple[str, ...]
+    lines: tuple[CardLine, ...]
+    pictures: tuple[Picture, ...] = ()
+    facts: tuple[str, ...] = ()
+
+    @property
+    def to_json(self) -> dict[str, Any]:
+        """The card as plain data: docs/trust.md §8 has its keys. Numbers are not rounded."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "dataset": self.dataset,
+            "title": self.title,
+            "head": dict(self.head),
+            "stamps": list(self.stamps),
+            "lines": [_line_json(line) for line in self.lines],
+            "cases": [picture.caption for picture in self.pictures],
+            "not_to_be_claimed": list(CLAIMS),
+            "facts": list(self.facts),
+        }
+
+
+def _line_json(line: CardLine) -> dict[str, Any]:
+    return {
+        "line": line.number,
+        "question": line.question,
+        "verdict": line.word,
+        "told": line.text,
+        "finding": line.finding,
+        "why": line.why,
+        "command": line.command,
+        "numbers": [{name: clean(value) for name, value in asdict(item).items()} for item in line.numbers],
+        "notes": [*line.notes, *line.disagreements],
+        "section": line.section,
+        "references": list(line.references),
+        "table": line.table,
+    }
+
+
+def judged_line(
+    number: int, subject: str, numbers: Sequence[CardNumber], *, table: str, notes: Sequence[str] = (), told: str = ""
+) -> CardLine:
+    """The line of numbers of which some have a verdict: it passes if each of these passes, and fails if one fails.
+
+    subject: what the finding is about, as "the map". told: the end of the sentence, with the numbers.
+    """
+    asked = [item for item in numbers if item.word is not None]
+    word = worst_of([item.word for item in asked])
+    pairs, patients = (_range([getattr(item, name) for item in asked]) for name in ("pairs", "patients"))
+    text: str = word
+    if word == "cannot tell":
+        text = f"cannot tell ({patients} patient{'' if patients == '1' else 's'})"
+    if word == "void":
+        flagged = max(asked, key=lambda item: item.degenerate)
+        text = f"void ({flagged.degenerate} of {flagged.pairs} maps are degenerate)"
+    basis = f"On these {pairs} pair{'' if pairs == '1' else 's'} of {patients} patient{'' if patients == '1' else 's'} "
+    finding = basis + FINDINGS[number][word].format(subject=subject) + (f": {told}." if told else ".")
+    return CardLine(number, word, text, finding, tuple(numbers), table=table, notes=tuple(notes))
+
+
+def unjudged_line(number: int, word: CardWord, why: str, *, command: str = "", table: str = "") -> CardLine:
+    """A line without an answer. why: the reason."""
+    why = why.rstrip(".")
+    return CardLine(number, word, word, f"{word.capitalize()}: {why}.", why=why, command=command, table=table)
+
+
+def with_numbers(line: CardLine, *numbers: CardNumber) -> CardLine:
+    """The line with numbers that have no part in its verdict."""
+    return replace(line, numbers=(*line.numbers, *numbers))
+
+
+def _range(counts: Sequence[int | None]) -> str:
+    known = [count for count in counts if count is not None]
+    if not known:
+        return "0"
+    return str(min(known)) if min(known) == max(known) else f"{min(known)} to {max(known)}"

@@ -1,0 +1,88 @@
+"""Cards -> what a report holds of them: a table, the files of its folder cards/, and plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from ....engines.errors import MissingExtraError
+from ....engines.file_names import joined, unique_stems
+from ...reporting.appendix import Appendix
+from ...reporting.tables.metric_names import NONE, p_value
+from ...reporting.tables.table import Column, Item, Table
+from .card import CardLine, CardNumber, TrustCard
+from .page import card_page, number_text
+from .words import USE
+
+FOLDER = "cards"
+
+
+def card_appendix(
+    cards: Sequence[TrustCard], *, page: bool = True, say: Callable[[str], None] = lambda line: None
+) -> Appendix:
+    """The cards as a part of a report. page: also pages and figures. say: called with a sentence on what a missing
+    package cannot draw."""
+    files: dict[str, bytes] = {}
+    links = []
+    for card, name in zip(cards, unique_stems([joined(card.model, card.dataset) for card in cards]), strict=True):
+        stem = f"{FOLDER}/{name}"
+        files[f"{stem}.json"] = (json.dumps(card.to_json, indent=1, allow_nan=False) + "\n").encode("utf-8", "replace")
+        if page:
+            files |= _drawn(card, stem, say)
+        if f"{stem}.html" in files:
+            links.append((f"{card.model} on {card.title}", f"{stem}.html"))
+    data = [card.to_json for card in cards]
+    return Appendix("cards", FOLDER, (_table(cards),) if cards else (), files, tuple(links), data)
+
+
+def _drawn(card: TrustCard, stem: str, say: Callable[[str], None]) -> Mapping[str, bytes]:
+    from .forest import forest_figure
+
+    files: dict[str, bytes] = {}
+    name = stem.partition("/")[2]
+    try:
+        figure = forest_figure(card, name)
+        files |= {f"{FOLDER}/{file}": content for file, content in figure.files.items()}
+    except MissingExtraError as error:
+        say(str(error))
+    kinds = {"pdf": "figure as PDF", "svg": "as SVG", "json": "JSON"}
+    links = [(words, f"{name}.{kind}") for kind, words in kinds.items() if kind == "json" or f"{stem}.{kind}" in files]
+    try:
+        files[f"{stem}.html"] = card_page(card, [("Report", "../index.html"), *links]).encode("utf-8", "replace")
+    except MissingExtraError as error:
+        say(str(error))
+    return files
+
+
+def _table(cards: Sequence[TrustCard]) -> Table:
+    heads = ("model", "dataset", "line", "question", "verdict", "number", "value", "p (Holm)", "m", "pairs", "patients")
+    rows = [row for card in cards for line in card.lines for row in _rows(card, line)]
+    notes = (
+        "[low, high]: 95 % intervals over patients; p: corrected for m tests that were declared together; "
+        "docs/trust.md §8",
+        "there is no total; what may not be claimed stands on each card",
+        USE,
+    )
+    stamps = tuple(dict.fromkeys(line for card in cards for line in card.stamps))
+    what = "The lines of the trust cards, each with its verdict and numbers."
+    return Table("Trust cards", tuple(map(Column, heads)), tuple(rows), stamps, notes, "cards", first=True,
+                 caption=what, lead=4)  # fmt: skip
+
+
+def _rows(card: TrustCard, line: CardLine) -> list[tuple[Item, ...]]:
+    lead = (card.model, card.title, str(line.number), line.question, line.text)
+    shown: list[CardNumber] = [item for item in line.numbers if item.word is not None or line.word == "no verdict"]
+    if not shown:
+        return [(*lead, *([NONE] * 6))]
+    return [
+        (
+            *lead,
+            item.what,
+            number_text(item),
+            p_value(item.p_holm, item.p_bound),
+            NONE if item.p_holm is None else str(item.family),
+            NONE if item.pairs is None else str(item.pairs),
+            NONE if item.patients is None else str(item.patients),
+        )
+        for item in shown
+    ]

@@ -1,0 +1,47 @@
+"""Values of pairs -> effects: means over findings with intervals by patient (docs/trust.md §0.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ....metrics_gpu.statistics.bootstrap import draw_patients, patient_index
+from ....metrics_gpu.trust.verdicts import MOST_DEGENERATE, Effect, PairGroups, effects_of, verdicts
+
+if TYPE_CHECKING:
+    from .probe import Question
+
+
+def pair_groups(findings: Sequence[str], patients: Sequence[str]) -> PairGroups:
+    """The finding and the patient of each pair, with the draws of the patients."""
+    class_of, _ = patient_index(findings)
+    patient_of, count = patient_index(patients)
+    return PairGroups(class_of, patient_of, tuple(dict.fromkeys(patients)), draw_patients(count))
+
+
+def effect_of(question: Question) -> Effect:
+    """The effect of a question, in which pairs without a score count where so many maps are degenerate that the test is
+    void. Raises ValueError for a question without a pair."""
+    if not question.patients:
+        raise ValueError(f"the question {question.key} has no pair")
+    groups = pair_groups(question.findings, question.patients)
+    values, flags = question.values[:, None], question.degenerate[:, None]
+    ((effect, *_),) = effects_of(values, groups, [question.left_out], flags)
+    flagged, pairs = int(question.degenerate.sum()), len(question.values)
+    return replace(effect, pairs=pairs, degenerate=flagged) if flagged > MOST_DEGENERATE * pairs else effect
+
+
+def number_beside(question: Question, *, tested: bool = True) -> tuple[dict[str, Any], str]:
+    """A number that stands beside the verdicts and is not in their family: for trust.json, and in words.
+
+    tested: whether it is asked if it is 0.
+    """
+    (told,) = verdicts([effect_of(question)], [None])
+    names = ("value", "low", "high", *(("p", "p_bound") if tested else ()), "pairs", "patients")
+    fact = {name: getattr(told, name) for name in names} | {"left_out": dict(question.left_out)}
+    if told.value is None:
+        return fact, "no pair can be compared"
+    around = "" if told.low is None else f" [{told.low:+.3f}, {told.high:+.3f}]"
+    test = "" if told.p is None or not tested else f", uncorrected p {'<' if told.p_bound else ''}{told.p:.3g}"
+    return fact, f"{told.value:+.3f}{around}{test} ({told.pairs} pairs)"

@@ -1,0 +1,212 @@
+"""The probe `prompts`: does a map answer its prompt, or does the map of any other finding do as well (docs/trust.md
+§1.4)?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....metrics_gpu.sweep.maps import scaled_map
+from ....metrics_gpu.sweep.masks import GRID
+from ....metrics_gpu.trust.localisation import localise
+from ....metrics_gpu.trust.similarity import degenerate_maps, spearman
+from ....metrics_gpu.trust.stability import distances
+from ....metrics_gpu.trust.verdicts import MARGINS, Criterion
+from .effects import number_beside
+from .probe import Judgement, Question
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ....engines.bundle import Bundle
+    from ....engines.prompts.prompt_set import PromptSet
+    from .asking import AskedModel
+    from .probe import ProbeOptions
+    from .probe_images import PreparedImage, Row
+
+Maps = NDArray[np.float32]
+Float = NDArray[np.float64]
+
+_SCORES: Final = {"average_precision": "average precision", "roc_auc": "ROC AUC", "pointing": "pointing"}
+_LINE: Final = 3
+
+
+class PromptsProbe:
+    """Scores the maps of all findings on the region of each pair: its own, and every other, present or absent."""
+
+    name = "prompts"
+    columns: Mapping[str, str] = {
+        **dict.fromkeys(_SCORES, "float64"),
+        **{f"other_{name}": "float64" for name in _SCORES},
+        "others": "int32",
+        "other_prompts": "string",
+        "spearman": "float64",
+        "degenerate": "bool",
+        "alone_spearman": "float64",
+        "alone_distance": "float64",
+    }
+
+    @classmethod
+    def of(cls, options: ProbeOptions) -> PromptsProbe:
+        """The probe; it has no options."""
+        return cls()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
+
+    def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
+        """Forward passes of an image, at most: findings are asked alone where queries see one another."""
+        return 1 + (pairs if findings > 1 else 1)
+
+    def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
+        """The scores of a pair's own map and the means over the maps of all other findings."""
+        whole = model.with_prompts(model.prompts)
+        maps, names = whole.ask(image.pixels[None], whole.findings).maps[0], list(whole.findings)
+        own = np.array([names.index(model.asked[finding]) for finding in image.findings], np.intp)
+        source = model.prompts
+        if len(names) == 1:
+            source, others = other_prompts(model.engine.bundle, names[0])
+            if others:
+                other = model.with_prompts(source)
+                maps = np.concatenate([maps, other.ask(image.pixels[None], others).maps[0]])
+        known = _scored(maps, own, image)
+        alone = self._alone(image, model, maps[own]) if len(names) > 1 and model.queries_meet else {}
+        return [
+            {
+                "finding": finding,
+                "others": len(maps) - 1,
+                "other_prompts": source.name,
+                **{name: values[place] for name, values in (known | alone).items()},
+            }
+            for place, finding in enumerate(image.findings)
+        ]
+
+    def _alone(self, image: PreparedImage, model: AskedModel, within: Maps) -> dict[str, NDArray[Any]]:
+        """What changes when each finding of the pairs is asked without the others. within: their maps in the set."""
+        found = []
+        for finding in image.findings:
+            alone = model.with_prompts(model.prompts.only(model.asked[finding]))
+            found.append(alone.ask(image.pixels[None], alone.findings).maps[0, 0])
+        maps = np.stack(found)
+        moved = distances(_maxima(within), _maxima(maps))
+        moved[degenerate_maps(within) | degenerate_maps(maps)] = np.nan
+        return {"alone_spearman": spearman(within, maps), "alone_distance": moved}
+
+    def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
+        """Whether maps answer the prompt (line 3 of the card)."""
+        held = rows.to_pandas()
+        if held.empty:
+            return Judgement()
+        counts = held["others"]
+        facts: dict[str, Any] = {"others": int(counts.min()), "other_prompts": sorted(set(held["other_prompts"]))}
+        if not counts.any():
+            return Judgement(notes=["prompts: no prompt set of the bundle has another finding"], facts=facts)
+        asked = {name: _question(held, name, held[name] - held[f"other_{name}"]) for name in _SCORES}
+        main, *beside = asked
+        notes = []
+        for name, words in _SCORES.items():
+            facts[name] = {side: _macro(held, column) for side, column in (("own", name), ("other", f"other_{name}"))}
+            if name in beside:
+                fact, told = number_beside(asked[name])
+                facts[name] |= fact
+                notes.append(f"prompts, {words}, own - other findings: {told}")
+        facts["spearman"], told = number_beside(_question(held, "spearman", held["spearman"]), tested=False)
+        notes.append(f"prompts, rank correlation of the map with those of other findings: {told}")
+        facts["alone"], more = _alone_facts(held)
+        return Judgement([asked[main]], notes + more, facts)
+
+
+def other_prompts(bundle: Bundle, finding: str) -> tuple[PromptSet, list[str]]:
+    """The prompt set of the bundle with the most findings of another name than `finding`, and these; of several the
+    first by name."""
+    sets = bundle.manifest.prompt_sets
+
+    def others(name: str) -> list[str]:
+        return [each for each in sets[name].findings if each.casefold() != finding.casefold()]
+
+    largest = max(sorted(sets), key=lambda name: len(others(name)))
+    return bundle.prompt_set(largest), others(largest)
+
+
+def _scored(maps: Maps, own: NDArray[np.intp], image: PreparedImage) -> dict[str, NDArray[Any]]:
+    """For each pair the scores of its own map, at `own` of M maps, and the means over the others."""
+    pairs, count = len(own), len(maps)
+    found = localise(
+        maps,
+        image.regions,
+        frames=np.array([image.frame] * count),
+        pairs=(np.tile(np.arange(count), pairs), np.repeat(np.arange(pairs), count)),
+    )
+    rest = np.arange(count) != own[:, None]
+    columns: dict[str, NDArray[Any]] = {}
+    for name in _SCORES:
+        scores = getattr(found, name).reshape(pairs, count)
+        columns[name] = scores[np.arange(pairs), own]
+        # As a difference from the own score, so that equal maps differ by 0 exactly.
+        columns[f"other_{name}"] = columns[name] + _mean(scores - columns[name][:, None], rest)
+    first = np.repeat(own, count)
+    alike = spearman(maps[first], maps[np.tile(np.arange(count), pairs)]).reshape(pairs, count)
+    flat = degenerate_maps(maps)
+    return columns | {"spearman": _mean(alike, rest), "degenerate": np.full(pairs, flat.any())}
+
+
+def _mean(values: Float, chosen: NDArray[np.bool_]) -> Float:
+    """The mean of each row over what is chosen and defined; NaN where nothing is."""
+    chosen = chosen & ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(chosen, values, 0).sum(axis=1) / chosen.sum(axis=1))
+
+
+def _maxima(maps: Maps) -> NDArray[np.intp]:
+    """Row and column of the first maximum of each map on the 224 grid, intp [n, 2]."""
+    places = [int(scaled_map(each).argmax()) for each in maps]
+    return np.column_stack(np.divmod(places, GRID[1]))
+
+
+def _question(held: Any, name: str, values: Any) -> Question:
+    """The question of a column. Regions of all pixels have no ROC AUC, degenerate maps no rank correlation."""
+    values = values.to_numpy(np.float64)
+    undefined = int(np.isnan(values).sum())
+    return Question(
+        f"prompts_{name}",
+        "answers the prompt: average precision, own - all other findings",
+        _LINE,
+        held["finding"].tolist(),
+        held["patient_id"].tolist(),
+        values,
+        held["degenerate"].to_numpy(np.bool_),
+        Criterion(MARGINS["average_precision"]) if name == "average_precision" else None,
+        {"undefined": undefined} if undefined else {},
+    )
+
+
+def _alone_facts(held: Any) -> tuple[dict[str, Any], list[str]]:
+    """How maps change when a finding is asked alone, and the same in words."""
+    known = held.dropna(subset=["alone_distance"])
+    fact: dict[str, Any] = {"pairs": len(known), "moved": None, "distance": None, "spearman": None}
+    if known.empty:
+        return fact, []
+    moved = known["alone_distance"] > 0
+    distance = known["alone_distance"][moved].median()
+    fact |= {
+        "moved": float(moved.mean()),
+        "distance": float(distance) if moved.any() else None,
+        "spearman": _macro(known, "alone_spearman"),
+    }
+    how_far = f", by {distance:.0f} px of 224 (median)" if moved.any() else ""
+    return fact, [
+        f"prompts: asked alone, the maximum of the map moves in {100 * moved.mean():.0f} % of {len(known)} pairs"
+        f"{how_far}; rank correlation {fact['spearman']:.2f}. Queries see one another: maps are a property of the "
+        "prompt set"
+    ]
+
+
+def _macro(held: Any, column: str) -> float | None:
+    """The mean over findings of the means of their pairs; None without a value."""
+    value = held.groupby("finding")[column].mean().mean()
+    return None if np.isnan(value) else float(value)

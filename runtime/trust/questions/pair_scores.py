@@ -1,0 +1,224 @@
+"""Scores of each pair's own map and of its baselines on the same region (docs/trust.md §1.1, §1.2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....metrics_gpu.grounding.other_patients import OtherPatients
+from ....metrics_gpu.grounding.protocols import protocol
+from ....metrics_gpu.sweep.masks import unpack_masks
+from ....metrics_gpu.sweep.sweep_options import Mode
+from ....metrics_gpu.trust.localisation import MEASURES, localise
+from ....metrics_gpu.trust.reference_maps import other_patient_pairs, prior_maps
+from ....metrics_gpu.trust.similarity import spearman
+from ...evaluation.reference.baselines import PREFIX, center_map
+from ...host.machine_record import usable_cores
+from ...reporting.studies.kept_maps import kept_maps, map_places
+from ...reporting.studies.study_cell import StudyCell
+from ...results.load_rows import StoredRun
+from ...results.schema import GRID
+from ...results.stored_maps import MapRows, load_maps
+
+Float = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+BASELINES: Final = ("chance", "prior", "other_finding", "other_patient", "mask_prior", "center")
+NO_OTHER_PATIENT: Final = "no other patient has the finding"
+NO_OTHER_FINDING: Final = "no other finding in the image"
+
+_BATCH: Final = 64  # full-size maps in memory at once, per core
+_CELLS: Final = 1 << 22  # cells of maps whose ranks are in memory at once
+
+
+@dataclass(frozen=True, eq=False)
+class PairScores:
+    """Scores of the P pairs of a cell, in its order.
+
+    own: float64 [P, 5], `MEASURES`, NaN where undefined. baselines: name -> the same, NaN also where a pair has no such
+    baseline; why: name -> reason -> the number of these pairs. degenerate: name of a baseline, or `own`, -> bool [P],
+    whether a map behind the score is. unseen: bool [P], the model sees no pixel of the region. alike: float64 [P], the
+    mean rank correlation of the own map with those of other findings in the same image.
+    """
+
+    cell: StudyCell
+    own: Float
+    baselines: Mapping[str, Float]
+    why: Mapping[str, Mapping[str, int]]
+    degenerate: Mapping[str, NDArray[np.bool_]]
+    unseen: NDArray[np.bool_]
+    alike: Float
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Of M scores: scores float64 [M, 5]; fraction float64 [M]; degenerate and unseen bool [M]."""
+
+    scores: Float
+    fraction: Float
+    degenerate: NDArray[np.bool_]
+    unseen: NDArray[np.bool_]
+
+    def part(self, chosen: slice) -> _Found:
+        return _Found(self.scores[chosen], self.fraction[chosen], self.degenerate[chosen], self.unseen[chosen])
+
+    def mean(self, pair: Index, pairs: int) -> tuple[Float, NDArray[np.bool_]]:
+        """Of the scores of each pair: the mean of those that are defined, and whether a map is degenerate."""
+        flags = np.bincount(pair, self.degenerate, pairs) > 0
+        return np.column_stack([_means(pair, column, pairs) for column in self.scores.T]), flags
+
+
+def pair_scores(cell: StudyCell, run: StoredRun) -> PairScores:
+    """Reads the maps of a cell and scores them. Raises RunError when the run keeps no maps of it."""
+    maps, saliency = _maps(cell, run)
+    n, pairs, upsample = cell.n, map_places(cell, maps), protocol(cell.rows.protocol).upsample
+    with_other, other = _other_findings(maps, pairs)
+    with_patient, patient = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
+    asked = ((pairs, pairs), (other, pairs[with_other]), (pairs[patient], pairs[with_patient]))
+    source, region = (np.concatenate(each) for each in zip(*asked, strict=True))
+    stored = saliency.__getitem__
+    every, ends = _score(stored, maps, upsample, source, region), np.cumsum([0, *(len(each) for each, _ in asked)])
+    own, others, patients = (every.part(slice(first, last)) for first, last in pairwise(ends.tolist()))
+    priors, known = prior_maps(saliency[pairs], cell.class_of, cell.patient_of)
+    with_prior = np.flatnonzero(known)
+    prior = _score(priors.__getitem__, maps, upsample, with_prior, pairs[with_prior])
+    regions = _mean_regions(cell, maps, pairs)
+    mask_prior = _score(regions, maps, "nearest", with_prior, pairs[with_prior], whole=True)
+    center = _score(_center_maps, maps, "bilinear", np.zeros(n, np.intp), pairs, whole=True)
+    found = {
+        "chance": (_chance(own), np.zeros(n, np.bool_)),
+        "prior": prior.mean(with_prior, n),
+        "other_finding": others.mean(with_other, n),
+        "other_patient": patients.mean(with_patient, n),
+        "mask_prior": mask_prior.mean(with_prior, n),
+        "center": center.mean(np.arange(n), n),
+    }
+    alone, single = n - len(with_prior), n - len(np.unique(with_other))
+    why = dict.fromkeys(("prior", "other_patient", "mask_prior"), (NO_OTHER_PATIENT, alone))
+    why["other_finding"] = (NO_OTHER_FINDING, single)
+    return PairScores(
+        cell=cell,
+        own=own.scores,
+        baselines={name: scores for name, (scores, _) in found.items()},
+        why={name: {reason: count} for name, (reason, count) in why.items() if count},
+        degenerate={"own": own.degenerate, **{name: own.degenerate | flags for name, (_, flags) in found.items()}},
+        unseen=own.unseen,
+        alike=_means(with_other, _alike(saliency, pairs[with_other], other), n),
+    )
+
+
+def _maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.float32]]:
+    """The cell's stored maps; those of `baseline:center`, which are all alike, are drawn again."""
+    if cell.model != f"{PREFIX}center":
+        return kept_maps(cell, run)
+    maps, drawn = load_maps(run, cell.model, cell.dataset), center_map()
+    return maps, np.broadcast_to(drawn, (len(maps), *drawn.shape))
+
+
+def _center_maps(places: Index) -> NDArray[np.float32]:
+    return np.repeat(center_map()[None], len(places), axis=0)
+
+
+def _mean_regions(cell: StudyCell, maps: MapRows, pairs: Index) -> Callable[[Index], NDArray[np.float32]]:
+    """The mean regions of the finding in other patients, of the pairs of the cell at some places."""
+    others = OtherPatients(lambda places: unpack_masks(maps.masks[pairs[places]], GRID), cell.class_of, cell.patient_of)
+
+    def taken(places: Index) -> NDArray[np.float32]:
+        keys = zip(cell.class_of[places].tolist(), cell.patient_of[places].tolist(), strict=True)
+        means = [others.mean(*key) for key in keys]
+        return np.stack([mean for mean in means if mean is not None])
+
+    return taken
+
+
+def _other_findings(maps: MapRows, pairs: Index) -> tuple[Index, Index]:
+    """Two intp [M]: a pair, and the stored map of another finding in its image."""
+    of_case: dict[str, list[int]] = defaultdict(list)
+    for place, case in enumerate(maps.case_id):
+        of_case[case].append(place)
+    found = [
+        (pair, other) for pair, own in enumerate(pairs.tolist()) for other in of_case[maps.case_id[own]] if other != own
+    ]
+    both = np.array(found, np.intp).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _score(
+    take: Callable[[Index], NDArray[np.float32]],
+    maps: MapRows,
+    upsample: Mode,
+    source: Index,
+    region: Index,
+    *,
+    whole: bool = False,
+) -> _Found:
+    """Scores of M maps (`source`, which `take` gives) on the regions of stored pairs, where they lie in that image.
+
+    Each map is ranked once for all regions. whole: maps cover the whole image.
+    """
+    kinds, frame_of = np.unique(maps.frames[region], axis=0, return_inverse=True)
+    keys, map_of = np.unique(source * max(len(kinds), 1) + frame_of.reshape(-1), return_inverse=True)
+    order = np.argsort(map_of, kind="stable")
+    ends = np.searchsorted(map_of[order], np.arange(0, len(keys) + _BATCH, _BATCH))
+
+    def batch(number: int) -> _Found:
+        own = keys[number * _BATCH : (number + 1) * _BATCH]
+        chosen = order[ends[number] : ends[number + 1]]
+        regions, region_of = np.unique(region[chosen], return_inverse=True)
+        found = localise(
+            take(own // len(kinds)),
+            maps.masks[regions],
+            frames=kinds[own % len(kinds)],
+            upsample=upsample,
+            whole=whole,
+            pairs=(map_of[chosen] - number * _BATCH, region_of),
+        )
+        return _Found(found.measures, found.fraction, found.degenerate, found.unseen)
+
+    with ThreadPoolExecutor(usable_cores()) as pool:  # the ranking releases the interpreter lock
+        parts = list(pool.map(batch, range(-(-len(keys) // _BATCH))))
+    back = np.argsort(order, kind="stable")
+    return _Found(
+        np.concatenate([np.zeros((0, len(MEASURES))), *(part.scores for part in parts)])[back],
+        np.concatenate([np.zeros(0), *(part.fraction for part in parts)])[back],
+        np.concatenate([np.zeros(0, np.bool_), *(part.degenerate for part in parts)])[back],
+        np.concatenate([np.zeros(0, np.bool_), *(part.unseen for part in parts)])[back],
+    )
+
+
+def _chance(own: _Found) -> Float:
+    """What a map without information scores; undefined where the own score is."""
+    found = np.column_stack([own.fraction] * len(MEASURES))
+    found[:, MEASURES.index("roc_auc")], found[:, MEASURES.index("cnr")] = 0.5, 0
+    found[np.isnan(own.scores)] = np.nan
+    return found
+
+
+def _alike(saliency: NDArray[np.float32], first: Index, second: Index) -> Float:
+    """Rank correlations of maps at these places, float64 [M]."""
+    step = max(1, _CELLS // int(np.prod(saliency.shape[1:])))
+    parts = [
+        spearman(saliency[first[start : start + step]], saliency[second[start : start + step]])
+        for start in range(0, len(first), step)
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _means(pair: Index, values: Float, pairs: int) -> Float:
+    """float64 [pairs]: the mean of the values of each pair that are defined, NaN where there is none.
+
+    The mean of equal values is that value to the last bit, so that equal maps differ by 0.
+    """
+    known = ~np.isnan(values)
+    pair, values = pair[known], values[known]
+    one = np.full(pairs, np.nan)
+    one[pair] = values
+    rest = np.bincount(pair, values - one[pair], pairs)
+    return one + rest / np.maximum(np.bincount(pair, minlength=pairs), 1)

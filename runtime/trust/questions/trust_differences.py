@@ -1,0 +1,95 @@
+"""Scores of a cell's pairs -> means, and differences from baselines with their tests (docs/trust.md §1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....metrics_gpu.statistics.bootstrap import macro_mean
+from ....metrics_gpu.statistics.exact_sums import exact_mean
+from ....metrics_gpu.trust.localisation import MEASURES
+from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Effect, PairGroups, TrustVerdict, effects_of, verdicts
+from ...reporting.studies.study_cell import StudyCell
+from .pair_scores import BASELINES, PairScores
+
+Float = NDArray[np.float64]
+
+QUESTIONS: Final = {
+    "chance": "finds the region",
+    "prior": "answers the image",
+    "other_finding": "answers the prompt",
+}
+"""Baselines that the map must beat, each with what the map then does."""
+ALIKE: Final = "spearman_other_finding"
+UNDEFINED: Final = "undefined"
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A mean of a cell over classes, or of one class (`name`), and the same minus that of a baseline.
+
+    baseline: what is subtracted; empty for the score alone. own, reference: both means on the pairs that have both,
+    None without one. effect: of the difference.
+    """
+
+    cell: StudyCell
+    measure: str
+    baseline: str
+    name: str
+    own: float | None
+    reference: float | None
+    effect: Effect
+
+    @property
+    def family(self) -> Hashable:
+        """What it is tested together with: a measure's questions, its other baselines, and each of them by class."""
+        return self.cell.dataset, self.measure, self.baseline in QUESTIONS, bool(self.name)
+
+    @property
+    def criterion(self) -> Criterion | None:
+        """Of the main measure over classes, against the baselines of the questions."""
+        asked = self.measure == MEASURES[0] and self.baseline in QUESTIONS and not self.name
+        return Criterion(MARGINS[self.measure]) if asked else None
+
+
+def compared(scores: PairScores, level: float) -> list[Compared]:
+    """Every measure of a cell, alone and against each baseline, over classes and by class."""
+    cell = scores.cell
+    keys = [(measure, baseline) for measure in MEASURES for baseline in ("", *BASELINES)]
+    own = [scores.own[:, MEASURES.index(measure)] for measure, _ in keys]
+    zeros = np.zeros(len(scores.own))
+    other = [scores.baselines[name][:, MEASURES.index(measure)] if name else zeros for measure, name in keys]
+    keys, own, other = [*keys, (ALIKE, "")], [*own, scores.alike], [*other, zeros]
+    values = np.column_stack(own) - np.column_stack(other)
+    flags = np.column_stack([scores.degenerate[name or "own"] for _, name in keys])
+    left_out = [_left_out(scores, key, column) for key, column in zip(keys, values.T, strict=True)]
+    groups = PairGroups(cell.class_of, cell.patient_of, cell.sample.names, cell.draws, level)
+    found: list[Compared] = []
+    for key, one, two, effects in zip(keys, own, other, effects_of(values, groups, left_out, flags), strict=True):
+        known = np.flatnonzero(~np.isnan(one - two))
+        classes = [cell.class_of[known] == index for index in np.unique(cell.class_of[known])]
+        means = [[exact_mean(values[known][own]) for own in classes] for values in (one, two)]
+        names = [cell.classes[index] for index in np.unique(cell.class_of[known])]
+        pairs = [tuple(macro_mean(each) for each in means), *zip(*means, strict=True)]
+        for name, (mean, reference), effect in zip(["", *names], pairs, effects, strict=True):
+            found.append(Compared(cell, *key, name, mean, reference if key[1] else None, effect))
+    return found
+
+
+def _left_out(scores: PairScores, key: tuple[str, str], values: Float) -> dict[str, int]:
+    """Why pairs have no value: the baseline, and what remains."""
+    measure, baseline = key
+    why = dict(scores.why.get("other_finding" if measure == ALIKE else baseline, {}))
+    rest = int(np.isnan(values).sum()) - sum(why.values())
+    return why | ({UNDEFINED: rest} if rest else {})
+
+
+def judged(found: Sequence[Compared]) -> list[tuple[Compared, TrustVerdict]]:
+    """The differences with their tests, corrected within their families, in their order."""
+    own = [item for item in found if item.baseline]
+    told = verdicts([item.effect for item in own], [item.criterion for item in own], [item.family for item in own])
+    return list(zip(own, told, strict=True))
