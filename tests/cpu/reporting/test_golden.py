@@ -1,111 +1,19 @@
-"""Numbers that must not move: a run of version b0ab629 and what that version made of it, value for value.
-
-tests/golden/run holds the demo model, the same model with another saliency map, and baseline:center on the demo's 40
-radiographs, and the demo model on 60 phantoms. Beside it stand the report, the comparison of the two models and the
-studies that b0ab629 wrote. Names may change (`RENAMED`), sentences may be written anew; numbers may not move by more
-than the rounding of a pair's values makes them (docs/metrics.md §8.1), and none that is printed moves.
-"""
+"""Numbers that must not move, and texts that move only where a commit shows it: tests/goldens.py, piece by piece."""
 
 from __future__ import annotations
 
 import csv
-import gzip
-import json
-import math
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import goldens
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xbench_fast as xb
-from xbench_fast.runtime.cli.app import main
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-RENAMED = {
-    "honest": "cross_fitted",
-    "optimistic": "in_sample",
-    "rescued": "sub_pixel",
-    "adjusted": "p_holm",
-    "delong_p": "p_delong",
-}
-"""Part of a key or column name of b0ab629 -> the same part today."""
-
-OF_THE_MACHINE = {"run", "made", "created", "updated", "machine", "code_version", "path", "a", "b"}
-"""Keys at the top that tell where and when, not what."""
-
-
-def renamed(name: str) -> str:
-    for old, new in RENAMED.items():
-        name = name.replace(old, new)
-    return name
-
-
-IN_POINTS = (".csv", "delta", "percent", "points", "drop", "recovered", "max_dice_change")
-"""Parts of the places of numbers that are a hundred times a fraction, as in tables, or a ratio of such numbers."""
-
-
-def bound(where: str, value: float) -> float:
-    """By how much a number may have moved."""
-    if "recovered" in where:
-        return 3e-8 + 1e-7 * abs(value)  # a share of a gain, which can be small
-    return 3e-8 if any(part in where for part in IN_POINTS) else 2e-10
-
-
-def differences(then: Any, now: Any, where: str = "") -> Iterator[str]:
-    """Every place where a value that is not a sentence differs; floats by more than their `bound`."""
-    if isinstance(then, dict):
-        if not isinstance(now, dict):
-            yield f"{where}: was an object, is {now!r}"
-            return
-        for key, value in then.items():
-            if renamed(key) not in now:
-                yield f"{where}.{key}: is gone"
-            else:
-                yield from differences(value, now[renamed(key)], f"{where}.{key}")
-    elif isinstance(then, list):
-        if then and all(isinstance(each, str) and " " in each for each in then):
-            return  # sentences: of the run itself, and of images that are not here
-        if not isinstance(now, list) or len(now) != len(then):
-            yield f"{where}: had {len(then)} entries, has {len(now) if isinstance(now, list) else now!r}"
-            return
-        for index, (one, other) in enumerate(zip(then, now, strict=True)):
-            yield from differences(one, other, f"{where}[{index}]")
-    elif isinstance(then, float) and isinstance(now, int | float):
-        if abs(then - now) > bound(where, then) or math.isnan(then) != math.isnan(now):
-            yield f"{where}: was {then!r}, is {now!r}"
-    elif isinstance(then, str):
-        if " " not in then and isinstance(now, str) and renamed(then) != now:
-            yield f"{where}: was {then!r}, is {now!r}"
-    elif then != now:
-        yield f"{where}: was {then!r}, is {now!r}"
-
-
-def number(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    with path.open(newline="", encoding="utf-8") as stream:
-        return [{key: number(value) for key, value in row.items()} for row in csv.DictReader(stream)]
-
-
-def told(path: Path) -> Any:
-    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    found = json.loads(text)
-    return {key: value for key, value in found.items() if key not in OF_THE_MACHINE}
-
-
-def run(*arguments: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 0
+GOLDEN = goldens.GOLDEN
 
 
 @pytest.fixture(scope="module")
@@ -117,42 +25,35 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_comparison_sees_a_changed_number() -> None:
-    then = {"n": 3, "model": "kad", "values": [0.5, {"dice": 0.25}], "note": "a sentence"}
-    assert not list(differences(then, {**then, "note": "another sentence", "more": 1}))
-    assert list(differences(then, {**then, "values": [0.5, {"dice": 0.25 + 1e-9}]})) == [
+    then = {"n": 3, "model": "kad", "values": [0.5, {"dice": 0.25}], "note": "a long sentence", "p": None}
+    assert not list(goldens.differences(then, {**then, "note": "another long sentence"}))
+    assert list(goldens.differences(then, {**then, "values": [0.5, {"dice": 0.25 + 1e-9}]})) == [
         ".values[1].dice: was 0.25, is 0.250000001"
     ]
-    assert len(list(differences(then, {"n": 4, "model": "clip", "values": [0.5]}))) == 4
+    changed = {"n": 4, "model": "clip", "values": [0.5], "note": None, "more": 1}
+    assert [line.split(":")[0] for line in goldens.differences(then, changed)] == [
+        *(".n", ".model", ".values", ".note", ".p", ".more")
+    ]
+    assert list(goldens.differences({"n": 1}, {"n": True})) and list(goldens.differences([1.0], [None]))
 
 
-def test_the_report(copy: Path) -> None:
-    run("report", str(copy))
-    written = copy / "report"
-    found = list(differences(told(GOLDEN / "report/report.json.gz"), told(written / "report.json")))
-    assert not found, "\n".join(found[:40])
-    for path in sorted((GOLDEN / "report").glob("*.csv")):
-        found = list(differences(rows(path), rows(written / renamed(path.name)), path.name))
-        assert not found, "\n".join(found[:40])
+def test_the_comparison_shows_a_changed_text() -> None:
+    changed = list(goldens.changed_texts({"a": "one\ntwo\n", "b": ""}, {"a": "one\n2\n", "c": "new\n"}))
+    assert [line for line in changed if line[:3] not in ("---", "+++", "@@ ")] == ["-two", "+2", "+new"]
 
 
-def test_the_comparison_of_two_models(copy: Path, tmp_path: Path) -> None:
-    file = tmp_path / "compare.json"
-    run(
-        *("compare", str(copy), "--model-a", "kad-demo", "--model-b", "kad-demo-layer-mean-head-max"),
-        *("--json", str(file), "--quiet"),
-    )
-    found = list(differences(told(GOLDEN / "compare.json.gz"), told(file)))
-    assert not found, "\n".join(found[:40])
-
-
-@pytest.mark.parametrize("study", [path.name.partition(".")[0] for path in sorted((GOLDEN / "studies").iterdir())])
-def test_a_study(copy: Path, tmp_path: Path, study: str) -> None:
-    run("study", study, str(copy), "--out", str(tmp_path), "--quiet")
-    then, now = told(GOLDEN / f"studies/{study}.json.gz"), told(tmp_path / f"{study}.json")
-    found = list(differences(then, now))
-    assert not found, "\n".join(found[:40])
-    if study in ("thresholds", "calibration"):  # baseline:center was not asked for the phantoms
-        assert "baseline:center has no mean over datasets: it has 1 of 2 datasets." in now["facts"]
+@pytest.mark.usefixtures("empty_drawings")
+@pytest.mark.parametrize("piece", goldens.PIECES)
+def test_a_piece(piece: str, tmp_path: Path) -> None:
+    documents, texts = goldens.make(piece, tmp_path)
+    moved = list(goldens.differences(goldens.kept_values(piece), documents, piece))
+    assert not moved, "\n".join(["values moved", *moved[:40]])
+    changed = list(goldens.changed_texts(goldens.kept_texts(piece), texts))
+    advice = f"texts changed: read the difference, then run `python tests/goldens.py --write {piece}`"
+    assert not changed, "\n".join([advice, *changed[:200]])
+    if piece in ("study-thresholds", "study-calibration"):  # baseline:center was not asked for the phantoms
+        facts = documents[f"{piece.removeprefix('study-')}.json"]["facts"]
+        assert "baseline:center has no mean over datasets: it has 1 of 2 datasets." in facts
 
 
 def test_the_patients_of_the_demo_change_no_estimate(copy: Path, tmp_path: Path) -> None:
