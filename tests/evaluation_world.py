@@ -58,7 +58,7 @@ class World:
         self.engines.clear()
         self.lines.clear()
         with RunDirectory(self.out) as run:
-            run.begin({})
+            run.begin({name: str(options[name]) for name in ("shard",) if name in options})
             runner = Runner(
                 run,
                 settings,

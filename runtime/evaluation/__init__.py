@@ -8,7 +8,6 @@ live_model      a callable of the user's program, evaluated as a model
 cell_sources    the source of pixels: prepared images or the image files
 decoded_case    one case -> its model input and its regions
 cell            one cell: chunks, part files, merge
-row_code        the code that decides rows, as a part of a cell's key
 scoring         scores and regions -> rows
 measure         maps and regions -> the counts of rows, by the protocol
 finishing       the state of a cell in run.json, and the messages about it

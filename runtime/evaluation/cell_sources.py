@@ -99,13 +99,14 @@ def masks_opener(cache: Path | None, say: Say, limit: int | None = None) -> Open
         from ..data.cache.eviction import make_room
         from ..data.cache.mask_store import MaskStore, mask_bytes, mask_folder
 
-        cases, digest = loaded.dataset.cases(), loaded.regions_digest
+        cases, digest, former = loaded.dataset.cases(), loaded.regions_digest, loaded.former_regions_digests
         if limit is not None:
-            need, folder = mask_bytes(cases), mask_folder(cache, loaded.name, digest)[0]
+            need, folder = mask_bytes(cases), mask_folder(cache, loaded.name, digest, former)[0]
             if need > limit or not make_room(cache, limit, need, {folder})[1]:
                 yield draw_regions
                 return
-        with MaskStore.open(cache, loaded.name, cases, digest, verify=loaded.contents.verify) as store:
+        verify = loaded.contents.verify
+        with MaskStore.open(cache, loaded.name, cases, digest, former=former, verify=verify) as store:
             yield store
             if store.damaged:
                 say(f"{loaded.name}: the masks of {len(store.damaged)} images were damaged, and were drawn again")

@@ -14,7 +14,7 @@ from ...engines.errors import ConfigError, RunError, XBenchError
 from ..data.datasets.checking.box_statistics import BY_FILES
 from ..data.datasets.checking.patient_counts import count_patients
 from ..host.machine_record import code_version
-from ..results.cell_key import changed_ingredients, digest_of
+from ..results.cell_key import changed_ingredients, digest_of, same_rows
 from ..results.loaded_dataset import LoadedDataset
 from ..results.read_images import ImageIndex, drop_parts_of_other_images, other_image, rests_on_images
 from ..results.run_directory import RunDirectory
@@ -41,10 +41,6 @@ class PlannedCell:
     warnings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> str:
-        return digest_of(self.ingredients)
-
-    @property
     def title(self) -> str:
         return f"{self.model} on {self.loaded.name}"
 
@@ -61,7 +57,7 @@ class Finisher:
 
     def files(self, cell: PlannedCell) -> CellFiles:
         """The files of the cell's parts and of its result."""
-        return self._run.files(cell.model, cell.loaded.name, cell.key)
+        return self._run.files(cell.model, cell.loaded.name, self._key(cell))
 
     def taken_over(self, cell: PlannedCell) -> bool:
         """Whether the cell is on disk already; if so, this is reported and recorded.
@@ -76,7 +72,7 @@ class Finisher:
         self.outcome.finished_cells[cell.model, cell.loaded.name] = "reused"
         self._progress.say(f"{cell.title}: finished before, reused{_other_protocol(before, entry)}")
         names = ("key", "protocol", "file")
-        same = before is not None and before.get("key") == cell.key
+        same = before is not None and before.get("key") == entry["key"]
         self._warn(cell, before["warnings"] if before is not None and same and "warnings" in before else {})
         if (
             not same
@@ -148,7 +144,7 @@ class Finisher:
         if cell.threads is None:
             return {}
         before = self._run.cell(cell.model, cell.loaded.name)
-        earlier = before.get("threads", []) if before is not None and before.get("key") == cell.key else []
+        earlier = before.get("threads", []) if before is not None and before.get("key") == self._key(cell) else []
         return {"threads": sorted({cell.threads, *(() if alone else earlier)})}
 
     def _warn(self, cell: PlannedCell, warnings: Mapping[str, str]) -> None:
@@ -230,6 +226,16 @@ class Finisher:
         """Enters what earlier evaluations in this run directory read of the dataset's images."""
         ImageIndex(self._run.path, loaded.name, loaded.config.root).load(loaded.contents)
 
+    def _ingredients(self, cell: PlannedCell) -> Mapping[str, Any]:
+        """The cell's ingredients, as an earlier version wrote them where it began or finished the same cell: its files
+        then keep their key, and are finished or continued."""
+        before = self._run.cell(cell.model, cell.loaded.name) or {}
+        written = before.get("ingredients", {})
+        return written if same_rows(written, cell.ingredients) else cell.ingredients
+
+    def _key(self, cell: PlannedCell) -> str:
+        return digest_of(self._ingredients(cell))
+
     def _index(self, cell: PlannedCell) -> ImageIndex:
         return ImageIndex(self._run.path, cell.loaded.name, cell.loaded.config.root)
 
@@ -248,10 +254,10 @@ class Finisher:
     def _entry(self, cell: PlannedCell) -> dict[str, Any]:
         loaded = cell.loaded
         entry: dict[str, Any] = {
-            "key": cell.key,
+            "key": self._key(cell),
             "code_version": code_version(),
             "file": self.files(cell).final.relative_to(self._run.path).as_posix(),
-            "ingredients": dict(cell.ingredients),
+            "ingredients": dict(self._ingredients(cell)),
             "protocol": self._protocol,
             **cell.facts,
             "title": loaded.dataset.title,

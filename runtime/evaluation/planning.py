@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...engines.base import Engine
 from ...engines.bundle import Bundle
@@ -11,9 +11,11 @@ from ...engines.errors import DataError
 from ...engines.geometry import Geometry
 from ...engines.parity import parity_summary
 from ...engines.prompts.prompt_set import PromptSet
+from ..data.datasets.dataset import Dataset
 from ..data.images.decoders import Decoder
+from ..host.code_numbers import code_number
 from ..host.paths import has_file
-from ..results.cell_key import cell_ingredients, reference_ingredients
+from ..results.cell_key import cell_ingredients, reader_code, reference_ingredients
 from ..results.loaded_dataset import LoadedDataset
 from .cell_options import Options
 from .finishing import PlannedCell
@@ -21,7 +23,9 @@ from .live_model import LiveModel
 from .measure import Measure
 from .pairing import input_geometry
 from .phrase_queries import PhraseQueries
-from .row_code import RowsOf, made_by
+
+RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps", "boxes"]
+"""Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, of a folder of maps, and of boxes."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,11 @@ class Planning:
 def extent(loaded: LoadedDataset) -> dict[str, int]:
     """The number of cases of the dataset; it shows a report whether a limit excluded any."""
     return {"dataset_cases": len(loaded.asked)}
+
+
+def made_by(measure: Measure, dataset: Dataset, rows_of: RowsOf) -> dict[str, str]:
+    """The sweep and the code that make rows of a dataset, by ingredient. Raises DataError."""
+    return {"sweep": measure.description, "code": code_number(rows_of), "reader": reader_code(dataset)}
 
 
 def _how_asked(phrases: PhraseQueries | None) -> dict[str, str]:

@@ -33,12 +33,11 @@ from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
 from .pairing import asked_prompts
 from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
-from .planning import Planning, extent
+from .planning import Planning, extent, made_by
 from .progress import Progress, not_asked_line, some_names
 from .reference.box_models import BoxModel
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference, find_reference
-from .row_code import made_by
 
 if TYPE_CHECKING:
     import numpy as np

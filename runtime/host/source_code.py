@@ -1,5 +1,6 @@
-"""A hash of Python code and of the project's code that it imports, so that a result names the code that decided it.
+"""A hash of a user's Python code and of what it imports, so that a result names the code of the reader that it used.
 
+The project's own code has numbers instead (`code_numbers`); its tests use the same hash to notice a change of it.
 The hash covers what the code does, not how it is written: comments, docstrings, formatting, `__all__` and imports for
 type checking are left out. It is the same under every supported version of Python.
 """
@@ -20,12 +21,6 @@ from ...engines.errors import DataError
 
 PROJECT = __name__.partition(".runtime.")[0]
 
-_ASIDE = frozenset(
-    f"{PROJECT}.{name}"
-    for name in ("engines.errors", "engines.registry", "runtime.host.machine_record", "runtime.host.source_code")
-)
-"""Modules that word errors, look names up or describe machine and code: they decide no value of a result."""
-
 _SKIPPED = frozenset({"kind", "type_comment", "type_ignores", "ctx"})
 _Module = tuple[str, tuple[str, ...]]
 """A module's hash, and the absolute names that it may import."""
@@ -33,10 +28,10 @@ _Module = tuple[str, tuple[str, ...]]
 _NAMED = re.compile(r"value '(\w[\w.-]*\.\w+)'")
 
 
-def code_digest(roots: Collection[str], aside: Collection[str] = ()) -> str:
+def code_digest(roots: Collection[str]) -> str:
     """A hash of the modules in the `closure` of `roots`. Raises DataError for a file that cannot be read."""
     lines = []
-    for name, path in closure(roots, aside).items():
+    for name, path in closure(roots).items():
         # A file that is not installed can be moved, and then has another name, such as `__main__`.
         known = name if _is_own(name) else "another"
         lines.append(f"{known} {_module(name, path)[0]}")
@@ -46,17 +41,17 @@ def code_digest(roots: Collection[str], aside: Collection[str] = ()) -> str:
 def closure(roots: Collection[str], aside: Collection[str] = ()) -> dict[str, Path]:
     """The modules named `roots` and all that they import, directly or not, also inside of functions: name -> file.
 
-    Followed are modules of this project, of the packages of the roots, and files that are not installed; not the
-    standard library and other installed packages, and not the modules named in `aside`. A module is not found if its
-    name is made at run time. Raises DataError for a file that cannot be read.
+    Followed are modules of the packages of the roots and files that are not installed; not this project unless a root
+    is of it, the standard library, other installed packages, and the modules named in `aside`. A module is not found
+    if its name is made at run time. Raises DataError for a file that cannot be read.
     """
-    own = {PROJECT, *(name.partition(".")[0] for name in roots)}
+    own = {name.partition(".")[0] for name in roots}
     found: dict[str, Path] = {}
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
         top = name.partition(".")[0]
-        if name in found or name in aside or name in _ASIDE or not (top in own or _is_loose(top)):
+        if name in found or name in aside or not (top in own or (top != PROJECT and _is_loose(top))):
             continue
         path = _file(name)
         if path is not None:

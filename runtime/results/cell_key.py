@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import DataError
-from ..host.source_code import code_digest
+from ..host.code_numbers import code_number
+from ..host.former_code import renewed
+from ..host.source_code import PROJECT, code_digest
 from .schema import RESULT_VERSION
 
 if TYPE_CHECKING:
@@ -51,8 +53,22 @@ def annotation_digest(dataset: Dataset) -> str:
 
 
 def reader_code(dataset: Dataset) -> str:
-    """A hash of the code that reads a dataset: its class's module and what this imports. Raises DataError."""
-    return code_digest([type(dataset).__module__])
+    """What reads a dataset: numbers for the built-in readers, and a hash of the user's code for a reader of their own.
+
+    Raises DataError when that code cannot be read.
+    """
+    module, part = type(dataset).__module__, reader_part(type(dataset))
+    numbers = [code_number("reading"), *([code_number(part)] if part else [])]
+    return "+".join(numbers if module.startswith(f"{PROJECT}.") else [*numbers, code_digest([module])])
+
+
+def reader_part(reader: type[Dataset]) -> str | None:
+    """The part of `NUMBERS` that a reader belongs to: that of the built-in reader from which it derives.
+
+    None for a user's reader that derives from no built-in one. `vindr_kaggle` shares the part of `vindr`.
+    """
+    built_in = [each for each in reader.__mro__ if each.__module__.startswith(f"{PROJECT}.") and "name" in vars(each)]
+    return f"reader {vars(built_in[-1])['name']}" if built_in else None
 
 
 def cases_digest(cases: Sequence[Case], root: Path) -> str:
@@ -105,7 +121,27 @@ def reference_ingredients(
 
 def changed_ingredients(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Names of the ingredients that differ, for the message that gives the reason for a new computation."""
+    old, new = renewed_ingredients(old), renewed_ingredients(new)
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
+def same_rows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether rows with the ingredients `old`, perhaps of an earlier version, are those of `new`."""
+    return digest_of(renewed_ingredients(old)) == digest_of(new)
+
+
+def renewed_ingredients(ingredients: Mapping[str, Any]) -> dict[str, Any]:
+    """The ingredients of a cell, with numbers in place of the hashes of code that an earlier version wrote."""
+    now = dict(ingredients)
+    for name in ("code", "reader", "decoder"):
+        if name in now:
+            now[name] = renewed(str(now[name]))
+    if {"map", "dataset", "reader"} <= now.keys():
+        # Maps that depend on the regions of all cases are described with `LoadedDataset.regions_digest`. It is known
+        # here unless a limit was set: the dataset's digest is then that of the limited cases.
+        written, today = (digest_of([now["dataset"][-1], reader]) for reader in (ingredients["reader"], now["reader"]))
+        now["map"] = str(now["map"]).replace(written, today)
+    return now
 
 
 def _file_digest(path: Path) -> str:

@@ -17,6 +17,7 @@ from ..data.datasets.dataset_registry import DATASETS
 from ..data.images.contents import Contents
 from ..data.images.size import image_size
 from ..host.config import DatasetConfig
+from ..host.former_code import FORMER
 from ..host.paths import has_file, has_folder
 from .cell_key import dataset_digest, digest_of, reader_code
 
@@ -103,6 +104,11 @@ class LoadedDataset:
     def regions_digest(self) -> str:
         """A hash of all regions of the dataset: of its content without a limit, and of the code that reads it."""
         return digest_of([self.whole_digest, reader_code(self.dataset)])
+
+    @property
+    def former_regions_digests(self) -> list[str]:
+        """What earlier versions gave as `regions_digest` of the same regions."""
+        return [digest_of([self.whole_digest, code]) for code in FORMER.get(reader_code(self.dataset), ())]
 
 
 def check_reader(config: DatasetConfig) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ....engines.errors import RunError
 from ....engines.prompts.phrase_features import PHRASE_FEATURES, forget_phrases, stored_phrases
+from ...host.former_code import renewed
 from ...host.paths import has_file, has_folder
 from ..images.dali import dali_reader
 from ..images.decode import reader_version
@@ -151,7 +152,7 @@ def _describe(folder: Path) -> StoreInfo:
         bytes=size,
         used=used,
         in_use=not _leads_nowhere(folder) and in_use(folder),
-        outdated=meaning.get("reader") not in (reader_version(), dali_reader(), mask_rules()),
+        outdated=renewed(str(meaning.get("reader"))) not in (reader_version(), dali_reader(), mask_rules()),
         link=folder.is_symlink(),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 
 from ....engines.errors import DataError
 from ....engines.file_names import plain_stem
-from ...host.source_code import PROJECT, code_digest
+from ...host.code_numbers import code_number
+from ...host.former_code import FORMER
+from ...host.paths import has_folder
 from ..datasets.dataset import Case
 from ..datasets.region_boxes import FAULTS
 from ..datasets.region_grid import DrawnRegions, ManyRegions, region_masks
@@ -34,12 +37,22 @@ Rows = NDArray[np.uint8]
 
 def mask_rules() -> str:
     """Names the code that draws regions; the code of a reader is not in it."""
-    return f"masks-{code_digest([f'{PROJECT}.runtime.data.datasets.region_grid'])[:16]}"
+    return code_number("masks")
 
 
-def mask_folder(cache_root: Path, dataset_name: str, digest: str) -> tuple[Path, dict[str, object]]:
-    """As `layout.store_folder`, for the masks of a dataset whose annotations and reader have this digest."""
-    rules = mask_rules()
+def mask_folder(
+    cache_root: Path, dataset_name: str, digest: str, former: Sequence[str] = ()
+) -> tuple[Path, dict[str, object]]:
+    """As `layout.store_folder`, for the masks of a dataset whose annotations and reader have this digest.
+
+    former: the digests that earlier versions gave the same annotations and reader.
+    """
+    rules = (mask_rules(), *FORMER.get(mask_rules(), ()))
+    stores = [_store(cache_root, dataset_name, *made) for made in product(rules, (digest, *former))]
+    return next((store for store in stores if has_folder(store[0])), stores[0])
+
+
+def _store(cache_root: Path, dataset_name: str, rules: str, digest: str) -> tuple[Path, dict[str, object]]:
     key = hashlib.sha256(f"{rules}\n{digest}".encode()).hexdigest()
     about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": "masks", "reader": rules}
     return Path(cache_root) / f"{plain_stem(dataset_name)}-masks-{key[:16]}", about
@@ -72,13 +85,21 @@ class MaskStore:
 
     @classmethod
     def open(
-        cls, cache_root: Path, dataset_name: str, cases: Sequence[Case], digest: str, *, verify: bool = False
+        cls,
+        cache_root: Path,
+        dataset_name: str,
+        cases: Sequence[Case],
+        digest: str,
+        *,
+        former: Sequence[str] = (),
+        verify: bool = False,
     ) -> MaskStore:
         """Opens the store of these cases under `cache_root`, or creates it; a damaged one is begun again.
 
-        digest: of the annotations and the code that reads them. Raises RunError when the folder cannot be written.
+        digest: of the annotations and the code that reads them; former: as for `mask_folder`. Raises RunError when the
+        folder cannot be written.
         """
-        folder, about = mask_folder(cache_root, dataset_name, digest)
+        folder, about = mask_folder(cache_root, dataset_name, digest, former)
         pairs = sum(len(case.regions) for case in cases)
         files, _ = StoreFiles.take(folder, {**about, "pairs": pairs}, len(cases), (MASK_ROW,), pairs)
         return cls(cases, files, verify=verify)

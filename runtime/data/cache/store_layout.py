@@ -16,6 +16,7 @@ does not match it is never used.
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -26,6 +27,8 @@ from ....engines.errors import RunError
 from ....engines.file_names import plain_stem
 from ....engines.geometry import Geometry
 from ....engines.strict_json import CHECKSUM, checksum_of
+from ...host.former_code import renewed
+from ...host.paths import has_folder
 from ..datasets.dataset import Case
 from ..images.decode import reader_version
 
@@ -37,15 +40,31 @@ def store_folder(
 ) -> tuple[Path, dict[str, object]]:
     """The folder of the store of these cases, and the content of its index: key, dataset, geometry and reader.
 
-    `reader` names the decoder of the images; default: the exact one on the CPU.
+    `reader` names the decoder of the images; default: the exact one on the CPU. Where an earlier version prepared the
+    same images with equal pixels, its store is meant.
     """
     reader = reader or reader_version()
+    stem = f"{plain_stem(dataset_name)}-{geometry.key}-"
+    key = _key(cases, geometry, reader)
+    folder = Path(cache_root) / (stem + key[:16])
+    if not has_folder(folder):
+        for other in sorted(folder.parent.glob(f"{glob.escape(stem)}*")):
+            written = str((read_meaning(other) or {}).get("reader"))
+            if written == reader or renewed(written) != reader:
+                continue
+            former = _key(cases, geometry, written)
+            if other.name == stem + former[:16]:
+                folder, key, reader = other, former, written
+                break
+    about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": geometry.key, "reader": reader}
+    return folder, about
+
+
+def _key(cases: Sequence[Case], geometry: Geometry, reader: str) -> str:
     digest = hashlib.sha256()
     for part in (reader, geometry.key, *(f"{case.case_id}\0{case.image.absolute()}" for case in cases)):
         digest.update(part.encode(errors="surrogatepass") + b"\n")
-    key = digest.hexdigest()
-    about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": geometry.key, "reader": reader}
-    return Path(cache_root) / f"{plain_stem(dataset_name)}-{geometry.key}-{key[:16]}", about
+    return digest.hexdigest()
 
 
 def read_meaning(folder: Path) -> dict[str, object] | None:

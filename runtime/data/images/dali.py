@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ....engines.errors import EngineError, ImageError, MissingExtraError
 from ....engines.geometry import Geometry
-from ...host.source_code import code_digest
+from ...host.code_numbers import code_number
 from .decode import decode_grey, read_bytes, reader_version
 from .kinds import image_kind
 from .png_jpeg import check_pixels, jpeg_frame, png_size
@@ -61,7 +61,7 @@ def dali_version() -> str | None:
 
 def dali_reader() -> str:
     """Names everything that the pixels depend on, as `decode.reader_version` does for the exact decoder."""
-    return f"dali-{dali_version()}-{code_digest([__name__])[:16]}+{reader_version()}"
+    return f"dali-{dali_version()}-{code_number('dali')}+{reader_version()}"
 
 
 def supports(geometry: Geometry) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ImageAccessError, ImageError
+from ...host.code_numbers import code_number
 from ...host.machine_record import installed_version
-from ...host.source_code import PROJECT, code_digest
 from .kinds import image_kind
 from .other_kinds import refusal
 from .png_jpeg import decode_jpeg, decode_png
@@ -113,8 +113,9 @@ def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, w
 def reader_version() -> str:
     """Names everything that the pixels depend on, the code included; part of the key of prepared images."""
     packages = ("pillow", "pydicom", "imagecodecs")
-    code = code_digest([f"{PROJECT}.runtime.data.images.{name}" for name in ("decode", "resizing")])[:16]
-    return "+".join([code, *(f"{package}-{installed_version(package) or 'none'}" for package in packages)])
+    return "+".join(
+        [code_number("pixels"), *(f"{package}-{installed_version(package) or 'none'}" for package in packages)]
+    )
 
 
 def _is_of_the_machine(error: Exception) -> bool:

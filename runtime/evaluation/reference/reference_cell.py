@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...results.loaded_dataset import LoadedDataset
-    from ..row_code import RowsOf
+    from ..planning import RowsOf
 
 
 def find_reference(

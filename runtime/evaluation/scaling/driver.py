@@ -178,7 +178,7 @@ class ClusterRunner(Runner):
                 chunk=index,
                 start=start,
                 stop=stop,
-                key=cell.planned.key,
+                key=self._cells.files(cell.planned).key,
                 prompts=cell.prompts,
                 findings=cell.findings,
                 bundle=cell.bundle.digest,

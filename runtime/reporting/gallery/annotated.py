@@ -9,7 +9,7 @@ from pathlib import Path
 from ....engines.errors import XBenchError
 from ...data.images.contents import hashes_now
 from ...host.config import DatasetConfig
-from ...results.cell_key import reader_code
+from ...results.cell_key import reader_code, renewed_ingredients
 from ...results.load_rows import StoredRun
 from ...results.loaded_dataset import LoadedDataset, current_dataset, load_dataset
 
@@ -53,7 +53,7 @@ def _changed(run: StoredRun, loaded: LoadedDataset, stored: Sequence[Hashes], fi
     if stored and not loaded.dataset.asks_phrases:
         return False
     for entry in run.data["cells"].values():
-        ingredients = entry.get("ingredients", {})
+        ingredients = renewed_ingredients(entry.get("ingredients", {}))
         if (entry["dataset"], entry.get("state")) == (loaded.name, "done") and "dataset" in ingredients:
             digest = replace(loaded, limit=ingredients.get("limit")).digest
             made = ingredients["dataset"], ingredients.get("reader")

@@ -18,10 +18,9 @@ from ...evaluation.cell_sources import masks_opener, source_opener
 from ...evaluation.decoded_blocks import CaseReader
 from ...evaluation.pairing import asked_prompts
 from ...evaluation.progress import not_asked_line
-from ...evaluation.row_code import NEVER
+from ...host.code_numbers import code_number
 from ...host.machine_record import usable_cores
-from ...host.source_code import PROJECT, code_digest
-from ...results.cell_key import cell_ingredients, changed_ingredients, digest_of, reader_code
+from ...results.cell_key import cell_ingredients, changed_ingredients, digest_of, reader_code, same_rows
 from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.storage import read_columns
 from .judging import judged
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from ...results.storage import CellFiles
     from .directory import TrustDirectory
     from .probe import Judgement
-
-_ROWS_OF = ("runtime.trust.probes.probe_rows", "runtime.evaluation.decoded_blocks")
 
 
 @dataclass(frozen=True)
@@ -202,6 +199,9 @@ class ProbeRunner:
             asked, self._config.eval.batch, request.chunk, self._threads,
         )  # fmt: skip
         ingredients = self._ingredients(pair, probe, engine)
+        written = folder.entry(*pair.names, probe.name).get("ingredients", {})
+        if same_rows(written, ingredients):  # an earlier version made it: its file keeps its key
+            ingredients = written
         files = folder.files(*pair.names, probe.name, digest_of(ingredients))
         entry = self._entry(pair, cell, engine, files, ingredients)
         timing = self._compute(pair, cell, files, entry)
@@ -244,7 +244,6 @@ class ProbeRunner:
     def _ingredients(self, pair: _Pair, probe: AnyProbe, engine: Engine) -> dict[str, Any]:
         """Everything that the rows depend on."""
         request, data = self._request, pair.loaded
-        code = [type(probe).__module__, *(f"{PROJECT}.{name}" for name in _ROWS_OF)]
         how = {
             "probe": [probe.name, dict(probe.settings)],
             "pairs": request.pairs,
@@ -252,7 +251,7 @@ class ProbeRunner:
             "limit": request.limit,
             "chunk": request.chunk,
             "batch": self._config.eval.batch,
-            "code": code_digest(code, [f"{PROJECT}.{name}" for name in NEVER]),
+            "code": code_number(f"trust {probe.name}"),
             "reader": reader_code(data.dataset),
             "decoder": self._decoder.describe(pair.bundle.manifest.geometry),
         }

@@ -1,0 +1,35 @@
+"""The numbers of the code that decides results. A number is part of the key of what was computed with that code.
+
+Raise a number when a change of the code can change a value: results with the lower number are then computed again.
+A change that changes no value, such as a rename, leaves the number alone, so nobody computes again.
+`tests/none/results/test_code_numbers.py` fails until one of the two is decided for each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NUMBERS: Final[Mapping[str, int]] = {
+    # Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, of a folder of maps, and of boxes.
+    "cpu": 1,
+    "gpu": 1,
+    "live": 1,
+    "baseline": 1,
+    "maps": 1,
+    "boxes": 1,
+    # What all readers of datasets share. Raising it computes everything again, also with readers of users.
+    "reading": 1,
+    # Pixels from an image file, prepared for a model; the same by DALI; regions on the evaluation grid.
+    "pixels": 1,
+    "dali": 1,
+    "masks": 1,
+}
+"""Part of the code -> its number. The changelog of a part is a comment behind each number above 1: what was wrong.
+
+Not listed is a part that still has 1: `reader NAME` of a built-in dataset and `trust NAME` of a probe."""
+
+
+def code_number(part: str) -> str:
+    """The number of a part as it stands in keys, such as "cpu-1"."""
+    return f"{part}-{NUMBERS.get(part, 1)}"
