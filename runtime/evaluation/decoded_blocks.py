@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _PIECE = 4  # cases that one task decodes, at most
 _BLOCK, _BLOCK_BYTES = 256, 16 << 20  # cases that are read and swept together, at most, and the bytes of their pixels
-_UNUSED = 2  # references to an array in a list: the list's, and that of the question
 _NOWHERE = (0.0, 0.0, 1.0, 1.0)
 
 DecodedPiece = tuple[list[tuple[int, DecodedCase]], ManyRegions]
@@ -142,11 +140,12 @@ def read_ahead(
     """The cases of each chunk in blocks of whole batches, read in advance by `workers` threads.
 
     A block is large while everything is prepared, and a batch where images must be decoded: the engine then need not
-    wait for many. The number of blocks in advance bounds the memory. Closing the iterator cancels what has not started.
+    wait for many. The number of blocks in advance bounds the memory. The pixels of a block may be overwritten once the
+    next block is asked for. Closing the iterator cancels what has not started.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
-    waiting: deque[Future[BegunBlock]] = deque()
-    side, memory = reader.geometry.size, list[NDArray[np.uint8]]()
+    waiting: deque[tuple[NDArray[np.uint8], Future[BegunBlock]]] = deque()
+    side, free = reader.geometry.size, list[NDArray[np.uint8]]()
     most = max(1, min(_BLOCK, _BLOCK_BYTES // (side * side)) // batch) * batch
     size, ahead = batch, 1 + -(-2 * _PIECE * workers // batch)
     try:
@@ -155,24 +154,26 @@ def read_ahead(
             while start < len(chunk):
                 cases = chunk[start : start + size]
                 start += size
-                waiting.append(pool.submit(reader.begin, cases, _unused(memory, len(cases), side), pool))
+                memory = _take(free, len(cases), side)
+                waiting.append((memory, pool.submit(reader.begin, cases, memory[: len(cases)], pool)))
                 if len(waiting) > (ahead if size < most else 2):
-                    begun = waiting.popleft().result()
+                    memory, block = waiting.popleft()
+                    begun = block.result()
                     size = batch if begun.waiting else most
                     yield begun.result()
-        while waiting:
-            yield waiting.popleft().result().result()
+                    free.append(memory)
+        for _, block in waiting:
+            yield block.result().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _unused(memory: list[NDArray[np.uint8]], count: int, side: int) -> NDArray[np.uint8]:
-    """Room for the pixels of a block: that of an earlier one to which nobody refers any more, or new room.
+def _take(free: list[NDArray[np.uint8]], count: int, side: int) -> NDArray[np.uint8]:
+    """Room for the pixels of `count` images, from `free` where one of the arrays is large enough.
 
     Memory that is new costs more time than reading what is prepared into it.
     """
-    for place in range(len(memory)):
-        if len(memory[place]) >= count and sys.getrefcount(memory[place]) == _UNUSED:
-            return memory[place][:count]
-    memory.append(np.empty((count, 1, side, side), np.uint8))
-    return memory[-1][:count]
+    for place, memory in enumerate(free):
+        if len(memory) >= count:
+            return free.pop(place)
+    return np.empty((count, 1, side, side), np.uint8)

@@ -80,7 +80,8 @@ class LiveEngine(Engine):
     def ask(self, pixels: NDArray[np.uint8], texts: Sequence[str]) -> Scores:
         """Scores of a batch and these findings or phrases. Raises EngineError as `run`."""
         name, wanted = self._model.name, (len(pixels), len(texts))
-        returned: object = self._model.function(pixels, list(texts))
+        # The function may keep what it gets, and the memory of a block is used again (`reading.read_ahead`).
+        returned: object = self._model.function(pixels.copy(), list(texts))
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise EngineError(f"{name} returned {_kind(returned)}; it must return two arrays, logits and saliency.")
         logits, saliency = (_floats(name, what, item) for what, item in zip(_OUTPUTS, returned, strict=True))

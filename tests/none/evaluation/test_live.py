@@ -165,6 +165,20 @@ def test_an_exception_of_the_callable_is_named_and_kept(world: LiveWorld, data: 
     assert "in broken" in (world.out / "errors" / "student--coco.txt").read_text()
 
 
+def test_a_callable_may_keep_the_pixels_that_it_gets(tmp_path: Path, world: LiveWorld) -> None:
+    kept = list[tuple[Any, Any]]()
+
+    def keep(pixels: Any, findings: list[str]) -> Scores:
+        kept.append((pixels, pixels.copy()))
+        return blocks(pixels, findings)
+
+    large = DatasetConfig("coco", make_dataset(tmp_path / "large", 60), "coco")
+    world.live(LiveModel(keep, GEOMETRY, "student"), large)
+    assert len(kept) > 20
+    for pixels, copied in kept:
+        np.testing.assert_array_equal(pixels, copied)
+
+
 def test_what_is_no_live_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="a callable, and int is none"):
         LiveModel(3, GEOMETRY, "student")  # type: ignore[arg-type]

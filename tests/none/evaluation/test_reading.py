@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -213,17 +214,15 @@ def test_blocks_grow_where_everything_is_prepared(tmp_path: Path, cases: list[Ca
     assert max(found[1]) == 10 and found[1][0] == 2
 
 
-def test_room_is_used_again_unless_somebody_keeps_pixels(cases: list[Case]) -> None:
-    """As a live model may: they stay what they were."""
+def test_the_room_of_a_block_is_used_again_once_the_next_is_asked_for(cases: list[Case]) -> None:
     reader = CaseReader(direct_source(CROP), CROP, FINDINGS, Contents())
-    kept, places, expected = [], set[int](), plainly(cases, CROP)
+    expected, places = plainly(cases, CROP), list[int]()
     for number, block in enumerate(read_ahead(reader, ([case] for case in cases), 1, 1)):
-        places.add(block.pixels.ctypes.data)
-        if number in (3, 9):
-            kept.append((number, block.pixels[0, 0]))
-    assert len(places) < 16
-    for number, pixels in kept:
-        np.testing.assert_array_equal(pixels, expected[number].pixels)
+        time.sleep(0.01)  # blocks in advance may be written meanwhile
+        if expected[number].pixels is not None:
+            np.testing.assert_array_equal(block.pixels[0, 0], expected[number].pixels)
+            places.append(block.pixels.ctypes.data)
+    assert len(set(places)) < 16 and places[0] in places[1:]
 
 
 def test_a_region_that_cannot_be_drawn_is_an_error(cases: list[Case]) -> None:
