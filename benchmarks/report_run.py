@@ -112,7 +112,7 @@ def simulate(cases, positives, model, dataset):
         for case, row in enumerate(labels.astype(int).tolist())
     ]
     said = Logits((logits + skill * labels).astype(np.float32), logits, np.ones(len(columns), np.bool_))
-    return CaseColumns.of(drawn, columns), Scored(cases, DrawnPairs.of(drawn, columns), counts, said, low)
+    return CaseColumns.of(drawn, columns), Scored(DrawnPairs.of(drawn, columns), counts, said, low)
 
 
 def write_run(path, models, datasets):

@@ -181,4 +181,4 @@ def _score(
     """Sweeps the maps of the pairs of a block."""
     swept = np.concatenate(maps)
     counts, native = measure.count(pairs, swept)
-    return Scored(len(pairs.cases), pairs, counts, queries.logits(np.concatenate(logits)), swept, native)
+    return Scored(pairs, counts, queries.logits(np.concatenate(logits)), swept, native)

@@ -131,7 +131,9 @@ class BegunBlock:
             cases, frames, sizes = [cases[at] for at in places.tolist()], frames[places], sizes[places]
             regions = regions._replace(of_case=(np.cumsum(columns.readable) - 1)[regions.of_case])
             pixels = pixels[: len(places)]
-        return Block(columns, pixels, DrawnPairs.on(self.findings, cases, regions, frames, sizes))
+        of_case, of_finding, masks, sub_pixel, _ = regions
+        pairs = DrawnPairs(self.findings, of_case, of_finding, masks, frames[of_case], sub_pixel, cases, sizes)
+        return Block(columns, pixels, pairs)
 
 
 def read_ahead(

@@ -80,21 +80,11 @@ class DrawnPairs:
     @staticmethod
     def of(decoded: Sequence[DecodedCase], findings: Sequence[str]) -> DrawnPairs:
         """The pairs of these cases, which are readable, and findings."""
-        regions = ManyRegions.of([(at, (each.masks, each.sub_pixel, {})) for at, each in enumerate(decoded)], findings)
+        drawn = [(at, (each.masks, each.sub_pixel, {})) for at, each in enumerate(decoded)]
+        of_case, of_finding, masks, sub_pixel, _ = ManyRegions.of(drawn, findings)
         frames = np.array([each.frame for each in decoded], np.float64).reshape(-1, 4)
         sizes = np.array([each.size or (0, 0) for each in decoded], np.int32).reshape(-1, 2)
-        return DrawnPairs.on(findings, [each.case for each in decoded], regions, frames, sizes)
-
-    @staticmethod
-    def on(
-        findings: Sequence[str],
-        cases: Sequence[Case],
-        regions: ManyRegions,
-        frames: NDArray[np.float64],
-        sizes: NDArray[np.int32],
-    ) -> DrawnPairs:
-        """The pairs of `regions`; frames float64 [B, 4] and sizes are of the cases."""
-        of_case, of_finding, masks, sub_pixel, _ = regions
+        cases = [each.case for each in decoded]
         return DrawnPairs(findings, of_case, of_finding, masks, frames[of_case], sub_pixel, cases, sizes)
 
     def part(self, start: int, stop: int) -> DrawnPairs:

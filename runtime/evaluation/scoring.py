@@ -24,19 +24,23 @@ _PACKED = GRID, -(-GRID // 8)  # shape of a packed mask
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What a model says of B readable cases, by column.
+    """What a model says of B readable cases, those of `pairs`, by column.
 
-    count: B. pairs: those of the cases; `counts` and `native` are theirs (`native`: of that column, None: the protocol
+    pairs: those of the cases; `counts` and `native` are theirs (`native`: of that column, None: the protocol
     has none), and so are maps, float32 [P, h, w]; None: they are not stored. logits, answers: None of a model without.
     """
 
-    count: int
     pairs: DrawnPairs
     counts: Counts
     logits: Logits | None = None
     maps: NDArray[np.float32] | None = None
     native: Sequence[Mapping[str, Any] | None] | None = None
     answers: pa.StructArray | None = None
+
+    @property
+    def cases(self) -> int:
+        """B."""
+        return len(self.pairs.cases)
 
 
 def rows_table(
@@ -56,7 +60,7 @@ def rows_table(
 
     cases = [case for part in columns for case in part.cases]
     readable = np.concatenate([np.zeros(0, np.bool_), *(part.readable for part in columns)])
-    if sum(part.count for part in scored) != np.count_nonzero(readable):
+    if sum(part.cases for part in scored) != np.count_nonzero(readable):
         raise ValueError("the scored cases are not the readable ones")
     each = np.repeat(np.arange(len(cases), dtype=np.int32), len(findings))
     kinds = {entry.name: entry.type for entry in result_schema()}
@@ -161,7 +165,7 @@ def _scores(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
         absent = np.ones((len(readable), findings), np.bool_)
         rows = np.flatnonzero(readable)
         for part in scored:
-            mine, rows = rows[: part.count], rows[part.count :]
+            mine, rows = rows[: part.cases], rows[part.cases :]
             if part.logits is not None:
                 column[mine] = getattr(part.logits, values)
                 # NaN: a case asks no phrase of this finding.
@@ -178,7 +182,7 @@ def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
     row_of = np.flatnonzero(readable) * findings
     for part in scored:
         places.append(row_of[first + part.pairs.of_case] + part.pairs.of_finding)
-        first += part.count
+        first += part.cases
     at = np.concatenate(places)
     slots, whole = np.zeros(len(readable) * findings, np.int32), np.repeat(readable, findings)
     absent = np.ones(len(slots), np.bool_)

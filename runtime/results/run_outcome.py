@@ -57,7 +57,8 @@ class RunOutcome:
                 "reason": mostly.get((model, dataset)),
             }
             row |= {key: entry[key] for key in _COUNTS if key in entry}
-            row |= {"cases_per_second": rate, "warnings": entry.get("warnings", {}), "not_asked": _not_asked(entry)}
+            not_asked = [name for name in entry["classes"] if name not in entry["findings"]]
+            row |= {"cases_per_second": rate, "warnings": entry.get("warnings", {}), "not_asked": not_asked}
             found.append(row)
         for state, given_up in (("skipped", self.skipped), ("failed", self.failed)):
             found += [
@@ -73,11 +74,6 @@ class RunOutcome:
             f"{self.finished} cell{'' if self.finished == 1 else 's'} finished ({self.reused} of them before), "
             f"{len(self.skipped)} skipped, {len(self.failed)} failed"
         )
-
-
-def _not_asked(entry: Mapping[str, Any]) -> list[str]:
-    """The classes of the dataset that the model has no prompt for."""
-    return [name for name in entry["classes"] if name not in entry["findings"]]
 
 
 def kept_line(model: str, dataset: str) -> str:

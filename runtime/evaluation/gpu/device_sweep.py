@@ -41,7 +41,7 @@ class Started:
         """What the engine says of the cases; only after `done`."""
         counts, native = measure.counted(self.pairs, self.maps, self.swept or (Counts.empty(),))
         logits = queries.logits(self.logits[self.image_of])
-        return Scored(len(self.pairs.cases), self.pairs, counts, logits, self.maps, native)
+        return Scored(self.pairs, counts, logits, self.maps, native)
 
 
 def start(

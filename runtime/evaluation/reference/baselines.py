@@ -97,7 +97,7 @@ def baseline_scores(name: str, batch: Sequence[DecodedCase], findings: Sequence[
     drawn = [case for case in batch if case.status == "ok"]
     pairs = DrawnPairs.of(drawn, findings)
     if name == f"{PREFIX}ones":
-        return Scored(len(drawn), pairs, _count_whole(pairs.masks))
+        return Scored(pairs, _count_whole(pairs.masks))
     if name == f"{PREFIX}center":
         maps = np.repeat(center_map()[None], len(pairs), axis=0)
     else:
@@ -105,7 +105,7 @@ def baseline_scores(name: str, batch: Sequence[DecodedCase], findings: Sequence[
         each = [_random(case, findings[at]) for case, at in zip(ids, pairs.of_finding.tolist(), strict=True)]
         maps = np.array(each, np.float32).reshape(-1, _CELLS, _CELLS)
     counts, native = measure.count(pairs, maps)
-    return Scored(len(drawn), pairs, counts, maps=None if baseline_grid(name) is None else maps, native=native)
+    return Scored(pairs, counts, maps=None if baseline_grid(name) is None else maps, native=native)
 
 
 def _count_whole(packed: NDArray[np.uint8]) -> Counts:

@@ -128,7 +128,7 @@ class _Answers:
         rows = np.concatenate([pairs.of_case * len(findings) + pairs.of_finding, asked, np.array(left, np.intp)])
         order = np.full(grid.size, -1, np.int64)
         order[rows] = np.arange(len(rows))
-        return batch, [Scored(len(drawn), pairs, counted.counts, answers=placed(column, order))]
+        return batch, [Scored(pairs, counted.counts, answers=placed(column, order))]
 
     def _given(self, places: NDArray[np.intp], sizes: Int) -> BoxLists:
         """The boxes for these pairs, in pixels of their images; those of another image keep their place in it."""

@@ -45,7 +45,7 @@ class Prior:
             maps += [mean for mean in means.values() if mean is not None]
         pairs = DrawnPairs.of(drawn, self._findings)
         counts, native = measure.count(pairs, np.array(maps, np.float32).reshape(-1, GRID, GRID))
-        return Scored(len(drawn), pairs, counts, native=native)
+        return Scored(pairs, counts, native=native)
 
     def _mean(self, case: Case, finding: str) -> NDArray[np.float32] | None:
         others, numbers = self._others

@@ -11,10 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....engines.errors import DataError
-from ....metrics_gpu.detection.boxes import Int
 from ....metrics_gpu.detection.unions import UnionCounts
 from ....metrics_gpu.sweep.masks import unpack_masks
 from ...data.answers.answered import State
@@ -85,7 +83,7 @@ def _score(
     grid = np.stack([each.grid for each in marked]) if marked else np.zeros((0, GRID, GRID), np.bool_)
     truth = unpack_masks(pairs.masks, GRID)
     sizes = np.array([each.size[::-1] for each in marked], np.int64).reshape(-1, 2)
-    on_grid = UnionCounts(*(_pixels(each) for each in (grid, grid & truth, truth)))
+    on_grid = UnionCounts(*(np.asarray(masks.sum(axis=(1, 2)), np.int64) for masks in (grid, grid & truth, truth)))
     point = np.array([each.points[0] if each.points else (-1, -1) for each in marked], np.int64).reshape(-1, 2)
     hit = np.array([bool(each.hits) and each.hits[0] for each in marked], np.bool_)
     asked = [
@@ -116,7 +114,6 @@ def _score(
     order[pairs.of_case * len(findings) + pairs.of_finding] = np.arange(len(pairs))
     order[[*(row for row, _ in asked), *left]] = len(pairs) + np.arange(len(without))
     scored = Scored(
-        len(drawn),
         pairs,
         one_level(on_grid, point, sizes, hit),
         answers=placed(column, order),
@@ -165,7 +162,3 @@ def _state(marks: ReaderMasks, case: Case, finding: str) -> int:
         return int(State.MISSING)
     told = finding in marks.masks.get(case.case_id, {}) or bool(marks.points.get(case.case_id, {}).get(finding))
     return int(State.ANSWERED if told else State.SILENT)
-
-
-def _pixels(masks: NDArray[np.bool_]) -> Int:
-    return np.asarray(masks.sum(axis=(1, 2)), np.int64)

@@ -134,7 +134,7 @@ def _score_maps(
         except ImageError as error:
             return [DecodedCase(case, "unreadable", str(error), image=drawn.image)], []
     counts, native = measure.count(pairs, read)
-    return [drawn], [Scored(1, pairs, counts, maps=np.stack(read) if keep and read else None, native=native)]
+    return [drawn], [Scored(pairs, counts, maps=np.stack(read) if keep and read else None, native=native)]
 
 
 def note_size(drawn: DecodedCase, loaded: LoadedDataset) -> None:

@@ -41,7 +41,7 @@ def random_counts(rng: np.random.Generator, pairs: int) -> Counts:
 
 def plain_rows(cases: list[DecodedCase], scored: list[Scored]) -> list[ResultRow]:
     """The rows by a loop over cases, findings and parts."""
-    waiting = [(part, number) for part in scored for number in range(part.count)]
+    waiting = [(part, number) for part in scored for number in range(part.cases)]
     rows = []
     for decoded in cases:
         part, number = waiting.pop(0) if decoded.status == "ok" else (None, -1)
@@ -84,7 +84,6 @@ def test_columns_are_those_of_plain_rows(seed: int) -> None:
         native = [{"height": 3, "area": [1, 2], "hit": True}, None] * len(pairs)
         scored.append(
             Scored(
-                len(mine),
                 pairs,
                 random_counts(rng, len(pairs)),
                 None if kind == 1 else logits,
@@ -107,7 +106,7 @@ def test_cases_and_scores_must_fit() -> None:
     with pytest.raises(ValueError, match="readable"):
         rows_table(
             [CaseColumns.of(cases, FINDINGS)],
-            [Scored(1, pairs, random_counts(np.random.default_rng(0), len(pairs)))],
+            [Scored(pairs, random_counts(np.random.default_rng(0), len(pairs)))],
             FINDINGS,
             "",
             "",

@@ -24,6 +24,7 @@ from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.strict_json import CHECKSUM, checksum_of
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.data.datasets.dataset import Case
+from xbench_fast.runtime.host.former_code import FORMER
 from xbench_fast.runtime.trust.probes import running
 from xbench_fast.runtime.trust.probes.asking import AskedModel
 from xbench_fast.runtime.trust.probes.directory import TrustDirectory, rows_as_table
@@ -85,6 +86,24 @@ def test_finished_rows_are_reused_and_others_are_computed_again(
     said = capsys.readouterr().out
     assert "computed again, because this changed: bundle" in said
     assert "blocks-32: demo model trained on generated phantoms" in said and "texts were not compared" not in said
+
+
+@pytest.mark.parametrize(("probe", "known"), [("repeat", True), ("region", False)])
+def test_rows_with_a_known_hash_of_code_are_reused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], probe: str, known: bool
+) -> None:
+    """Earlier versions wrote a hash of the code; the hash of another probe is not one of this one."""
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "code_number", lambda part: FORMER[f"trust {probe}-1"][0])
+        patch.setattr(running, "reader_code", lambda dataset: FORMER["reading-1+reader coco-1"][0])
+        trust()
+    before = entry()
+    assert len(before["ingredients"]["code"]) == len(before["ingredients"]["reader"]) == 64
+    capsys.readouterr()
+    trust()
+    said = capsys.readouterr().out
+    assert ("finished before, reused" in said, "this changed: code\n" in said) == (known, not known)
+    assert (entry()["key"] == before["key"]) == known
 
 
 def test_texts_that_were_not_compared_are_said(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
