@@ -80,8 +80,8 @@ class DrawnPairs:
     @staticmethod
     def of(decoded: Sequence[DecodedCase], findings: Sequence[str]) -> DrawnPairs:
         """The pairs of these cases, which are readable, and findings."""
-        drawn = [(at, (each.masks, each.sub_pixel, {})) for at, each in enumerate(decoded)]
-        of_case, of_finding, masks, sub_pixel, _ = ManyRegions.of(drawn, findings)
+        regions = ManyRegions.of([(at, (each.masks, each.sub_pixel, {})) for at, each in enumerate(decoded)], findings)
+        of_case, of_finding, masks, sub_pixel, _ = regions
         frames = np.array([each.frame for each in decoded], np.float64).reshape(-1, 4)
         sizes = np.array([each.size or (0, 0) for each in decoded], np.int32).reshape(-1, 2)
         cases = [each.case for each in decoded]
