@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 from xbench_fast.metrics_gpu.detection.average_precision import average_precision
-from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
+from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists, centres, pointed
 from xbench_fast.metrics_gpu.detection.error_kinds import anatomy
 from xbench_fast.metrics_gpu.detection.overlaps import overlaps
-from xbench_fast.metrics_gpu.detection.pointing import centres, pointed
 from xbench_fast.metrics_gpu.detection.published.registry import SCORERS
 from xbench_fast.metrics_gpu.detection.scores import matched_scores
 from xbench_fast.metrics_gpu.detection.unions import on_grid, pixel_rectangles, union_counts

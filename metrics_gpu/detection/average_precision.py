@@ -11,23 +11,18 @@ covered by a crowd up to the threshold, is neither right nor wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from ..compiled import compiled, readonly
-from .boxes import Answers, BoxLists, Float, Int
-from .overlaps import overlaps
+from .boxes import Answers, BoxLists, Float
+from .overlaps import HIT, IGNORED, matched_in_order, overlaps
 
 COCO: Final = (0.1, 0.25, *np.linspace(0.5, 0.95, 10).tolist())
 """The thresholds: 0.1, 0.25 and COCO's ten."""
 
 _MOST: Final = (1, 10, 100)
-_HIT: Final = 1
-_IGNORED: Final = 2
-_F1, _I1 = readonly(types.float64, 1), readonly(types.int64, 1)
 
 
 @dataclass(frozen=True)
@@ -59,16 +54,17 @@ def average_precision(answers: Answers) -> dict[str, float]:
 
 def ranked(answers: Answers) -> Ranked:
     """Precision and recall of all classes; boxes without scores are ranked by their order."""
-    given, order = _together(answers)
-    images = np.concatenate([answers.case_of, answers.negative_case])
-    classes = np.concatenate([answers.class_of, answers.negative_class])
-    truth = _truth(answers)
+    asked = len(answers.negatives)
+    given = answers.given.followed_by(answers.negatives).by_score()
+    truth = answers.truth.followed_by(BoxLists(np.zeros((0, 4)), np.zeros(asked + 1, np.int64)))
+    images = np.append(answers.case_of, answers.negative_case)[given.owner]
+    classes = np.append(answers.class_of, answers.negative_class)[given.owner]
     crowd = np.zeros(len(truth.boxes), np.bool_) if answers.crowd is None else answers.crowd
-    table = overlaps(given, truth, crowd)
-    outcome = np.zeros((len(COCO), len(given.boxes)), np.int8)
-    _match(table.values, table.offsets, table.given, table.truth, np.minimum(np.array(COCO), 1 - 1e-10), outcome)
-    hits = outcome == _HIT
-    place = np.arange(len(given.boxes)) - given.offsets[:-1][given.owner]
+    # COCO's own bound, so that an IoU of 1 with the last bit missing still reaches a threshold of 1.
+    thresholds = [min(threshold, 1 - 1e-10) for threshold in COCO]
+    outcome = matched_in_order(overlaps(given, truth, crowd), thresholds, most=_MOST[-1], above=False)
+    hits = outcome == HIT
+    rank = np.arange(len(given.boxes)) - given.offsets[:-1][given.owner]
     scores = np.ones(len(given.boxes)) if given.scores is None else given.scores
     precision = np.full((len(COCO), len(answers.names)), np.nan)
     recall = np.full((len(_MOST), len(COCO), len(answers.names)), np.nan)
@@ -76,64 +72,23 @@ def ranked(answers: Answers) -> Ranked:
         true = int((~crowd & (answers.class_of[answers.truth.owner] == c)).sum())
         if not true:
             continue
-        own = np.flatnonzero((classes[given.owner] == c) & (place < _MOST[-1]))
-        own = own[np.lexsort((place[own], order[given.owner[own]], images[given.owner[own]], -scores[own]))]
+        boxes = np.flatnonzero((classes == c) & (rank < _MOST[-1]))
+        boxes = boxes[np.lexsort((images[boxes], -scores[boxes]))]
         for m, most in enumerate(_MOST):
-            recall[m, :, c] = hits[:, own[place[own] < most]].sum(axis=1) / true
+            recall[m, :, c] = hits[:, boxes[rank[boxes] < most]].sum(axis=1) / true
         for t in range(len(COCO)):
-            precision[t, c] = _area(hits[t, own[outcome[t, own] != _IGNORED]], true)
+            # COCO's code adds the distance from 1 to the next number to each count of boxes.
+            precision[t, c] = interpolated(hits[t, boxes[outcome[t, boxes] != IGNORED]], true, np.spacing(1))
     return Ranked(precision, recall)
 
 
-def _together(answers: Answers) -> tuple[BoxLists, Int]:
-    """The boxes of pairs, then those of negatives, surest first in each list; and the order of the lists."""
-    given, negatives = answers.given, answers.negatives
-    scores = None
-    if given.scores is not None:
-        extra = np.zeros(len(negatives.boxes)) if negatives.scores is None else negatives.scores
-        scores = np.concatenate([given.scores, extra])
-    ends = np.concatenate([given.offsets, given.offsets[-1] + negatives.offsets[1:]])
-    both = BoxLists(np.concatenate([given.boxes, negatives.boxes]), ends, scores)
-    return both.by_score(), np.arange(len(both))
+def interpolated(hits: NDArray[np.bool_], true: int, more: float = 0.0) -> float:
+    """The mean of the precision envelope at recall 0, 0.01, ..., 1 of ranked boxes; 0 beyond the largest recall.
 
-
-def _truth(answers: Answers) -> BoxLists:
-    """The true boxes of pairs, and an empty list for each negative."""
-    truth = answers.truth
-    ends = np.concatenate([truth.offsets, np.full(len(answers.negatives), truth.offsets[-1], np.int64)])
-    return BoxLists(truth.boxes, ends)
-
-
-def _area(hits: NDArray[np.bool_], true: int) -> float:
-    """The mean of the precision envelope at recall 0, 0.01, ..., 1; 0 beyond the largest recall."""
+    true: the number of true boxes. more: what is added to each number of boxes before it divides.
+    """
     found = np.cumsum(hits)
-    precision = found / (np.arange(len(hits)) + 1 + np.spacing(1))
+    precision = found / (np.arange(len(hits)) + 1 + more)
     envelope = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
     points = np.searchsorted(found / true, np.linspace(0.0, 1.0, 101), side="left")
     return float(envelope[points].mean())
-
-
-def _match_loop(values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, outcome: Any) -> None:
-    # The value of a crowd is negative (see `overlaps`), so that it matches none and stays free.
-    for p in range(len(offsets) - 1):
-        n, m = given[p + 1] - given[p], truth[p + 1] - truth[p]
-        if n == 0 or m == 0:
-            continue
-        free = np.empty(m, np.bool_)
-        for t in range(len(thresholds)):
-            free[:] = True
-            for i in range(min(n, 100)):
-                best, at, crowded = thresholds[t], -1, False
-                for j in range(m):
-                    value = values[offsets[p] + i * m + j]
-                    if free[j] and value >= best:
-                        best, at = value, j
-                    crowded |= -value >= thresholds[t]
-                if at >= 0:
-                    free[at] = False
-                    outcome[t, given[p] + i] = _HIT
-                elif crowded:
-                    outcome[t, given[p] + i] = _IGNORED
-
-
-_match = compiled(_match_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.int8[:, ::1]))

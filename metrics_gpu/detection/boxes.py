@@ -1,12 +1,13 @@
-"""Lists of boxes: those that were given and the true ones, one list per (image, class) pair."""
+"""Lists of boxes, given and true ones, one list per (image, class) pair; and the pixel that a list points to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -51,37 +52,42 @@ class BoxLists:
     @property
     def first(self) -> Int:
         """int64 [P]: the box with the highest score, of equal ones or without scores the first; -1 in an empty list."""
-        found = np.where(self.lengths > 0, self.offsets[:-1], -1)
-        if self.scores is None or not len(self.boxes):
-            return found
-        order = np.lexsort((np.arange(len(self.boxes)), -self.scores, self.owner))
-        return np.where(found >= 0, order[np.maximum(found, 0)], -1)
+        order = np.arange(len(self.boxes)) if self.scores is None else np.lexsort((-self.scores, self.owner))
+        return np.where(self.lengths > 0, np.append(order, -1)[self.offsets[:-1]], -1)
 
     @staticmethod
     def of(lists: Sequence[Sequence[Sequence[float]]], scores: Sequence[Sequence[float]] | None = None) -> BoxLists:
         """From nested sequences: boxes of each list, and scores alike."""
-        offsets = np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.int64)
-        boxes = np.array([box for each in lists for box in each], np.float64).reshape(-1, 4)
-        if scores is None:
-            return BoxLists(boxes, offsets)
-        return BoxLists(boxes, offsets, np.array([score for each in scores for score in each], np.float64))
+        boxes = np.array([*chain.from_iterable(lists)], np.float64).reshape(-1, 4)
+        flat = None if scores is None else np.array([*chain.from_iterable(scores)], np.float64)
+        return BoxLists(boxes, offsets_of([len(boxes) for boxes in lists]), flat)
 
     def take(self, lists: NDArray[np.intp]) -> BoxLists:
         """The lists at these positions."""
-        rows, offsets = _rows(self.offsets, lists)
+        lengths = self.lengths[lists]
+        offsets = offsets_of(lengths)
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
         return BoxLists(self.boxes[rows], offsets, None if self.scores is None else self.scores[rows])
 
     def keep(self, boxes: NDArray[np.bool_]) -> BoxLists:
         """The boxes of bool [N], in lists that may become empty."""
-        offsets = np.concatenate([[0], np.cumsum(boxes)]).astype(np.int64)[self.offsets]
+        offsets = offsets_of(boxes)[self.offsets]
         return BoxLists(self.boxes[boxes], offsets, None if self.scores is None else self.scores[boxes])
 
     def by_score(self) -> BoxLists:
         """The boxes of each list, surest first; as they are without scores."""
         if self.scores is None:
             return self
-        order = np.lexsort((np.arange(len(self.boxes)), -self.scores, self.owner))
+        order = np.lexsort((-self.scores, self.owner))
         return BoxLists(self.boxes[order], self.offsets, self.scores[order])
+
+    def followed_by(self, other: BoxLists) -> BoxLists:
+        """These lists and then those of `other`, whose boxes have score 0 where it has no scores."""
+        scores = None
+        if self.scores is not None:
+            scores = np.append(self.scores, np.zeros(len(other.boxes)) if other.scores is None else other.scores)
+        ends = np.append(self.offsets, self.offsets[-1] + other.offsets[1:])
+        return BoxLists(np.concatenate([self.boxes, other.boxes]), ends, scores)
 
     def per_side(self, sizes: Int) -> Float:
         """float64 [N, 4]: corners as fractions of each image's sides; sizes: int64 [P, 2], width and height."""
@@ -97,6 +103,11 @@ class Rectangles:
 
     spans: Int
     offsets: Int
+
+    @property
+    def owner(self) -> Int:
+        """int64 [N]: the list of each rectangle."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +148,42 @@ class Answers:
                 raise ValueError(f"{name} has {have} entries for {want}")
 
 
-def _rows(offsets: Int, lists: NDArray[np.intp]) -> tuple[Int, Int]:
-    """The boxes of the lists at these positions, and the offsets of the new lists."""
-    lengths = np.diff(offsets)[lists]
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.arange(ends[-1]) - np.repeat(ends[:-1] - offsets[:-1][lists], lengths), ends
+def offsets_of(lengths: ArrayLike) -> Int:
+    """int64 [P + 1]: the offsets of P lists of these lengths."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def centres(given: BoxLists, sizes: Int) -> Int:
+    """int64 [P, 2]: column and row of the centre pixel of the best box, -1 in an empty list.
+
+    The best has the highest score, or is the first. sizes: int64 [P, 2], width and height.
+    """
+    best = given.first
+    answered = best >= 0
+    found = np.full((len(best), 2), -1, np.int64)
+    boxes = given.boxes[best[answered]]
+    found[answered] = np.minimum(((boxes[:, :2] + boxes[:, 2:]) / 2).astype(np.int64), sizes[answered] - 1)
+    return found
+
+
+def pointed(centre: Int, truth: Rectangles) -> NDArray[np.bool_]:
+    """bool [P]: the pixel lies in the region, given by its native pixels as `unions.pixel_rectangles` does."""
+    owner = truth.owner
+    inside = ((truth.spans[:, :2] <= centre[owner]) & (centre[owner] < truth.spans[:, 2:])).all(axis=1)
+    return np.bincount(owner, inside, len(centre)) > 0
+
+
+def part_boxes(mask: NDArray[np.bool_], values: NDArray[np.float32] | None = None) -> tuple[Float, Float]:
+    """The box of each connected part of bool [H, W], float64 [N, 4], corners in pixels, and the largest of `values` in
+    it, float64 [N]; 1 without values (docs/detection.md §2).
+
+    Pixels are connected by their sides. Parts are in the order of their first pixels, row by row.
+    """
+    from scipy import ndimage
+
+    labels, count = ndimage.label(mask)
+    spans = ndimage.find_objects(labels)
+    boxes = np.array([[x.start, y.start, x.stop, y.stop] for y, x in spans], np.float64).reshape(-1, 4)
+    if values is None or not count:
+        return boxes, np.ones(count)
+    return boxes, np.asarray(ndimage.maximum(values, labels, np.arange(1, count + 1)), np.float64)

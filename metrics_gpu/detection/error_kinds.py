@@ -96,7 +96,9 @@ def mended(answers: Answers, found: Anatomy, kind: str) -> BoxLists:
     """
     given, truth, place = found.given, answers.truth, KINDS.index(kind)
     if place in (_SILENT, _MISSED):
-        return _joined(BoxLists(given.boxes, given.offsets), truth.keep(found.left == place))
+        added = truth.keep(found.left == place)
+        order = np.argsort(np.append(given.owner, added.owner), kind="stable")  # each list, then what is added to it
+        return BoxLists(np.concatenate([given.boxes, added.boxes])[order], given.offsets + added.offsets)
     of_kind = found.kind == place
     boxes, keep = given.boxes.copy(), ~of_kind
     if place not in (_DUPLICATE, _INVENTED):
@@ -108,12 +110,6 @@ def mended(answers: Answers, found: Anatomy, kind: str) -> BoxLists:
         boxes[repaired] = truth.boxes[found.about[repaired]]
         keep[repaired] = True
     return BoxLists(boxes, given.offsets).keep(keep)
-
-
-def _joined(left: BoxLists, right: BoxLists) -> BoxLists:
-    """Each list of `left`, then that of `right`."""
-    order = np.argsort(np.concatenate([left.owner, right.owner]), kind="stable")
-    return BoxLists(np.concatenate([left.boxes, right.boxes])[order], left.offsets + right.offsets)
 
 
 def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:

@@ -1,20 +1,24 @@
-"""Overlaps of every given box with every true one of its pair, and the largest matching."""
+"""Overlaps of every given box with every true one of its pair, and two ways to match them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
-from .boxes import BoxLists, Float, Int
+from .boxes import BoxLists, Float, Int, offsets_of
 
 _F1, _F2, _I1 = readonly(types.float64, 1), readonly(types.float64, 2), readonly(types.int64, 1)
 _B1 = readonly(types.boolean, 1)
+
+HIT: Final = 1
+IGNORED: Final = 2
+"""What `matched_in_order` says of a box that a crowd covers and that matches no other true box."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +43,7 @@ def overlaps(given: BoxLists, truth: BoxLists, crowd: NDArray[np.bool_] | None =
     """
     if len(given) != len(truth):
         raise ValueError(f"{len(given)} lists of given boxes for {len(truth)} pairs")
-    offsets = np.concatenate([[0], np.cumsum(given.lengths * truth.lengths)]).astype(np.int64)
+    offsets = offsets_of(given.lengths * truth.lengths)
     values = np.empty(offsets[-1])
     marked = np.zeros(len(truth.boxes), np.bool_) if crowd is None else crowd
     boxes, true = np.ascontiguousarray(given.boxes), np.ascontiguousarray(truth.boxes)
@@ -52,6 +56,18 @@ def matched(table: BoxOverlaps, thresholds: Sequence[float]) -> Int:
     found = np.zeros((len(thresholds), len(table.offsets) - 1), np.int64)
     _matched(table.values, table.offsets, table.given, table.truth, np.array(thresholds, np.float64), found)
     return found
+
+
+def matched_in_order(table: BoxOverlaps, thresholds: Sequence[float], *, most: int | None, above: bool) -> Any:
+    """int8 [T, N]: `HIT`, `IGNORED` or 0 for each given box, at each threshold of the IoU.
+
+    The boxes of a pair take one after the other the free true box of the largest IoU that reaches the threshold, of
+    equal ones the last; `above`: lies above it, of equal ones the first. most: boxes of a pair that take part.
+    """
+    outcome = np.zeros((len(thresholds), int(table.given[-1])), np.int8)
+    least, limit = np.array(thresholds, np.float64), len(table.values) if most is None else most
+    _take(table.values, table.offsets, table.given, table.truth, least, limit, above, outcome)
+    return outcome
 
 
 def _fill_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, crowd: Any, out: Any) -> None:
@@ -119,3 +135,29 @@ def _matched_loop(values: Any, offsets: Any, given_offsets: Any, truth_offsets: 
 
 
 _matched = compiled(_matched_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.int64[:, ::1]))
+
+
+def _take_loop(
+    values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, most: Any, above: Any, outcome: Any
+) -> None:
+    # The value of a crowd is negative (see `overlaps`), so that it matches none and stays free.
+    for p in range(len(offsets) - 1):
+        n, m = given[p + 1] - given[p], truth[p + 1] - truth[p]
+        free = np.empty(m, np.bool_)
+        for t in range(len(thresholds)):
+            free[:] = True
+            for i in range(min(n, most)):
+                best, at, crowded = thresholds[t], -1, False
+                for j in range(m):
+                    value = values[offsets[p] + i * m + j]
+                    if free[j] and (value > best or (value == best and not above)):
+                        best, at = value, j
+                    crowded |= -value >= thresholds[t]
+                if at >= 0:
+                    free[at] = False
+                    outcome[t, given[p] + i] = HIT
+                elif crowded:
+                    outcome[t, given[p] + i] = IGNORED
+
+
+_take = compiled(_take_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.int64, types.boolean, types.int8[:, ::1]))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, drawn_or_not, mean_over_classes
-from .boxes import Answers, Float, Int
+from .boxes import Answers, Float
 from .overlaps import BoxOverlaps, matched
 
 THRESHOLDS: Final = (0.1, 0.25, 0.5)
@@ -69,14 +69,13 @@ def matched_scores(
 
     Raises ValueError if they do not fit together.
     """
-    pairs, asked = patient_of if patient_of is not None else (None, None)
-    draws_of, patients = drawn_or_not(draws, pairs, len(answers.truth))
-    _, negative_patients = drawn_or_not(draws, asked, len(answers.negatives))
+    of_pairs, of_negatives = patient_of if patient_of is not None else (None, None)
+    draws_of, patients = drawn_or_not(draws, of_pairs, len(answers.truth))
+    _, negative_patients = drawn_or_not(draws, of_negatives, len(answers.negatives))
     tp = matched(table, thresholds)
     columns = np.column_stack([answers.given.lengths, answers.truth.lengths, *tp]).astype(np.float64)
-    sums = np.stack(
-        [draws_of.sums(patients[own], columns[own]) for own in _members(answers.class_of, len(answers.names))]
-    )
+    members = [np.flatnonzero(answers.class_of == c) for c in range(len(answers.names))]
+    sums = np.stack([draws_of.sums(patients[pairs], columns[pairs]) for pairs in members])
     extra = draws_of.sums(negative_patients, answers.negatives.lengths[:, None].astype(np.float64))[:, 0]
     whole = sums.sum(axis=0)
     found = []
@@ -104,7 +103,3 @@ def hallucination(answers: Answers) -> Hallucination:
     """What was given for absent classes."""
     given = answers.negatives.lengths
     return Hallucination(len(given), int(((given > 0) | answers.tried).sum()), int(given.sum()))
-
-
-def _members(class_of: Int, classes: int) -> list[NDArray[np.intp]]:
-    return [np.flatnonzero(class_of == c) for c in range(classes)]

@@ -30,6 +30,11 @@ class UnionCounts:
     region: Int
 
     @property
+    def union(self) -> Int:
+        """int64 [P]: pixels of the given boxes or the region."""
+        return self.area + self.region - self.overlap
+
+    @property
     def dice(self) -> Any:
         """float64 [P]; 0 where both unions are empty."""
         return 2.0 * self.overlap / np.maximum(self.area + self.region, 1)
@@ -37,7 +42,7 @@ class UnionCounts:
     @property
     def iou(self) -> Any:
         """float64 [P]; 0 where both unions are empty."""
-        return self.overlap / np.maximum(self.area + self.region - self.overlap, 1)
+        return self.overlap / np.maximum(self.union, 1)
 
     @property
     def inside(self) -> Any:
@@ -50,14 +55,13 @@ def pixel_rectangles(lists: BoxLists, sizes: Int) -> Rectangles:
     ends = np.trunc(lists.boxes).astype(np.int64)
     limit = sizes[lists.owner]
     high = np.minimum(np.maximum(ends[:, 2:], ends[:, :2] + 1), limit)
-    return Rectangles(np.ascontiguousarray(np.hstack([np.maximum(ends[:, :2], 0), high])), lists.offsets)
+    return Rectangles(np.hstack([np.maximum(ends[:, :2], 0), high]), lists.offsets)
 
 
 def on_grid(native: Rectangles, sizes: Int, side: int = _SIDE) -> Rectangles:
     """The same lists on the grid of `side` x `side` pixels."""
-    owner = np.repeat(np.arange(len(native.offsets) - 1), np.diff(native.offsets))
-    spans = np.ascontiguousarray(-(-native.spans * side // np.tile(sizes, 2)[owner]))
-    _keep_small(native.spans, native.offsets, np.ascontiguousarray(sizes), side, spans)
+    spans = np.ascontiguousarray(-(-native.spans * side // np.tile(sizes, 2)[native.owner]))
+    _keep_small(np.ascontiguousarray(native.spans), native.offsets, np.ascontiguousarray(sizes), side, spans)
     return Rectangles(spans, native.offsets)
 
 
@@ -67,7 +71,8 @@ def union_counts(given: Rectangles, truth: Rectangles) -> UnionCounts:
     if len(given.offsets) - 1 != pairs:
         raise ValueError(f"{len(given.offsets) - 1} lists of given boxes for {pairs} pairs")
     out = np.zeros((3, pairs), np.int64)
-    _count(given.spans, given.offsets, truth.spans, truth.offsets, out)
+    spans, true = np.ascontiguousarray(given.spans), np.ascontiguousarray(truth.spans)
+    _count(spans, given.offsets, true, truth.offsets, out)
     return UnionCounts(out[0], out[1], out[2])
 
 

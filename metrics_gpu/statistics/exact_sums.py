@@ -24,6 +24,12 @@ def exact_values(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return rounded
 
 
+def ratio(part: NDArray[np.number], whole: NDArray[np.number]) -> NDArray[np.float64]:
+    """part / whole, float64, broadcast; NaN where the whole is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(whole == 0, np.nan, part / whole), np.float64)
+
+
 def exact_mean(values: NDArray[np.floating]) -> float | None:
     """The mean of the values [N] that are not NaN, of a sum that is rounded once; None if none is left."""
     known = values[~np.isnan(values)].tolist()

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ...statistics.bootstrap import macro_mean
-from ...statistics.exact_sums import exact_mean
+from ...statistics.exact_sums import exact_mean, ratio
 from ..boxes import Answers, BoxLists, Int, Rectangles
 from ..overlaps import BoxOverlaps
 from ..unions import union_counts
@@ -18,8 +18,7 @@ _SIDE: Final = 224
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     counts = union_counts(_drawn(answers.given, answers.sizes), _drawn(answers.truth, answers.sizes))
-    union = counts.area + counts.region - counts.overlap
-    iou = np.divide(counts.overlap, union, out=np.full(len(union), np.nan), where=union > 0)
+    iou = ratio(counts.overlap, counts.union)
     only = np.where((counts.area > 0) & (counts.region > 0), iou, np.nan)
     classes = [exact_mean(only[answers.class_of == c]) for c in range(len(answers.names))]
     return {
@@ -43,7 +42,7 @@ def _drawn(lists: BoxLists, sizes: Int) -> Rectangles:
     scaled[:, 1] += np.where(tall, 0.0, pad)[owner]
     corners = np.floor(scaled).astype(np.int64)
     corners[:, 2:] += corners[:, :2]
-    return Rectangles(np.ascontiguousarray(np.clip(corners, 0, _SIDE)), lists.offsets)
+    return Rectangles(np.clip(corners, 0, _SIDE), lists.offsets)
 
 
 AFLOC: Final = Scorer(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numba import types
 
-from ...compiled import compiled, readonly
-from ..boxes import Answers, BoxLists, Float, Int, Rectangles
-from ..overlaps import BoxOverlaps, overlaps
+from ..average_precision import interpolated
+from ..boxes import Answers, BoxLists, Int, Rectangles
+from ..overlaps import HIT, BoxOverlaps, matched_in_order, overlaps
 from ..unions import union_counts
 from .scorer import Scorer, Values
 
@@ -17,7 +16,6 @@ _SIDE: Final = 1024
 _AT_LEAST: Final = 0.3
 _LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
 _THRESHOLDS: Final = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75)
-_F1, _I1 = readonly(types.float64, 1), readonly(types.int64, 1)
 
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
@@ -30,9 +28,9 @@ def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
         "IoU": _iou(answers.given, truth, answers.sizes, _AT_LEAST),
         "mIoU": sum(ious) / len(ious),
         "bIoU": max(ious),
-        "mAP": None if precision is None else float(precision.mean()),
-        "AP@0.5": None if precision is None else float(precision[_THRESHOLDS.index(0.5)]),
-        "AP@0.75": None if precision is None else float(precision[_THRESHOLDS.index(0.75)]),
+        "mAP": None if precision is None else float(np.mean(precision)),
+        "AP@0.5": None if precision is None else precision[_THRESHOLDS.index(0.5)],
+        "AP@0.75": None if precision is None else precision[_THRESHOLDS.index(0.75)],
     }
 
 
@@ -41,8 +39,7 @@ def _iou(given: BoxLists, truth: Rectangles, sizes: Int, level: float) -> float:
     if given.scores is not None:
         given = given.keep(given.scores.astype(np.float32) > np.float32(level))
     counts = union_counts(_drawn(given, sizes), truth)
-    union = int((counts.area + counts.region - counts.overlap).sum())
-    return int(counts.overlap.sum()) / max(union, 1)
+    return int(counts.overlap.sum()) / max(int(counts.union.sum()), 1)
 
 
 def _drawn(lists: BoxLists, sizes: Int) -> Rectangles:
@@ -50,48 +47,19 @@ def _drawn(lists: BoxLists, sizes: Int) -> Rectangles:
     boxes = lists.per_side(sizes)
     centre, size = _SIDE * ((boxes[:, :2] + boxes[:, 2:]) / 2), _SIDE * (boxes[:, 2:] - boxes[:, :2])
     spans = np.trunc(np.hstack([centre - size / 2, centre + size / 2])).astype(np.int64)
-    return Rectangles(np.ascontiguousarray(np.clip(spans, 0, _SIDE)), lists.offsets)
+    return Rectangles(np.clip(spans, 0, _SIDE), lists.offsets)
 
 
-def _precisions(answers: Answers) -> Float:
+def _precisions(answers: Answers) -> list[float]:
     """Average precision at each threshold: an IoU strictly above it, 101 recall points."""
-    given = answers.given.by_score()
-    fractions = BoxLists(given.per_side(answers.sizes), given.offsets, given.scores)
-    truth = BoxLists(answers.truth.per_side(answers.sizes), answers.truth.offsets)
-    table = overlaps(fractions, truth)
-    hits = np.zeros((len(_THRESHOLDS), len(given.boxes)), np.bool_)
-    _match(table.values, table.offsets, table.given, table.truth, np.array(_THRESHOLDS), hits)
+    given, truth = answers.given.by_score(), answers.truth
+    fractions = BoxLists(given.per_side(answers.sizes), given.offsets)
+    table = overlaps(fractions, BoxLists(truth.per_side(answers.sizes), truth.offsets))
+    hits = matched_in_order(table, _THRESHOLDS, most=None, above=True) == HIT
     assert given.scores is not None
-    hits = hits[:, np.argsort(-given.scores, kind="stable")]
-    found = np.cumsum(hits, axis=1)
-    precision = found / (np.arange(hits.shape[1]) + 1)
-    recall = found / len(answers.truth.boxes)
-    points = np.linspace(0, 1, 101)
-    out = np.zeros(len(_THRESHOLDS))
-    for t in range(len(_THRESHOLDS)):
-        envelope = np.append(np.maximum.accumulate(precision[t, ::-1])[::-1], 0.0)
-        out[t] = envelope[np.searchsorted(recall[t], points, side="left")].mean()
-    return out
+    order = np.argsort(-given.scores, kind="stable")
+    return [interpolated(row[order], len(truth.boxes)) for row in hits]
 
-
-def _match_loop(values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, hits: Any) -> None:
-    for p in range(len(offsets) - 1):
-        n, m = given[p + 1] - given[p], truth[p + 1] - truth[p]
-        free = np.empty(m, np.bool_)
-        for t in range(len(thresholds)):
-            free[:] = True
-            for i in range(n):
-                best, at = thresholds[t], -1
-                for j in range(m):
-                    value = values[offsets[p] + i * m + j]
-                    if free[j] and value > best:
-                        best, at = value, j
-                if at >= 0:
-                    free[at] = False
-                    hits[t, given[p] + i] = True
-
-
-_match = compiled(_match_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.boolean[:, ::1]))
 
 CHEX: Final = Scorer(
     name="chex",

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from ...statistics.exact_sums import exact_mean
-from ..boxes import Answers, BoxLists, Float, Int
+from ..boxes import Answers, BoxLists, Int
 from ..overlaps import BoxOverlaps
-from .scorer import Scorer, Values
+from .scorer import Scorer, Values, box_ious
 
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
@@ -36,7 +36,7 @@ def _hundredths(lists: BoxLists, sizes: Int) -> Int:
 def _leftmost(lists: BoxLists, sizes: Int) -> Int:
     """The first box of each list sorted by x, then y, in thousandths; -1 in an empty list."""
     corners = _thousandths(lists, sizes)
-    order = np.lexsort((np.arange(len(corners)), corners[:, 1], corners[:, 0], lists.owner))
+    order = np.lexsort((corners[:, 1], corners[:, 0], lists.owner))
     return np.where(lists.lengths > 0, np.append(order, -1)[lists.offsets[:-1]], -1)
 
 
@@ -48,15 +48,7 @@ def _mean(given: Int, chosen: Int, true: Int) -> float | None:
     if not len(chosen) or chosen[0] < 0:
         return None
     spoke = np.maximum.accumulate(np.where(chosen >= 0, np.arange(len(chosen)), 0))
-    return exact_mean(_iou(given[chosen[spoke]], true))
-
-
-def _iou(given: Int, true: Int) -> Float:
-    wide = np.minimum(given[:, 2:], true[:, 2:]) - np.maximum(given[:, :2], true[:, :2])
-    both = np.maximum(wide, 0).prod(axis=1)
-    areas = (given[:, 2:] - given[:, :2]).prod(axis=1) + (true[:, 2:] - true[:, :2]).prod(axis=1)
-    found: Float = both / (areas - both + 1e-16)
-    return found
+    return exact_mean(box_ious(given[chosen[spoke]], true))
 
 
 CHEXAGENT: Final = Scorer(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...statistics.exact_sums import exact_mean
-from ..boxes import Answers, BoxLists, Float, Int, Rectangles
+from ...statistics.exact_sums import exact_mean, ratio
+from ..boxes import Answers, BoxLists, Int, Rectangles
 from ..overlaps import BoxOverlaps
 from ..unions import UnionCounts, union_counts
 from .scorer import Scorer, Values
@@ -19,12 +18,11 @@ _COVERED: Final = 0.5
 
 def _boxes(answers: Answers, _table: BoxOverlaps) -> Values:
     counts = _masks(answers)
-    precision, recall = _shares(counts)
-    union = counts.area + counts.region - counts.overlap
+    precision = ratio(counts.overlap, counts.area)
     return {
-        "iou": exact_mean(_divided(counts.overlap, union)),
+        "iou": exact_mean(ratio(counts.overlap, counts.union)),
         "precision": exact_mean(precision),
-        "recall": exact_mean(recall),
+        "recall": exact_mean(ratio(counts.overlap, counts.region)),
         "precision_is_nan": float(np.isnan(precision).sum()),
     }
 
@@ -32,16 +30,18 @@ def _boxes(answers: Answers, _table: BoxOverlaps) -> Values:
 def _phrases(answers: Answers, _table: BoxOverlaps) -> Values:
     """A finding is a phrase; its boxes are entailed if more than half of their area is covered by those of the other
     side. Fractions per image, then means over the images where they are defined."""
-    precision, recall = _shares(_masks(answers))
-    spoke = answers.given.lengths > 0
-    images = np.unique(answers.case_of)
-    of_given = exact_mean(_fractions(precision > _COVERED, spoke, answers.case_of, images))
-    of_true = exact_mean(_fractions(recall > _COVERED, np.ones(len(spoke), np.bool_), answers.case_of, images))
+    counts, images = _masks(answers), np.unique(answers.case_of, return_inverse=True)[1]
+    entailed = (ratio(counts.overlap, whole) > _COVERED for whole in (counts.area, counts.region))
+    phrases = answers.given.lengths > 0, np.ones(len(images), np.bool_)
+    of_given, of_true = (
+        exact_mean(ratio(np.bincount(images, side & true), np.bincount(images, side)))
+        for side, true in zip(phrases, entailed, strict=True)
+    )
     f1 = None
     if of_given is not None and of_true is not None:
         f1 = 2 * of_given * of_true / (of_given + of_true) if of_given + of_true else float("nan")
     return {
-        "cases": float(len(images)),
+        "cases": float(len(np.unique(images))),
         "spatial_precision": of_given,
         "spatial_recall": of_true,
         "spatial_f1": f1,
@@ -57,24 +57,7 @@ def _masks(answers: Answers) -> UnionCounts:
 def _drawn(lists: BoxLists, sizes: Int) -> Rectangles:
     """Corners truncated on the grid: a box that is thinner than a pixel can vanish."""
     spans = np.trunc(lists.per_side(sizes) * _SIDE).astype(np.int64)
-    return Rectangles(np.ascontiguousarray(np.clip(spans, 0, _SIDE)), lists.offsets)
-
-
-def _shares(counts: UnionCounts) -> tuple[Float, Float]:
-    return _divided(counts.overlap, counts.area), _divided(counts.overlap, counts.region)
-
-
-def _divided(part: Int | Float, whole: Int | Float) -> Float:
-    """NaN where the whole is 0."""
-    found: Float = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
-    return found
-
-
-def _fractions(entailed: NDArray[np.bool_], phrases: NDArray[np.bool_], case_of: Int, images: Int) -> Float:
-    """float64 [images]: the share of entailed phrases; NaN where an image has no phrase."""
-    place = np.searchsorted(images, case_of)
-    entailed_phrases = np.bincount(place, phrases & entailed, len(images))
-    return _divided(entailed_phrases, np.bincount(place, phrases, len(images)))
+    return Rectangles(np.clip(spans, 0, _SIDE), lists.offsets)
 
 
 _SOURCE: Final = "microsoft/RadFact@72463ac3"

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.detection.boxes import BoxLists, Int, Rectangles
-from ....metrics_gpu.detection.pointing import centres, pointed
+from ....metrics_gpu.detection.boxes import BoxLists, Int, Rectangles, centres, pointed
 from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectangles, union_counts
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.masks import unpack_masks

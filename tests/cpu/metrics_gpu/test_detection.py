@@ -13,10 +13,9 @@ from box_files import made, read
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from xbench_fast.metrics_gpu.detection.average_precision import average_precision
-from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
+from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists, centres, pointed
 from xbench_fast.metrics_gpu.detection.error_kinds import KINDS, anatomy, fixed, mended
 from xbench_fast.metrics_gpu.detection.overlaps import matched, overlaps
-from xbench_fast.metrics_gpu.detection.pointing import centres, pointed
 from xbench_fast.metrics_gpu.detection.scores import hallucination, matched_scores
 from xbench_fast.metrics_gpu.detection.unions import on_grid, pixel_rectangles, union_counts
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .....metrics_gpu.detection.boxes import Answers, BoxLists, Float
-from .....metrics_gpu.detection.components import part_boxes
+from .....metrics_gpu.detection.boxes import Answers, BoxLists, Float, part_boxes
 from .....metrics_gpu.grounding.best_thresholds import FIXED, best_levels
 from .....metrics_gpu.statistics.bootstrap import macro_curve
 from .....metrics_gpu.sweep.counts import dice_curves

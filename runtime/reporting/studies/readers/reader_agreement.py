@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .....metrics_gpu.detection.boxes import BoxLists
-from .....metrics_gpu.detection.pointing import centres, pointed
+from .....metrics_gpu.detection.boxes import BoxLists, centres, pointed
 from .....metrics_gpu.detection.unions import pixel_rectangles
 from .....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from .....metrics_gpu.statistics.intervals import MANY_PATIENTS

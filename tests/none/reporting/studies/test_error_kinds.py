@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from result_rows import ResultRow
 from stored_counts import CLASSES, add_cell
 from study_world import answer, study
-from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
-from xbench_fast.metrics_gpu.detection.components import part_boxes
+from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists, part_boxes
 from xbench_fast.metrics_gpu.detection.error_kinds import KINDS
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
