@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import SEED, macro_curve
-from ..statistics.exact_sums import exact_values
+from ..statistics.exact_sums import exact_values, ratio
 from ..sweep.counts import Counts, dice_curves, iou_curves
 from ..sweep.sweep_options import LEVELS, level
 from .protocols import GroundingOptions, Mean
@@ -32,13 +32,11 @@ FIXED: Final = level(0.5)
 def best_levels(
     dice: NDArray[np.float64], iou: NDArray[np.float64], options: GroundingOptions
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Best level for Dice and the level at which IoU is read, intp [...]; 0.5 where a curve is not defined (NaN)."""
+    """Best level for Dice and the level at which IoU is read, intp [...], of equal ones the first; where a curve is not
+    defined (NaN), its value is not either, and the level means nothing."""
     first = level(options.tau_from)
-    found = []
-    for curve in (dice,) if options.iou_at == "joint" else (dice, iou):
-        best = first + np.argmax(curve[..., first:], axis=-1)
-        found.append(np.where(np.isnan(curve[..., -1]), FIXED, best).astype(np.intp))
-    return found[0], found[-1]
+    best = np.asarray(first + np.argmax(dice[..., first:], axis=-1))
+    return best, best if options.iou_at == "joint" else np.asarray(first + np.argmax(iou[..., first:], axis=-1))
 
 
 def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[np.float64]:
@@ -58,21 +56,25 @@ def model_levels(
     None if there is no pair at all. Raises ValueError if a pair has no region.
     """
     options = options or GroundingOptions(unit="per_model")
-    dice: list[Float] = []
-    iou: list[Float] = []
-    sizes: list[NDArray[np.intp]] = []
-    for counts, class_of in datasets:
-        if len(counts):
-            members = [np.flatnonzero(class_of == c) for c in np.unique(class_of)]
-            numbers = [np.array(len(pairs)) for pairs in members]
-            for found, each in ((dice, dice_curves(counts)), (iou, iou_curves(counts))):
-                found.append(mean_curve([each[pairs].mean(axis=0) for pairs in members], numbers, options.mean))
-            sizes.append(np.array(len(counts)))
-    if not dice:
+    known = [(counts, class_of) for counts, class_of in datasets if len(counts)]
+    if not known:
         return None
-    whole_dice, whole_iou = (mean_curve(found, sizes, options.mean_datasets) for found in (dice, iou))
-    k, k_iou = best_levels(whole_dice, whole_iou, options)
+    sizes = [np.array(len(counts)) for counts, _ in known]
+    dice, iou = (
+        mean_curve(
+            [dataset_curve(curves(counts), of, options.mean) for counts, of in known], sizes, options.mean_datasets
+        )
+        for curves in (dice_curves, iou_curves)
+    )
+    k, k_iou = best_levels(dice, iou, options)
     return int(k), int(k_iou)
+
+
+def dataset_curve(curves: Float, class_of: NDArray[np.integer], mean: Mean) -> Float:
+    """The mean over classes, float64 [101], of the mean of the curves [P, 101] of each class; P > 0."""
+    members = [np.flatnonzero(class_of == c) for c in np.unique(class_of)]
+    means = [curves[pairs].mean(axis=0) for pairs in members]
+    return mean_curve(means, [np.array(len(pairs)) for pairs in members], mean)
 
 
 def mean_curve(curves: Sequence[Float], numbers: Sequence[NDArray[np.number]], mean: Mean) -> Float:
@@ -82,10 +84,7 @@ def mean_curve(curves: Sequence[Float], numbers: Sequence[NDArray[np.number]], m
         return macro_curve(curves)
     weights = np.stack(numbers).astype(np.float64)[..., None]
     total = weights.sum(axis=0)
-    sums = exact_values(np.where(weights > 0, np.stack(curves) * weights, 0.0)).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: Float = sums / total
-    return found
+    return ratio(exact_values(np.where(weights > 0, np.stack(curves) * weights, 0.0)).sum(axis=0), total)
 
 
 LEAVE_ONE_OUT: Final = 500

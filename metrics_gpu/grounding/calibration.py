@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..sweep.counts import Counts, dice_curves
 from ..sweep.sweep_options import LEVELS, level
-from .best_thresholds import FIXED, best_levels, mean_curve
+from .best_thresholds import FIXED, best_levels, dataset_curve
 from .curve_shape import LEVEL_VALUES, level_histogram
 from .protocols import GroundingOptions
 
@@ -119,14 +119,11 @@ def calibrated_levels(
     maps = {name: fit for name, fit in _MAPS.items() if any(method.startswith(name) for method in methods)}
     pixels, inside = level_histogram(counts) if maps else (counts.area, counts.overlap)
     classes = np.unique(class_of)
-    shared = options.unit == "per_dataset" and len(classes) > 0
-    if shared and "best" in methods:
-        members = [np.flatnonzero(class_of == c) for c in classes]
-        means, numbers = [dice[own].mean(axis=0) for own in members], [np.array(len(own)) for own in members]
-        levels["best"][:] = _best(mean_curve(means, numbers, options.mean), options)
+    if "best" in methods and options.unit == "per_dataset" and len(classes):
+        levels["best"][:] = _best(dataset_curve(dice, class_of, options.mean), options)
     for c in classes:
         own = class_of == c
-        if "best" in methods and not shared:
+        if "best" in methods and options.unit == "per_class":
             levels["best"][own] = _best(dice[own].mean(axis=0), options)
         for fold in np.unique(fold_of[own]):
             scored, fitting = own & (fold_of == fold), own & (fold_of != fold)
@@ -142,16 +139,6 @@ def calibrated_levels(
                         at = half_dice(*taught) if method.endswith("half_dice") else 0.5
                         levels[method][scored] = max(cut(mapped, at), level(options.tau_from))
     return levels
-
-
-def dice_at(counts: Counts, levels: NDArray[np.intp]) -> Float:
-    """Dice of each pair at its level, float64 [P]; 0 at EMPTY, NaN at UNFITTED.
-
-    Raises ValueError as `curves.dice_curves`.
-    """
-    padded = np.column_stack([dice_curves(counts), np.zeros(len(counts)), np.full(len(counts), np.nan)])
-    chosen: Float = padded[np.arange(len(counts)), levels]
-    return chosen
 
 
 _MAPS: Final[Mapping[str, Callable[..., NDArray[np.float32]]]] = {"isotonic": isotonic_map, "beta": beta_map}

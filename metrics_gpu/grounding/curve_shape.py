@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 from ..sweep.counts import Counts
 from ..sweep.sweep_options import LEVELS, level
 
-
-def _level_values() -> NDArray[np.float64]:
-    values = (np.arange(LEVELS) + 0.5) / 100
-    values[-1] = 0.9975
-    values.setflags(write=False)
-    return values
-
-
-LEVEL_VALUES: Final[NDArray[np.float64]] = _level_values()
+LEVEL_VALUES: Final[NDArray[np.float64]] = np.append((np.arange(LEVELS - 1) + 0.5) / 100, 0.9975)
 """float64 [101]: the value that represents a level, the middle of its interval [k/100, (k+1)/100). The last level
 holds 1 itself and is represented by the value halfway between its neighbour and 1, so that log(1 - v) exists."""
 
@@ -67,7 +59,7 @@ def level_histogram(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64
     whose first threshold does not mark every pixel (another normalisation or comparison than the default's), since
     values below it are not known.
     """
-    if (counts.overlap[:, 0] != counts.region).any() or len(np.unique(counts.area[:, 0])) > 1:
+    if not counts.whole:
         raise ValueError("these counts do not mark every pixel at their first threshold, so values are missing")
     table = np.stack([counts.area, counts.overlap]).astype(np.int64)
     table[:, :, :-1] -= table[:, :, 1:]

@@ -1,5 +1,4 @@
-"""What grounding is scored from: the pairs, and weighted sums over the pairs of each
-class, in the estimate and in each replicate, which every search shares."""
+"""The pairs that grounding scores, and the weighted sums over the pairs of each class that every search shares."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 from ..statistics.bootstrap import Draws, drawn_or_not
 from ..statistics.exact_sums import exact_values
 from ..sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
-from ..sweep.sweep_options import LEVELS, level
-from .best_thresholds import FIXED, at_level, cross_fitted
+from ..sweep.sweep_options import LEVELS
+from .best_thresholds import FIXED, at_level, best_levels, cross_fitted
 from .protocols import GroundingOptions
 
 Float = NDArray[np.float64]
@@ -69,7 +68,7 @@ def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(
     every = counts.area[:, 0] if pixels is None else np.full(len(counts), pixels)
     if (every < np.maximum(counts.area[:, 0], counts.region)).any():
         raise ValueError(f"the evaluation grid has more pixels than {pixels}")
-    if pixels is None and ((counts.overlap[:, 0] != counts.region).any() or len(np.unique(every)) > 1):
+    if pixels is None and not counts.whole:
         raise ValueError("these counts do not mark every pixel at their first threshold: give the number of pixels")
     region = counts.region.astype(np.int64)
     floor_dice, floor_iou = 2.0 * region / (every + region), region / np.maximum(every, 1)
@@ -132,9 +131,5 @@ def _split(sums: Float) -> Sums:
 
 def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:
     """Dice and IoU of each pair at its own best threshold."""
-    first = level(options.tau_from)
-    if len(dice) == 0:
-        return np.zeros(0), np.zeros(0)
-    k = first + np.argmax(dice[:, first:LEVELS], axis=1)
-    own = iou[:, first:LEVELS].max(axis=1) if options.iou_at == "independent" else at_level(iou, k)
-    return at_level(dice, k), own
+    k, k_iou = best_levels(dice[:, :LEVELS], iou[:, :LEVELS], options)
+    return at_level(dice, k), at_level(iou, k_iou)

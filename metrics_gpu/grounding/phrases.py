@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ..statistics.exact_sums import exact_mean
 from ..sweep.maps import WHOLE, Frame, upsampled
 
 Floats = NDArray[np.float64]
@@ -124,24 +125,25 @@ class PhraseMeans:
 
 def phrase_means(scores: Sequence[PhraseScores], categories: Sequence[str]) -> PhraseMeans:
     """The means of pairs; `categories`: that of each pair. NaN without any pair."""
-    groups: dict[str, list[PhraseScores]] = {}
-    for category, score in zip(categories, scores, strict=True):
-        groups.setdefault(category, []).append(score)
-    mine = list(groups.values())
-    iou = tuple(_mean([_mean([s.iou[t] for s in group]) for group in mine]) for t in range(len(IOU_THRESHOLDS)))
+    members = [np.flatnonzero(np.array(categories) == name) for name in dict.fromkeys(categories)]
+
+    def mean(values: Sequence[float]) -> float:
+        numbers = np.array(values, np.float64)
+        return _mean([_mean(numbers[pairs]) for pairs in members])
+
+    iou = tuple(mean([score.iou[t] for score in scores]) for t in range(len(IOU_THRESHOLDS)))
     return PhraseMeans(
-        cnr=_mean([_mean([s.cnr for s in group]) for group in mine]),
-        cnr_absolute=_mean([_mean([abs(s.cnr) for s in group]) for group in mine]),
+        cnr=mean([score.cnr for score in scores]),
+        cnr_absolute=mean([abs(score.cnr) for score in scores]),
         iou=iou,
         miou=_mean(iou),
-        miou_with_unseen=_mean([_mean([0.0 if s.unseen else s.miou for s in group]) for group in mine]),
+        miou_with_unseen=mean([0.0 if score.unseen else score.miou for score in scores]),
         pairs=len(scores),
         unseen=sum(s.unseen for s in scores),
         constant=sum(s.constant for s in scores),
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    """The mean of the numbers that are not NaN; NaN if none is."""
-    found = [value for value in values if not math.isnan(value)]
-    return math.fsum(found) / len(found) if found else math.nan
+def _mean(values: ArrayLike) -> float:
+    mean = exact_mean(np.asarray(values, np.float64))
+    return math.nan if mean is None else mean

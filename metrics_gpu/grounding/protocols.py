@@ -12,18 +12,6 @@ from typing import Final, Literal, get_args
 from ..sweep.counts import Ties
 from ..sweep.sweep_options import Comparison, Mode, Normalise, Sweeping
 
-__all__ = [
-    "NOT_EQUALISED",
-    "PROTOCOLS",
-    "GroundingOptions",
-    "IouAt",
-    "Mean",
-    "Protocol",
-    "Ties",
-    "Unit",
-    "protocol",
-]
-
 Unit = Literal["per_class", "per_dataset", "per_model", "per_image", "cross_fit"]
 IouAt = Literal["joint", "independent"]
 Mean = Literal["macro", "micro"]
@@ -182,12 +170,12 @@ _ALL: Final = (
     ),
 )
 
-PROTOCOLS: Final[tuple[str, ...]] = tuple(item.name for item in _ALL)
+_BY_NAME: Final = {item.name: item for item in _ALL}
+PROTOCOLS: Final = tuple(_BY_NAME)
 
 
 def protocol(name: str) -> Protocol:
     """The protocol of that name, one of `PROTOCOLS`; an unknown name raises ValueError."""
-    for item in _ALL:
-        if item.name == name:
-            return item
-    raise ValueError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}")
+    if name not in _BY_NAME:
+        raise ValueError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}")
+    return _BY_NAME[name]

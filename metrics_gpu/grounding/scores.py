@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Replicates, mean_over_classes
+from ..statistics.exact_sums import ratio
 from ..sweep.sweep_options import LEVELS
 from .best_thresholds import FIXED, at_level, best_levels, mean_curve
 from .pairs import ClassSums, Float, Pairs, Sums, class_sums
@@ -187,8 +188,7 @@ def _levels(
         return [_fixed(levels)] * len(classes)
     if options.unit in ("per_image", "cross_fit"):
         return [None] * len(classes)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        curves = [(sums.dice / sums.n[:, None], sums.iou / sums.n[:, None]) for sums in (one.whole for one in classes)]
+    curves = [tuple(ratio(sums, one.whole.n[:, None]) for sums in (one.whole.dice, one.whole.iou)) for one in classes]
     if options.unit == "per_dataset" and curves:
         numbers = [one.whole.n for one in classes]
         dice, iou = (mean_curve(kind, numbers, options.mean) for kind in zip(*curves, strict=True))
@@ -209,20 +209,18 @@ def _values(sums: Sums, levels: Levels | None, fitted: Float | None) -> dict[str
         best = at_level(sums.dice, levels[0]), at_level(sums.iou, levels[1])
     else:
         best = sums.plain[:, 3], sums.plain[:, 4]
-    n, plain = sums.n, sums.plain
-    with np.errstate(invalid="ignore", divide="ignore"):
-        dice_fixed, dice_best, floor_iou = sums.dice[:, FIXED] / n, best[0] / n, plain[:, 2] / n
-        return {
-            "pointing": plain[:, 0] / n,
-            "dice_fixed": dice_fixed,
-            "iou_fixed": sums.iou[:, FIXED] / n,
-            "dice_best": dice_best,
-            "iou_best": best[1] / n,
-            "delta_dice": 100.0 * (dice_best - dice_fixed),
-            "floor_dice": plain[:, 1] / n,
-            "floor_iou": floor_iou,
-            "chance": floor_iou,
-        }
+    means = {
+        "pointing": sums.plain[:, 0],
+        "dice_fixed": sums.dice[:, FIXED],
+        "iou_fixed": sums.iou[:, FIXED],
+        "dice_best": best[0],
+        "iou_best": best[1],
+        "floor_dice": sums.plain[:, 1],
+        "floor_iou": sums.plain[:, 2],
+        "chance": sums.plain[:, 2],
+    }
+    values = {name: ratio(total, sums.n) for name, total in means.items()}
+    return {**values, "delta_dice": 100.0 * (values["dice_best"] - values["dice_fixed"])}
 
 
 def _estimate(

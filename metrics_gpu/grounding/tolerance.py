@@ -6,24 +6,26 @@ distance, and one distance per pair serves every tolerance.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ..sweep.arguments import grid_size
 from ..sweep.counts import Counts
+from ..sweep.masks import GRID, unpack_masks
 
 
 def region_distance(counts: Counts, masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> NDArray[np.float64]:
     """Euclidean distance in pixels from each map's first maximum to the nearest pixel of its region, float64 [P].
 
     masks: those of the sweep, bool [P, H, W] or packed uint8 [P, H, ceil(W / 8)]; width: W. 0 for a hit; infinite for
-    a degenerate map or an empty region. Raises ValueError or TypeError if the masks are not those of P pairs.
+    a degenerate map or an empty region. Raises ValueError if the masks are not those of P pairs.
     """
-    _check_masks(masks, width)
     if len(masks) != len(counts):
         raise ValueError(f"masks of shape {masks.shape} do not fit {len(counts)} pairs of width {width}")
     distance = np.full(len(counts), np.inf)
-    for p, mask in enumerate(masks):
-        region = _region(mask, width)
+    for p, region in enumerate(_regions(masks, width)):
         if counts.degenerate[p] or not region.any():
             continue
         row, column = divmod(int(counts.argmax[p]), width)
@@ -47,17 +49,15 @@ def tolerant_share(
 ) -> NDArray[np.float64]:
     """Share of all pixels that lie within `tolerance_px` of each region, float64 [P]: the expected hit of a random one.
 
-    masks, width: as `region_distance` takes them. 0 for an empty region. Raises ValueError or TypeError as
+    masks, width: as `region_distance` takes them. 0 for an empty region. Raises ValueError as
     `region_distance` and `tolerant_hits`.
     """
-    _check_masks(masks, width)
     _check_tolerance(tolerance_px)
     from scipy.ndimage import distance_transform_edt
 
     reach = int(tolerance_px)
     share = np.zeros(len(masks))
-    for p, mask in enumerate(masks):
-        region = _region(mask, width)
+    for p, region in enumerate(_regions(masks, width)):
         rows, columns = (np.flatnonzero(region.any(axis=axis)) for axis in (1, 0))
         if not len(rows):
             continue
@@ -67,20 +67,12 @@ def tolerant_share(
     return share
 
 
-def _check_masks(masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> None:
-    if masks.dtype not in (np.bool_, np.uint8):
-        raise TypeError(f"masks must be a bool or a packed uint8 array, got {masks.dtype}")
-    if masks.ndim != 3 or masks.shape[2] != (width if masks.dtype == np.bool_ else (width + 7) // 8):
-        raise ValueError(f"masks of shape {masks.shape} do not fit a width of {width}")
+def _regions(masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> Iterator[NDArray[np.bool_]]:
+    """bool [H, W] of each mask; one at a time, as all would take eight times the memory of packed ones."""
+    grid_size(masks, (masks.shape[1], width), GRID)
+    return (mask if mask.dtype == np.bool_ else unpack_masks(mask, width) for mask in masks)
 
 
 def _check_tolerance(tolerance_px: float) -> None:
     if not 0 <= tolerance_px < np.inf:
         raise ValueError(f"a tolerance is a finite number of pixels, got {tolerance_px}")
-
-
-def _region(mask: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> NDArray[np.bool_]:
-    """bool [H, W] of one mask bool [H, W] or packed uint8 [H, ceil(W / 8)]."""
-    if mask.dtype == np.bool_:
-        return np.asarray(mask, np.bool_)
-    return np.unpackbits(np.asarray(mask, np.uint8), axis=1, count=width, bitorder="little").view(np.bool_)

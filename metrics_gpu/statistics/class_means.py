@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bootstrap import Draws, macro_curve, percentile_intervals
+from .exact_sums import ratio
 
 Float = NDArray[np.float64]
 
@@ -44,8 +45,7 @@ def class_means(
     for c in range(classes):
         pairs = np.flatnonzero(class_of == c)
         sums = draws.sums(patient_of[pairs], np.column_stack([np.ones(len(pairs)), values[pairs]]))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found[:, c] = sums[:, 1:] / sums[:, :1]
+        found[:, c] = ratio(sums[:, 1:], sums[:, :1])
     if not classes:
         return ClassMeans(found, np.full((1 + draws.replicates, values.shape[1]), np.nan))
     return ClassMeans(found, macro_curve([found[:, c] for c in range(classes)]))
@@ -56,8 +56,6 @@ def band(replicates: Float, level: float = 0.95) -> tuple[Float, Float]:
 
     Raises ValueError unless 0 < level < 1.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
     low, high = np.full((2, replicates.shape[1]), np.nan)
     for place, interval in enumerate(percentile_intervals(replicates, level)):
         if interval is not None:

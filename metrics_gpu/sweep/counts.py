@@ -52,6 +52,11 @@ class Counts:
     def __len__(self) -> int:
         return len(self.region)
 
+    @property
+    def whole(self) -> bool:
+        """Whether the first threshold marks every pixel of every map, as with the default's normalisation."""
+        return bool((self.overlap[:, 0] == self.region).all() and (self.area[:, 0] == self.area[:1, 0]).all())
+
     def on_host(self) -> Counts:
         """These counts as NumPy arrays, copied from the GPU if a sweep left them there."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -75,8 +80,7 @@ class Counts:
     @staticmethod
     def empty() -> Counts:
         """Counts of no pair."""
-        table, column = np.zeros((0, LEVELS), np.int32), np.zeros(0, np.int32)
-        flags = np.zeros(0, np.bool_)
+        table, column, flags = np.zeros((0, LEVELS), np.int32), np.zeros(0, np.int32), np.zeros(0, np.bool_)
         return Counts(table, table.copy(), column, column.copy(), flags, flags.copy())
 
     @staticmethod
@@ -115,11 +119,14 @@ def dice_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float
 
 
 def dice_at(counts: Counts, level_of: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Dice of each pair at its own level, float64 [P], as `dice_curves` has it; level_of: intp [P]."""
+    """Dice of each pair at its own level, float64 [P], as `dice_curves` has it.
+
+    level_of: intp [P]. At `LEVELS`, which no pixel reaches, Dice is 0; at a level below 0 it is not defined, NaN.
+    """
     _need_regions(counts)
-    every = np.arange(len(counts))
-    area, overlap = counts.area[every, level_of].astype(np.int64), counts.overlap[every, level_of]
-    return exact_values(2.0 * overlap / (area + counts.region))
+    chosen = np.arange(len(counts)), np.clip(level_of, 0, LEVELS - 1)
+    dice = exact_values(2.0 * counts.overlap[chosen] / (counts.area[chosen].astype(np.int64) + counts.region))
+    return np.where(level_of < 0, np.nan, np.where(level_of == LEVELS, 0.0, dice))
 
 
 def iou_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
@@ -135,14 +142,12 @@ def iou_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float6
 def pointing_hits(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
     """Pointing hit of each pair, float64 [P] in [0, 1]; degenerate maps miss under every rule.
 
-    Expected hits are shares, rounded by `exact_values`.
+    Expected hits are shares, rounded by `exact_values`. No pixel of a degenerate map reaches the last threshold.
     """
     if ties == "first":
         return counts.hit.astype(np.float64)
     tied, inside = counts.area[:, -1], counts.overlap[:, -1]
-    share = exact_values(inside / np.maximum(tied, 1))
-    hits = share if ties == "expected" else (inside > 0).astype(np.float64)
-    return np.where(counts.degenerate, 0.0, hits)
+    return exact_values(inside / np.maximum(tied, 1)) if ties == "expected" else (inside > 0).astype(np.float64)
 
 
 def _need_regions(counts: Counts) -> None:

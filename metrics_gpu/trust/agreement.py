@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, drawn_or_not
+from ..statistics.exact_sums import ratio
 
 Float = NDArray[np.float64]
 
@@ -62,13 +63,13 @@ def presence_agreement(
     ]  # fmt: skip
     sums = draws.sums(patient_of, np.column_stack(columns).astype(np.float64))
     images, share, pairs, agreeing, ratings, positive, weighted = sums.T
-    prevalence, observed = _over(share, images), _over(agreeing, pairs)
+    prevalence, observed = ratio(share, images), ratio(agreeing, pairs)
     spread = 2 * prevalence * (1 - prevalence)
     # Alpha's chance is that of the ratings of images with two readers or more, and its agreement is of a finite sample.
-    part = _over(positive, ratings)
+    part = ratio(positive, ratings)
     by_alpha = 1 - 2 * part * (1 - part)
-    finite = _over(np.ones_like(ratings), ratings)
-    found = (1 - finite) * _over(weighted, ratings) + finite
+    finite = ratio(np.ones_like(ratings), ratings)
+    found = (1 - finite) * ratio(weighted, ratings) + finite
     return Presence(
         prevalence=prevalence,
         observed=observed,
@@ -76,11 +77,6 @@ def presence_agreement(
         fleiss_kappa=_beyond(observed, 1 - spread),
         krippendorff_alpha=_beyond(found, by_alpha),
     )
-
-
-def _over(part: Float, whole: Float) -> Float:
-    found: Float = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
-    return found
 
 
 def _beyond(observed: Float, chance: Float) -> Float:

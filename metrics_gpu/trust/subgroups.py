@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, Interval, percentile_interval
-from ..statistics.exact_sums import exact_values
+from ..statistics.exact_sums import exact_values, ratio
 from ..statistics.holm import holm
 from ..statistics.intervals import counted, effective_number, pointing_interval
 from ..statistics.sign_flips import LEAST_DRAWS, Tested
@@ -62,9 +62,7 @@ class MeasuredPairs:
         """float64 [1 + B, K]: the means over these pairs, NaN where none was drawn."""
         columns = np.column_stack([np.ones(int(members.sum())), *(each[members] for each in self.values.values())])
         sums = self.draws.sums(self.patient_of[members], columns)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found: Float = sums[:, 1:] / sums[:, :1]
-        return found
+        return ratio(sums[:, 1:], sums[:, :1])
 
 
 @dataclass(frozen=True)
@@ -231,10 +229,9 @@ def _standardised(pairs: MeasuredPairs, first: Mask, second: Mask, *, tested: bo
     found = {}
     for column, (name, values) in enumerate(pairs.values.items(), 1):
         part = slice(column * strata, (column + 1) * strata)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            a, b = (side[:, part] / side[:, :strata] for side in sides)
-            known = ~np.isnan(a - b)  # a replicate can lack a group in a stratum
-            gaps = np.where(known, (a - b) * weights, 0.0).sum(axis=1) / (known * weights).sum(axis=1)
+        a, b = (ratio(side[:, part], side[:, :strata]) for side in sides)
+        known = ~np.isnan(a - b)  # a replicate can lack a group in a stratum
+        gaps = ratio(np.where(known, (a - b) * weights, 0.0).sum(axis=1), (known * weights).sum(axis=1))
         test = _by_parts(pairs, values, (first, second), pairs.stratum_of) if tested else None
         found[name] = _gap(float(gaps[0]), percentile_interval(gaps[1:], pairs.level), test)
     return found

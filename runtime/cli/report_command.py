@@ -13,7 +13,8 @@ import click
 
 from ...engines.commands import Choice, echo
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Ties, Unit
+from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Unit
+from ...metrics_gpu.sweep.counts import Ties
 from ..reporting.tables.latex import TEXT_WIDTH
 from ..reporting.tables.table import Intervals
 from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs

@@ -15,7 +15,6 @@ from xbench_fast.metrics_gpu.grounding.calibration import (
     beta_map,
     calibrated_levels,
     cut,
-    dice_at,
     half_dice,
     isotonic_map,
 )
@@ -25,7 +24,7 @@ from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import band, class_means
-from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.counts import Counts, dice_at
 from xbench_fast.metrics_gpu.sweep.maps import quantile_map, scaled_map
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS, Sweeping
