@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -28,21 +28,16 @@ class EngineInfo:
     detail: str
 
 
-def _silent(line: str) -> None:
-    """Discards the message."""
-
-
 @dataclass(frozen=True)
 class EngineOptions:
     """Options of the GPU backends, and `throughput`, which is for the CPU backend.
 
     max_batch: largest number of images in one submission, for which buffers are allocated; a bundle that states a
-    smaller `largest_batch` bounds it. build: whether a TensorRT
-    plan may be built. pad: compute every batch at the largest size, with unused images that are cut off the scores: one
-    shape for all, so that nothing is chosen or planned anew for the last batch. tf32: let float32 products round their
-    inputs to TF32. device: number of the GPU. throughput: each thread computes images of its own, so that large batches
-    take less time, small ones more, and scores do not depend on the number of threads. say: receives messages about
-    slow steps and fallbacks.
+    smaller `largest_batch` bounds it. build: whether a TensorRT plan may be built. pad: compute every batch at the
+    largest size, with unused images that are cut off the scores: one shape for all, so that nothing is chosen or
+    planned anew for the last batch. tf32: let float32 products round their inputs to TF32. device: number of the GPU.
+    throughput: each thread computes images of its own, so that large batches take less time, small ones more, and
+    scores do not depend on the number of threads. say: receives messages about slow steps and fallbacks.
     """
 
     max_batch: int = 64
@@ -51,7 +46,7 @@ class EngineOptions:
     tf32: bool = False
     device: int = 0
     throughput: bool = False
-    say: Callable[[str], None] = _silent
+    say: Callable[[str], None] = lambda line: None
 
 
 def chosen_precision(bundle: Bundle, *, tf32: bool) -> str:
@@ -68,6 +63,11 @@ class Scores:
 
     logits: NDArray[np.float32]
     saliency: NDArray[np.float32]
+
+
+def joined_scores(parts: Sequence[Scores]) -> Scores:
+    """The scores of the parts of one batch, in order."""
+    return Scores(np.concatenate([part.logits for part in parts]), np.concatenate([part.saliency for part in parts]))
 
 
 class Engine(ABC):
@@ -139,10 +139,7 @@ class Engine(ABC):
     def _in_parts(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
         most = self.bundle.manifest.batch_within(len(pixels))
         parts = [self._run(pixels[start : start + most], text) for start in range(0, len(pixels), most)]
-        if len(parts) == 1:
-            return parts[0]
-        logits, saliency = ([getattr(part, name) for part in parts] for name in ("logits", "saliency"))
-        return Scores(np.concatenate(logits), np.concatenate(saliency))
+        return parts[0] if len(parts) == 1 else joined_scores(parts)
 
     def check_finite(
         self, logits: NDArray[np.float32], text: NDArray[np.float32], pixels: Callable[[int], NDArray[np.uint8]]

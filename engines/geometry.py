@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from .errors import BundleError
 from .registry import did_you_mean
@@ -63,12 +63,10 @@ class Geometry:
     def from_key(key: str) -> Geometry:
         """The geometry whose `key` this is. Raises BundleError for any other text."""
         mode, *rest = key.split("-")
-        if len(rest) == 3:
-            rest.append("unchanged")
-        if len(rest) != 4:
+        names: list[Any] = [mode, *rest[2:]]
+        if len(rest) not in (3, 4) or not (rest[0].isdecimal() and rest[1].isdecimal()):
             raise BundleError(f"'{key}' is not the key of a geometry, such as squash-224-224-bicubic.")
-        names = ("size", "resize", "interpolation", "intensity")
-        return Geometry.from_json({"mode": mode, **dict(zip(names, rest, strict=True))})
+        return Geometry(names[0], int(rest[0]), int(rest[1]), *names[1:])
 
     def to_json(self) -> dict[str, str | int]:
         """The entry `geometry` of bundle.json; without `intensity` the levels are unchanged, as in older bundles.
@@ -77,31 +75,7 @@ class Geometry:
         """
         if self.intensity == "equalised":
             raise BundleError(f"A bundle cannot store the intensity '{self.intensity}' of its geometry.")
-        plain: dict[str, str | int] = {
-            "mode": self.mode,
-            "size": self.size,
-            "resize": self.resize,
-            "interpolation": self.interpolation,
-        }
-        return plain if self.intensity == "unchanged" else {**plain, "intensity": self.intensity}
-
-    @staticmethod
-    def from_json(data: object) -> Geometry:
-        """Reads what `to_json` wrote; sizes may also be the words of a command line.
-
-        Raises BundleError when a key is missing or a size is invalid.
-        """
-        if not isinstance(data, dict):
-            raise BundleError("The key 'geometry' of bundle.json is not an object; export the bundle again.")
-        try:
-            return Geometry(
-                mode=cast(Mode, str(data["mode"])),
-                size=int(data["size"]),
-                resize=int(data["resize"]),
-                interpolation=cast(Interpolation, str(data["interpolation"])),
-                intensity=cast(Intensity, str(data.get("intensity", "unchanged"))),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise BundleError(
-                f"The key 'geometry' of bundle.json does not fit: {error!r}; export the bundle again."
-            ) from error
+        fields = asdict(self)
+        if self.intensity == "unchanged":
+            del fields["intensity"]
+        return fields

@@ -15,7 +15,6 @@ from msgspec import Meta
 
 from .errors import BundleError
 from .geometry import Geometry
-from .parity import OFFICIAL_MAP
 from .strict_json import CHECKSUM, checksum_of
 
 SCHEMA = 1
@@ -29,6 +28,8 @@ MODEL_ORDER = (*PAPER_MODELS, "biovil", "biovil_t", "chexzero", "afloc", "xrv")
 COMPARED: Final = "compared"
 """The key of `text` with the record of the texts whose ids were compared with those of the model's own library; null
 where the model names no such library, missing in bundles of versions that compared none."""
+OFFICIAL_MAP: Final = "official"
+"""Value of `saliency["choice"]` in bundle.json for the map of a model's authors."""
 _SMOOTHED: Final = {"biovil": 1.5, "biovil_t": 1.5, "afloc": 1.5}
 """Models whose official map is smoothed in the graph -> the standard deviation, in cells."""
 
@@ -209,3 +210,12 @@ class Manifest:
         except (TypeError, ValueError) as error:
             raise BundleError(f"bundle.json cannot be written: {error}.") from error
         return (text + "\n").encode()
+
+
+def parity_summary(parity: Mapping[str, Any]) -> str:
+    """A parity report in a few words: what was compared, the largest error and the allowed error."""
+    if not {"compared", "needed", "tolerance", "passed"} <= parity.keys():
+        return "none recorded"
+    verdict = "passed" if parity["passed"] is True else "failed"
+    limit = f"{parity['needed']:.1e} of {parity['tolerance']:.0e} allowed"
+    return f"{verdict}: {parity['compared']} comparisons, error {limit}"

@@ -1,4 +1,4 @@
-"""The name of this machine's processor."""
+"""The processor of this machine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import platform
 from pathlib import Path
 
 
+def cpuinfo() -> str:
+    """What Linux says of the processor, empty where there is no such file."""
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def cpu_model() -> str:
     """The processor's marketing name, or the architecture if the system does not give the name."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.lower().startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    for line in cpuinfo().splitlines():
+        if line.lower().startswith("model name"):
+            return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import platform
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from .processor import cpuinfo
 
 if TYPE_CHECKING:
     from .manifest import Manifest
@@ -28,7 +29,6 @@ FORMS: Final = {
 OTHER_NUMBERS: Final = ("OpenVINO",)
 """Runtimes that give an INT8 graph of any form other maps than the export measured, without a message."""
 
-_CPUINFO: Final = Path("/proc/cpuinfo")
 _VNNI: Final = {"avx512_vnni", "avx_vnni"}
 _X86: Final = {"x86_64", "amd64", "x86", "i386", "i686"}
 
@@ -47,11 +47,7 @@ def sums_exactly(machine: str, cpuinfo: str) -> bool:
 @cache
 def saturates() -> bool:
     """Whether this machine's processor can cut the sums of byte products to 16 bits."""
-    try:
-        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    return not sums_exactly(platform.machine(), text)
+    return not sums_exactly(platform.machine(), cpuinfo())
 
 
 def engine_complaint(manifest: Manifest, name: str, backend: str) -> str | None:
@@ -60,7 +56,7 @@ def engine_complaint(manifest: Manifest, name: str, backend: str) -> str | None:
     if manifest.precision != "int8":
         return None
     form = None if manifest.quantisation is None else manifest.quantisation.form
-    if other := next((each for each in OTHER_NUMBERS if each.lower() in backend.lower()), None):
+    if other := next((runtime for runtime in OTHER_NUMBERS if runtime.lower() in backend.lower()), None):
         return (
             f"{name} holds int8, to which {other} gives other maps, since it leaves out roundings of the graph; use "
             "--engine onnxruntime-cpu, or export it in fp32."

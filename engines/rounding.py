@@ -8,6 +8,7 @@ the same, except for the order of sums.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,7 @@ def stated_precision(model: Any) -> str:
     names = {number: name for name, number in LOW_TYPES.items()} | {_FLOAT: "fp32"} | dict.fromkeys(_BYTES, "int8")
     for tensor in model.graph.initializer:
         if tensor.data_type in names:
-            values = 1
-            for size in tensor.dims:
-                values *= size
-            count[names[tensor.data_type]] += values
+            count[names[tensor.data_type]] += math.prod(tensor.dims)
     return max(count, key=lambda name: count[name])
 
 

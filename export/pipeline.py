@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engines.bundle import Bundle, check_place, write_bundle
 from ..engines.errors import ConfigError
-from ..engines.manifest import COMPARED, GraphSpec, Manifest
-from ..engines.parity import OFFICIAL_MAP
+from ..engines.manifest import COMPARED, OFFICIAL_MAP, GraphSpec, Manifest
 from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, name_sets, texts_per_query
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet

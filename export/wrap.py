@@ -44,12 +44,13 @@ class Facts:
 
 def read_geometry(text: str) -> Geometry:
     """`mode:size[:resize[:interpolation]]`, e.g. squash:224, crop:224:256:bicubic. Raises ConfigError."""
+    mode: Any
     mode, *rest = text.split(":")
     try:
         size = int(rest[0])
         resize = int(rest[1]) if len(rest) > 1 else size
         interpolation: Any = rest[2] if len(rest) > 2 else "bilinear"
-        return Geometry.from_json({"mode": mode, "size": size, "resize": resize, "interpolation": interpolation})
+        return Geometry(mode, size, resize, interpolation)
     except (ValueError, IndexError, BundleError) as error:
         raise ConfigError(
             f"--geometry {text} is not MODE:SIZE[:RESIZE[:INTERPOLATION]] ({error}); for example squash:224 or "

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import Engine, EngineInfo, Scores
+from ..base import Engine, EngineInfo, Scores, joined_scores
 from ..bundle import Bundle
 from ..errors import EngineError
 from .gpu import gpu_reason, load_cupy
@@ -81,10 +81,10 @@ class DeviceEngine(Engine):
             scores = self.submit(chunk, text, 0)
             with self._entered():
                 # Copies to pageable memory return when they are done, so the slot may be used again.
-                parts.append((scores.logits.get(stream=self.stream), scores.saliency.get(stream=self.stream)))
+                parts.append(Scores(scores.logits.get(stream=self.stream), scores.saliency.get(stream=self.stream)))
                 self.stream.synchronize()
             start += len(scores.logits)
-        return Scores(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return joined_scores(parts)
 
     @contextmanager
     def _entered(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import Engine, EngineInfo, Scores
+from ..base import Engine, EngineInfo, Scores, joined_scores
 from ..errors import EngineError, MissingExtraError
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, graph_for_cpu, load_onnxruntime, open_session
 
@@ -61,20 +61,17 @@ class CpuEngine(Engine):
         if batch % _PAIR:
             pixels = np.concatenate([pixels, pixels[-1:]])
 
-        def run(start: int) -> list[NDArray[np.float32]]:
+        def run(start: int) -> Scores:
             pair = pixels[start : start + _PAIR]
-            scores: list[NDArray[np.float32]] = self._session.run(
-                ["logits", "saliency"], {"pixels": pair, "text": text}
-            )
-            return scores
+            return Scores(*self._session.run(["logits", "saliency"], {"pixels": pair, "text": text}))
 
         starts = range(0, len(pixels), _PAIR)
         try:
             pairs = list(self._submitters.map(run, starts) if len(starts) > 1 else map(run, starts))
         except Exception as error:  # see open_session
             raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}") from error
-        logits, saliency = (np.concatenate(parts)[:batch] for parts in zip(*pairs, strict=True))
-        return Scores(logits, saliency)
+        scores = joined_scores(pairs)
+        return Scores(scores.logits[:batch], scores.saliency[:batch])
 
     def _close(self) -> None:
         self._submitters.shutdown()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
+from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision, joined_scores
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
 from ..rounding import LOW_TYPES
@@ -151,7 +151,7 @@ class HostCudaEngine(Engine):
         return info
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
-        parts: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
+        parts: list[Scores] = []
         start = 0
         while start < len(pixels):
             chunk = pixels[start : start + self._batch]
@@ -166,9 +166,9 @@ class HostCudaEngine(Engine):
                 self._batch //= 2
                 self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self._batch}")
                 continue
-            parts.append((logits[: len(chunk)], saliency[: len(chunk)]))
+            parts.append(Scores(logits[: len(chunk)], saliency[: len(chunk)]))
             start += len(chunk)
-        return Scores(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return joined_scores(parts)
 
     def _close(self) -> None:
         del self._session

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..base import EngineInfo
 from ..errors import EngineError, MissingExtraError
-from ..plans.family import Family, load_family
-from ..plans.key import Profile
-from ..plans.provide import plan_key, provide_plan
-from ..plans.store import PlanStore
+from ..plans.family import load_family
+from ..plans.key import Profile, plan_key
+from ..plans.store import PlanStore, provide_plan
 from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory
 from .gpu import current_gpu, gpu_reason
 
@@ -192,16 +192,6 @@ class TensorRtRtxEngine(TensorRtEngine):
             del self._kernels
 
 
-def tensorrt_reason() -> str | None:
-    """None if TensorRT can run here, else why not."""
-    return _reason("tensorrt")
-
-
-def tensorrt_rtx_reason() -> str | None:
-    """None if TensorRT for RTX can be tried here, else why not."""
-    return _reason("tensorrt-rtx")
-
-
 def tensorrt_rtx_doubt() -> str | None:
     """Why `auto` does not choose TensorRT for RTX: the library does not list this GPU. None if it does."""
     gpu = current_gpu()
@@ -212,8 +202,9 @@ def tensorrt_rtx_doubt() -> str | None:
 
 
 def _reason(name: str) -> str | None:
+    """None if TensorRT, or TensorRT for RTX, can run here, else why not."""
     try:
-        family: Family = load_family(name)
+        family = load_family(name)
     except (MissingExtraError, EngineError) as error:
         return str(error)
     reason = gpu_reason()
@@ -225,3 +216,7 @@ def _reason(name: str) -> str | None:
     except (RuntimeError, TypeError) as error:
         return f"it does not start ({error})"
     return None
+
+
+tensorrt_reason = partial(_reason, "tensorrt")
+tensorrt_rtx_reason = partial(_reason, "tensorrt-rtx")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..backends.gpu import Gpu
+from ..base import chosen_precision
 from ..bundle import Bundle
 from ..errors import EngineError
+from ..quantised import engine_complaint
+from .family import Family
 
 
 @dataclass(frozen=True)
@@ -56,24 +60,24 @@ class PlanKey:
         parts = (self.gpu.name, f"{self.library}-{self.version}", self.precision, f"batch{self.profile.batch[2]}")
         return "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", part).strip("_").lower() for part in parts)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def differences(self, stored: Mapping[str, Any]) -> list[str]:
-        """Which fields of a stored key differ from this one, in words."""
-        mine = self.to_json()
+        """Which fields of a key differ from this one, in words; stored: it as JSON holds it, with lists for tuples."""
         return [
-            f"{field.name} was {_words(stored.get(field.name))}, is {_words(mine[field.name])}"
-            for field in fields(self)
-            if _plain(stored.get(field.name)) != _plain(mine[field.name])
+            f"{name} was {_words(stored.get(name))}, is {_words(value)}"
+            for name, value in json.loads(json.dumps(asdict(self))).items()
+            if stored.get(name) != value
         ]
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON stores it: tuples become lists."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+def plan_key(bundle: Bundle, family: Family, gpu: Gpu, profile: Profile, *, tf32: bool = False) -> PlanKey:
+    """The key of the bundle's plan. Raises EngineError for TF32 with a graph that is not float32, and for INT8 in
+    another form than TensorRT's."""
+    complaint = engine_complaint(bundle.manifest, bundle.name, family.name)
+    if complaint is not None:
+        raise EngineError(complaint)
+    precision = chosen_precision(bundle, tf32=tf32)
+    graph = bundle.manifest.files[bundle.graph("image").file].sha256
+    return PlanKey(graph, precision, profile, gpu, family.name, family.version)
 
 
 def _words(value: Any) -> str:

@@ -1,4 +1,5 @@
-"""Stores plans: beside the graph, in the bundle's `plans/`, or in the user's cache when the bundle is read-only.
+"""Provides the plan of a bundle: the stored one, or a new one. Plans lie in the bundle's `plans/`, or in the user's
+cache when the bundle is read-only.
 
 Every plan has a description, `<stem>.json`, with its key and its sha256. Nothing is added to the plan itself. This
 detects damaged plans and plans with another key; it does not detect a plan that was replaced together with its
@@ -11,26 +12,20 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..bundle import PLANS, Bundle
 from ..errors import EngineError
-from .build import BuiltPlan
+from .build import BuiltPlan, build_plan
+from .family import Family
 from .key import PlanKey
 
 SCHEMA = 2
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A plan on disk: its bytes, or the reason why they must not be used."""
-
-    plan: bytes | None
-    reason: str
+_NONE_YET = "there is none yet"
 
 
 class PlanStore:
@@ -48,35 +43,35 @@ class PlanStore:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return PlanStore(cache / "xbench-fast" / "plans" / bundle.digest[:32])
 
-    def load(self, key: PlanKey) -> Stored:
-        """The plan of `key`, or why there is none that fits."""
+    def load(self, key: PlanKey) -> tuple[bytes | None, str]:
+        """The plan of `key`; without one that fits, None and why there is none."""
         described, source = self.folder / f"{key.stem}.json", self.folder / f"{key.stem}.plan"
         if described.is_symlink() or source.is_symlink():
-            return Stored(None, f"{source} is a symbolic link")
+            return None, f"{source} is a symbolic link"
         try:
             record: Any = json.loads(described.read_text(encoding="utf-8"))
             plan = source.read_bytes()
         except FileNotFoundError:
-            return Stored(None, "there is none yet")
+            return None, _NONE_YET
         except (OSError, ValueError) as error:
-            return Stored(None, f"{described} cannot be read ({error})")
+            return None, f"{described} cannot be read ({error})"
         if not isinstance(record, dict) or record.get("schema") != SCHEMA or not isinstance(record.get("key"), dict):
-            return Stored(None, f"{described} was written by another version")
+            return None, f"{described} was written by another version"
         changed = key.differences(record["key"])
         if changed:
-            return Stored(None, f"it was built for something else: {'; '.join(changed)}")
+            return None, f"it was built for something else: {'; '.join(changed)}"
         if record.get("sha256") != hashlib.sha256(plan).hexdigest():
-            return Stored(None, f"{source} does not match its sha256, it was changed or damaged")
-        return Stored(plan, "")
+            return None, f"{source} does not match its sha256, it was changed or damaged"
+        return plan, ""
 
-    def save(self, key: PlanKey, built: BuiltPlan) -> Path:
+    def save(self, key: PlanKey, built: BuiltPlan) -> None:
         """Stores a plan, whole or not at all: the description is written last. Raises EngineError.
 
         A reader that finds the new plan with the old description sees that the sha256 does not match.
         """
         record = {
             "schema": SCHEMA,
-            "key": key.to_json(),
+            "key": asdict(key),
             "sha256": hashlib.sha256(built.plan).hexdigest(),
             "bytes": len(built.plan),
             "layers": {f"{kind} {dtype}": n for (kind, dtype), n in sorted(built.types.counts.items())},
@@ -90,7 +85,6 @@ class PlanStore:
             _write(self.folder / f"{key.stem}.json", json.dumps(record, indent=2).encode() + b"\n")
         except OSError as error:
             raise EngineError(f"The plan {target} cannot be written: {error.strerror}; make room there.") from error
-        return target
 
     def timing(self, key: PlanKey) -> bytes | None:
         """The timing cache of earlier builds on this GPU with this library; None for a damaged one."""
@@ -127,6 +121,41 @@ class PlanStore:
 
     def _timing(self, key: PlanKey) -> Path:
         return self.folder / f"{key.stem.rsplit('-', 2)[0]}.timing"
+
+
+def provide_plan(
+    bundle: Bundle,
+    family: Family,
+    key: PlanKey,
+    *,
+    build: bool = True,
+    capability: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> bytes:
+    """The plan of `key`: the stored one, or a new one, which is then stored.
+
+    A plan with another key, or a damaged one, is replaced, and `say` receives the reason; without `build` it is an
+    error. Two processes build the plan only once. Raises EngineError.
+    """
+    store = PlanStore.of(bundle)
+    plan, reason = store.load(key)
+    if plan is None and not build:
+        raise EngineError(
+            f"{bundle.name} has no {key.precision} plan for {key.gpu.name} and {family.name} {family.version} "
+            f"({reason}); leave --no-build out, or run xbench-export --backend {family.name} on this machine."
+        )
+    if plan is not None:
+        return plan
+    with store.building(key):
+        plan, reason = store.load(key)  # another process may have built it in the meantime
+        if plan is not None:
+            return plan
+        why = "" if reason == _NONE_YET else f" again, because {reason}"
+        say(f"{bundle.name}: building its {key.precision} plan for {key.gpu.name}{why}; this takes minutes, once")
+        graph, timing = bundle.file("image"), store.timing(key)
+        built = build_plan(family, graph, key.profile, key.precision, timing=timing, capability=capability)
+        store.save(key, built)
+    return built.plan
 
 
 def _with_checksum(data: bytes) -> bytes:

@@ -27,8 +27,8 @@ def build_plans(
 ) -> None:
     """Builds and keeps the plan of each bundle that has none that fits. Raises EngineError or MissingExtraError."""
     from ...engines.backends.gpu import current_gpu
-    from ...engines.plans.key import Profile
-    from ...engines.plans.provide import plan_key, provide_plan
+    from ...engines.plans.key import Profile, plan_key
+    from ...engines.plans.store import provide_plan
 
     family, gpu = load_family(backend), current_gpu()
     for bundle in bundles:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ...engines.commands import echo
-from ...engines.parity import parity_summary
+from ...engines.manifest import parity_summary
 from .shared_options import Output, bundle_options, config_option, json_option, resolve_config
 
 

@@ -9,7 +9,7 @@ from ...engines.base import Engine
 from ...engines.bundle import Bundle
 from ...engines.errors import DataError
 from ...engines.geometry import Geometry
-from ...engines.parity import parity_summary
+from ...engines.manifest import parity_summary
 from ...engines.prompts.prompt_set import PromptSet
 from ..data.datasets.dataset import Dataset
 from ..data.images.decoders import Decoder

@@ -10,8 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.manifest import known_smoothing
-from ...engines.parity import OFFICIAL_MAP
+from ...engines.manifest import OFFICIAL_MAP, known_smoothing
 from ...metrics_gpu.grounding.phrases import (
     IOU_THRESHOLDS,
     SIGMA,

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from ....engines.parity import OFFICIAL_MAP
+from ....engines.manifest import OFFICIAL_MAP
 from ...results.choices import DEFAULTS
 from ...results.numbers.cell_values import CellValues
 from ..tables.table import Cell

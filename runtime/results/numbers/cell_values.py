@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.parity import OFFICIAL_MAP
+from ....engines.manifest import OFFICIAL_MAP
 from ....metrics_gpu.grounding.best_thresholds import pair_folds
 from ....metrics_gpu.grounding.pairs import Pairs
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings

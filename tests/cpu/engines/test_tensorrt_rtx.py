@@ -14,9 +14,8 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.plans.build import build_plan
 from xbench_fast.engines.plans.family import load_family
-from xbench_fast.engines.plans.key import Profile
-from xbench_fast.engines.plans.provide import plan_key, provide_plan
-from xbench_fast.engines.plans.store import PlanStore
+from xbench_fast.engines.plans.key import Profile, plan_key
+from xbench_fast.engines.plans.store import PlanStore, provide_plan
 
 pytest.importorskip("torch")
 pytest.importorskip("tensorrt_rtx", reason="TensorRT for RTX is not installed")

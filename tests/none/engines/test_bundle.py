@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from xbench_fast.engines.bundle import Bundle, find_bundles, sha256_of, write_bundle
 from xbench_fast.engines.errors import BundleError, ConfigError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
+from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec, parity_summary
 from xbench_fast.engines.manifest_json import parse_manifest
-from xbench_fast.engines.parity import parity_summary
 from xbench_fast.engines.prompts.prompt_encoding import texts_per_query
 from xbench_fast.engines.prompts.prompt_set import PromptSet
 
