@@ -53,9 +53,23 @@ def overlaps(given: BoxLists, truth: BoxLists, crowd: NDArray[np.bool_] | None =
 
 def matched(table: BoxOverlaps, thresholds: Sequence[float]) -> Int:
     """int64 [T, P]: the size of the largest one-to-one matching of given and true boxes with IoU >= threshold."""
-    found = np.zeros((len(thresholds), len(table.offsets) - 1), np.int64)
-    _matched(table.values, table.offsets, table.given, table.truth, np.array(thresholds, np.float64), found)
-    return found
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    # One graph of all pairs: no edge joins two of them, so that each keeps its own largest matching.
+    owner = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.given))
+    ends = offsets_of(np.diff(table.truth)[owner])
+    true = np.arange(ends[-1]) + np.repeat(table.truth[:-1][owner] - ends[:-1], np.diff(ends))
+    sizes = np.zeros((len(thresholds), len(table.offsets) - 1), np.int64)
+    for row, threshold in zip(sizes, thresholds, strict=True):
+        edges = table.values >= threshold
+        if edges.any():
+            starts = offsets_of(edges)[ends]
+            shape = int(table.given[-1]), int(table.truth[-1])
+            graph = csr_array((np.ones(starts[-1], np.bool_), true[edges], starts), shape=shape)
+            partner = maximum_bipartite_matching(graph, perm_type="column")
+            row[:] = np.bincount(owner[partner >= 0], minlength=len(row))
+    return sizes
 
 
 def matched_in_order(table: BoxOverlaps, thresholds: Sequence[float], *, most: int | None, above: bool) -> Any:
@@ -90,51 +104,6 @@ def _fill_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, c
 
 
 _fill = compiled(_fill_loop, types.void(_F2, _I1, _F2, _I1, _B1, types.float64[::1]))
-
-
-def _matched_loop(values: Any, offsets: Any, given_offsets: Any, truth_offsets: Any, thresholds: Any, out: Any) -> None:
-    # Augmenting paths, depth first on a stack of given boxes: `turn` is the next true box to try for each of them.
-    for p in range(len(offsets) - 1):
-        n = given_offsets[p + 1] - given_offsets[p]
-        m = truth_offsets[p + 1] - truth_offsets[p]
-        if n == 0 or m == 0:
-            continue
-        holder = np.empty(m, np.int64)
-        seen = np.empty(m, np.bool_)
-        stack = np.empty(n + 1, np.int64)
-        turn = np.empty(n, np.int64)
-        reached = np.empty(n + 1, np.int64)
-        for t in range(len(thresholds)):
-            holder[:] = -1
-            size = 0
-            for start in range(n):
-                seen[:] = False
-                stack[0] = start
-                turn[start] = 0
-                depth = 1
-                while depth > 0:
-                    i = stack[depth - 1]
-                    j = turn[i]
-                    if j == m:
-                        depth -= 1
-                        continue
-                    turn[i] = j + 1
-                    if seen[j] or values[offsets[p] + i * m + j] < thresholds[t]:
-                        continue
-                    seen[j] = True
-                    reached[depth - 1] = j
-                    if holder[j] < 0:
-                        for d in range(depth):
-                            holder[reached[d]] = stack[d]
-                        size += 1
-                        break
-                    stack[depth] = holder[j]
-                    turn[holder[j]] = 0
-                    depth += 1
-            out[t, p] = size
-
-
-_matched = compiled(_matched_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.int64[:, ::1]))
 
 
 def _take_loop(

@@ -148,6 +148,36 @@ def _extremes(rows: Float, ends: Float, lo: Int, hi: Int, weight: Float, line: F
 _extremes_c = compiled(_extremes)
 
 
+def _upsample(grid: Float, axes: Any, used: Int, rows: Float, values: Float) -> tuple[Any, ...]:
+    """Upsamples a grid into `values` [H, W] by the canonical arithmetic; `rows` [h, W] is scratch, `used` names tables.
+
+    Returns the seen part (top, bottom, left, right), the minimum and the maximum, the place of the first maximum, and
+    whether the map is degenerate.
+    """
+    _, y_cells, y_weights, x_cells, x_weights = axes
+    (y_lo, y_hi), y_weight = y_cells[used[0]], y_weights[used[0]]
+    (x_lo, x_hi), x_weight = x_cells[used[1]], x_weights[used[1]]
+    top, bottom = _seen_c(y_lo)
+    left, right = _seen_c(x_lo)
+    flat = top == bottom or left == right
+    minimum, maximum, first = np.float32(np.inf), np.float32(-np.inf), 0
+    for r in range(len(grid)):
+        _horizontal_c(grid[r], x_lo[left:right], x_hi[left:right], x_weight[left:right], rows[r, left:right])
+    for y in range(top, bottom):
+        _blend_c(rows[y_lo[y], left:right], rows[y_hi[y], left:right], y_weight[y], values[y, left:right])
+        for x in range(left, right):
+            v = values[y, x]
+            flat = flat or not (abs(v) < np.inf)
+            if v > maximum:
+                maximum, first = v, y * values.shape[1] + x
+            minimum = min(minimum, v)
+    span = maximum - minimum
+    return (top, bottom, left, right), minimum, maximum, first, flat or not (span > 0 and span < np.inf)
+
+
+upsample_c = compiled(_upsample)
+
+
 def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) -> tuple[Int, Int, NDArray[np.bool_]]:
     tables, y_cells, y_weights, x_cells, x_weights = axes
     (pairs, h, _), (_, height, stride) = saliency.shape, masks.shape

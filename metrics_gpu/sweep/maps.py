@@ -159,11 +159,8 @@ def quantile_map(values: NDArray[np.float32]) -> NDArray[np.float32]:
     All results have the same distribution, except for ties, so a threshold t marks about the largest 1 - t of the
     pixels in each. Equal pixels stay equal; a constant map is 0.
     """
-    flat = values.reshape(-1)
-    order = np.argsort(flat)
-    ordered = flat[order]
-    first = np.maximum.accumulate(np.where(np.append(True, ordered[1:] != ordered[:-1]), np.arange(len(flat)), 0))
-    smaller = np.empty(len(flat), np.float64)
-    smaller[order] = first
-    ranked: NDArray[np.float32] = (smaller / max(first[-1], 1)).astype(np.float32).reshape(values.shape)
+    from scipy.stats import rankdata
+
+    smaller = rankdata(values, method="min").reshape(values.shape) - 1
+    ranked: NDArray[np.float32] = (smaller / max(smaller.max(), 1)).astype(np.float32)
     return ranked

@@ -13,7 +13,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
-from .cpu import _AXES, _COUNTS, _blend_c, _horizontal_c, _seen_c
+from .cpu import _AXES, _COUNTS, upsample_c
 from .sweep_options import LEVELS
 
 _ONE, _ZERO = np.float32(1), np.float32(0)
@@ -42,32 +42,17 @@ def _sweep_plain(
     normalise: int,
     thresholds: NDArray[np.float32],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    tables, y_cells, y_weights, x_cells, x_weights = axes
     (pairs, h, _), height = saliency.shape, masks.shape[1]
     levels, single = np.empty((2, pairs, LEVELS), np.int32), np.empty((2, pairs), np.int32)
     flags = np.empty((2, pairs), np.bool_)
     rows, values = np.empty((h, width), np.float32), np.empty((height, width), np.float32)
     tally = np.empty((2, LEVELS + 1), np.int64)
     for p in range(pairs):
-        y_lo, y_hi, y_weight = y_cells[tables[p, 0], 0], y_cells[tables[p, 0], 1], y_weights[tables[p, 0]]
-        x_lo, x_hi, x_weight = x_cells[tables[p, 1], 0], x_cells[tables[p, 1], 1], x_weights[tables[p, 1]]
-        top, bottom = _seen_c(y_lo)
-        left, right = _seen_c(x_lo)
-        flat = top == bottom or left == right
-        minimum, maximum = np.float32(np.inf), np.float32(-np.inf)
-        first = 0
-        for r in range(h):
-            _horizontal_c(saliency[p, r], x_lo[left:right], x_hi[left:right], x_weight[left:right], rows[r, left:right])
-        for y in range(top, bottom):
-            _blend_c(rows[y_lo[y], left:right], rows[y_hi[y], left:right], y_weight[y], values[y, left:right])
-            for x in range(left, right):
-                v = values[y, x]
-                flat = flat or not (abs(v) < np.inf)
-                if v > maximum:
-                    maximum, first = v, y * width + x
-                minimum = min(minimum, v)
+        (top, bottom, left, right), minimum, maximum, first, flat = upsample_c(
+            saliency[p], axes, axes[0][p], rows, values
+        )
         span = maximum - minimum
-        flat = flat or not (span > 0 and span < np.inf) or (normalise == 1 and not maximum > 0)
+        flat = flat or (normalise == 1 and not maximum > 0)
         offset = minimum if normalise == 0 else _ZERO
         scale = span if normalise == 0 else (maximum if normalise == 1 else _ONE)
         # Unseen pixels have the smallest value, all pixels of a degenerate map 0.

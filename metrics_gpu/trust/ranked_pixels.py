@@ -14,7 +14,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
-from ..sweep.cpu import _AXES, _blend_c, _horizontal_c, _seen_c
+from ..sweep.cpu import _AXES, upsample_c
 
 _DIGIT = np.uint64(10)
 _PLACE = np.uint64(16)  # bits of a pixel's place in the grid of 224 x 224
@@ -171,45 +171,27 @@ def _score_regions(
     starts: NDArray[np.int64],
     region_of: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    tables, y_cells, y_weights, x_cells, x_weights = axes
-    (maps, h, _), height, width = saliency.shape, y_cells.shape[2], x_cells.shape[2]
+    (maps, h, _), height, width = saliency.shape, axes[1].shape[2], axes[3].shape[2]
     out = np.empty((len(region_of), 7))
     flags = np.empty(maps, np.bool_)
     rows = np.empty((h, width), np.float32)
-    line_all = np.empty((height, width), np.float32)
+    upsampled = np.empty((height, width), np.float32)
     keys_all, other_all = np.empty(height * width, np.uint64), np.empty(height * width, np.uint64)
     bits_all, rank_of = np.empty(height * width, np.uint32), np.empty(height * width, np.int32)
     flags_all, marked_all = np.zeros(height * width // 8, np.uint8), np.empty(height * width + 1, np.int32)
     counts = np.empty((3, 1 << 10), np.int64)
     for m in range(maps):
-        y_lo, y_hi, y_weight = y_cells[tables[m, 0], 0], y_cells[tables[m, 0], 1], y_weights[tables[m, 0]]
-        x_lo, x_hi, x_weight = x_cells[tables[m, 1], 0], x_cells[tables[m, 1], 1], x_weights[tables[m, 1]]
-        top, bottom = _seen_c(y_lo)
-        left, right = _seen_c(x_lo)
-        n = (bottom - top) * (right - left)
-        flat = n == 0
-        minimum, maximum = np.float32(np.inf), np.float32(-np.inf)
-        first = 0
-        for r in range(h):
-            _horizontal_c(saliency[m, r], x_lo[left:right], x_hi[left:right], x_weight[left:right], rows[r, left:right])
-        for y in range(top, bottom):
-            line = line_all[y]
-            _blend_c(rows[y_lo[y], left:right], rows[y_hi[y], left:right], y_weight[y], line[left:right])
-            for x in range(left, right):
-                v = line[x]
-                flat = flat or not (abs(v) < np.inf)
-                if v > maximum:
-                    maximum, first = v, y * width + x
-                minimum = min(minimum, v)
-        span = maximum - minimum
-        flat = flat or not (span > 0 and span < np.inf)
+        (top, bottom, left, right), minimum, maximum, first, flat = upsample_c(
+            saliency[m], axes, axes[0][m], rows, upsampled
+        )
+        n, span = (bottom - top) * (right - left), maximum - minimum
         flags[m] = flat
         keys, bits = keys_all[:n], bits_all[:n]
         values = bits.view(np.float32)
         i = 0
         for y in range(top, bottom):
             for x in range(left, right):
-                values[i] = np.float32(0) if flat else (line_all[y, x] - minimum) / span
+                values[i] = np.float32(0) if flat else (upsampled[y, x] - minimum) / span
                 keys[i] = (np.uint64(bits[i]) << _PLACE) | np.uint64(y * width + x)
                 i += 1
         if not flat:
