@@ -1,4 +1,5 @@
-"""Encodes prompts as text features: with a bundle's own text graph, or as names of the findings of a supervised model.
+"""Encodes prompts as text features, with a bundle's own text graph or as names of the findings of a supervised model,
+and adds the sets to a bundle.
 
 A set is encoded and run as one: in a model with self-attention over the queries, the scores of a finding depend on
 which others are asked with it (docs/parity.md §3.4).
@@ -6,8 +7,9 @@ which others are asked with it (docs/parity.md §3.4).
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backends.ort_session import CPU_PROVIDER, graph_for_cpu, open_session
-from ..bundle import Bundle
-from ..errors import ConfigError, EngineError
-from ..manifest import GraphSpec
+from ..bundle import Bundle, change_bundle
+from ..errors import BundleError, ConfigError, EngineError
+from ..manifest import GraphSpec, Manifest
 from ..registry import did_you_mean
 from ..tokenizing import bundle_tokenizer
 from ..tokenizing.tokenizers import Tokenizer
@@ -166,3 +168,41 @@ def assemble(name: str, entries: Sequence[FindingPrompts], features: NDArray[np.
         features=features,
         status=tuple(entry.status for entry in entries),
     )
+
+
+def check_names(bundle: Bundle, names: Iterable[str], *, replace: bool) -> None:
+    """Raises BundleError when `bundle` has a set of one of the `names` and `replace` is false."""
+    if not replace and (taken := sorted(set(names) & set(bundle.manifest.prompt_sets))):
+        raise BundleError(
+            f"{bundle.path} already has a prompt set '{taken[0]}'; rename yours or replace that one with --replace."
+        )
+
+
+def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = False) -> Bundle:
+    """Writes `bundle` again with `sets`, encoded for it, and returns it with its new digest; whole or not at all.
+
+    Sets that were added since the bundle was loaded stay, and all other files stay byte for byte. Raises BundleError
+    when a set of that name exists and `replace` is false, or when the bundle is no longer the one that was loaded.
+    """
+
+    def added(now: Bundle, folder: Path) -> tuple[Manifest, Mapping[str, Path]]:
+        if _without_prompts(now.manifest) != _without_prompts(bundle.manifest):
+            raise BundleError(
+                f"{bundle.path} was exported again while the prompts were encoded; run the same command again."
+            )
+        have = now.manifest.prompt_sets
+        check_names(now, [prompts.name for prompts in sets], replace=replace)
+        files = {name: now.path / name for name in now.manifest.files}
+        for prompts in sets:
+            prompts.save(folder / prompts.file)
+            files[prompts.file] = folder / prompts.file
+        prompt_sets = {**have, **{prompts.name: prompts.record() for prompts in sets}}
+        return dataclasses.replace(now.manifest, prompt_sets=prompt_sets), files
+
+    return change_bundle(bundle.path, added)
+
+
+def _without_prompts(manifest: Manifest) -> Manifest:
+    features = {record.file for record in manifest.prompt_sets.values()}
+    files = {name: record for name, record in manifest.files.items() if name not in features}
+    return dataclasses.replace(manifest, prompt_sets={}, files=files)

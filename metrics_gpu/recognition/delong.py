@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Interval
+from ..statistics.intervals import normal_quantile
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def auc_estimate(score: NDArray[np.floating], label: NDArray[np.integer], level:
     level outside (0, 1).
     """
     truth = _checked(label, score)
-    z = _quantile(level)
+    z = normal_quantile(level)
     auc, of_positive, of_negative = _components(score, truth)
     if min(len(of_positive), len(of_negative)) < 2:
         return AucEstimate(auc, None, None)
@@ -96,7 +96,7 @@ def auc_parts(
 def auc_difference(difference: float, parts: NDArray[np.float64], level: float = 0.95) -> AucDifference:
     """Interval and test of a difference; `parts`: those of one side minus those of the other, from `auc_parts`."""
     variance = float((parts**2).sum())
-    half = _quantile(level) * math.sqrt(variance)
+    half = normal_quantile(level) * math.sqrt(variance)
     interval = Interval(max(difference - half, -1.0), min(difference + half, 1.0), level, "delong")
     if variance > 0:
         p = math.erfc(abs(difference) / math.sqrt(2 * variance))
@@ -124,9 +124,3 @@ def _checked(label: NDArray[np.integer], *scores: NDArray[np.floating]) -> NDArr
     if truth.all() or not truth.any():
         raise ValueError("an AUC needs both label values")
     return truth
-
-
-def _quantile(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
-    return NormalDist().inv_cdf(0.5 + level / 2)

@@ -10,6 +10,7 @@ paired.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,12 @@ class Draws:
         return index.astype(np.intp, copy=False)
 
 
+def named_stream(name: str) -> np.random.Philox:
+    """Random bits with a name, independent of what else is drawn; their raw output is the same in every version of
+    NumPy."""
+    return np.random.Philox(key=np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], "<u8"))
+
+
 def patient_index(ids: Sequence[Hashable]) -> tuple[NDArray[np.intp], int]:
     """Index of each item's patient, in order of first appearance, intp [N], and the number of patients."""
     known: dict[Hashable, int] = {}
@@ -142,11 +149,16 @@ def drawn_or_not(
     return draws, draws.check(patient_of, items)
 
 
+def check_level(level: float) -> None:
+    """Raises ValueError unless 0 < level < 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+
+
 def least_replicates(level: float = 0.95) -> int:
     """The smallest number of replicates that a percentile interval at this level is computed from: 2 / (1 - level), of
     which one whole replicate lies beyond each end; 40 at 95 %. Raises ValueError unless 0 < level < 1."""
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+    check_level(level)
     return math.ceil(round(2 / (1 - level), 6))  # 1 - 0.9 is not 0.1 in floats
 
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -20,12 +19,13 @@ from .bootstrap import (
     REPLICATES,
     SEED,
     Interval,
+    check_level,
     draw_patients,
     least_replicates,
     patient_index,
     percentile_interval,
 )
-from .intervals import meaningful
+from .intervals import meaningful, normal_quantile
 from .sign_flips import LEAST_DRAWS
 
 Float = NDArray[np.float64]
@@ -82,8 +82,7 @@ def correlation(
         raise ValueError(f"points need one shape [n] for both values, got {a.shape} and {b.shape}")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError("points to correlate must be finite; leave out models without a value")
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+    check_level(level)
     n = len(a)
     r = _pearson(a, b)
     if r is None:
@@ -223,7 +222,7 @@ def _fisher(r: float, n: int, level: float) -> tuple[Interval | None, Interval |
     if abs(r) == 1:
         low = high = r
     else:
-        half = NormalDist().inv_cdf(0.5 + level / 2) / math.sqrt(n - 3)
+        half = normal_quantile(level) / math.sqrt(n - 3)
         low, high = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
     squares = sorted((low * low, high * high))
     least = 0.0 if low < 0 < high else squares[0]

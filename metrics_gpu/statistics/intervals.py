@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import Interval, percentile_interval
+from .bootstrap import Interval, check_level, percentile_interval
 from .exact_sums import exact_values
 
 _NOTHING: Final = 1e-14  # what rounding leaves of equal values
@@ -46,6 +46,13 @@ def effective_number(values: NDArray[np.float64], group_of: NDArray[np.integer])
     return n / (1 + (n / groups - 1) * alike)
 
 
+def normal_quantile(level: float) -> float:
+    """By how many standard deviations a normal interval of this level reaches to each side. Raises ValueError unless
+    0 < level < 1."""
+    check_level(level)
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
 def wilson_interval(hits: float, n: float, level: float = 0.95) -> Interval:
     """Wilson's score interval of hits / n (E. B. Wilson, JASA 22, 1927), without continuity correction.
 
@@ -54,9 +61,7 @@ def wilson_interval(hits: float, n: float, level: float = 0.95) -> Interval:
     """
     if n < 1 or not 0 <= hits <= n:
         raise ValueError(f"a proportion needs n >= 1 and 0 <= hits <= n, got {hits} of {n}")
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
-    z = NormalDist().inv_cdf(0.5 + level / 2)
+    z = normal_quantile(level)
     share, extra = hits / n, z * z / n
     centre = (share + extra / 2) / (1 + extra)
     half = z * math.sqrt(share * (1 - share) / n + extra / (4 * n)) / (1 + extra)

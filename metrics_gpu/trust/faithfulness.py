@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.streams import named_stream
+from ..statistics.bootstrap import named_stream
 
 Grey = NDArray[np.uint8]
 Region = NDArray[np.bool_]

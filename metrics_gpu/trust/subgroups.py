@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, Interval, percentile_interval
 from ..statistics.exact_sums import exact_values, ratio
-from ..statistics.holm import holm
 from ..statistics.intervals import counted, effective_number, pointing_interval
-from ..statistics.sign_flips import LEAST_DRAWS, Tested
+from ..statistics.sign_flips import LEAST_DRAWS, Tested, holm
 from ..statistics.two_groups import MantelHaenszel, mantel_haenszel, newcombe_interval, permutation_tests
 from .verdicts import ALPHA, Word
 

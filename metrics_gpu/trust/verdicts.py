@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, Interval
 from ..statistics.class_means import class_means
-from ..statistics.holm import holm
 from ..statistics.intervals import LEAST, mean_interval, shares, wilson_interval
-from ..statistics.sign_flips import Tested, draws_for, sign_flip_tests
+from ..statistics.sign_flips import Tested, draws_for, holm, sign_flip_tests
 
 Float = NDArray[np.float64]
 Word = Literal["pass", "fail", "cannot tell", "void"]

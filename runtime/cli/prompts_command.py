@@ -64,8 +64,7 @@ def encode(
     """
     from ...engines.bundle import Bundle
     from ...engines.errors import ConfigError
-    from ...engines.prompts.add_prompts import add_prompts, check_names
-    from ...engines.prompts.prompt_encoding import prompt_encoder
+    from ...engines.prompts.prompt_encoding import add_prompts, check_names, prompt_encoder
     from ...engines.prompts.prompt_files import read_prompt_file
     from ...engines.registry import did_you_mean
     from ..evaluation.pairing import select_bundles

@@ -182,7 +182,7 @@ def corrected(found: Sequence[_Tested], family: Callable[[_Tested], Hashable] = 
     """
     if not found:
         return []
-    from ....metrics_gpu.statistics.holm import holm
+    from ....metrics_gpu.statistics.sign_flips import holm
 
     members: dict[Hashable, list[int]] = {}
     for place, item in enumerate(found):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import BundleError
-from ....metrics_gpu.statistics.streams import named_stream
+from ....metrics_gpu.statistics.bootstrap import named_stream
 from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.trust.localisation import localise
 from ....metrics_gpu.trust.similarity import degenerate_maps, spearman, ssim

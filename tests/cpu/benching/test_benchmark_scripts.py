@@ -27,8 +27,7 @@ import synthetic
 from PIL import Image
 from scaling_world import InProcess
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.engines.prompts.add_prompts import add_prompts
-from xbench_fast.engines.prompts.prompt_encoding import prompt_encoder
+from xbench_fast.engines.prompts.prompt_encoding import add_prompts, prompt_encoder
 from xbench_fast.engines.prompts.prompt_files import read_prompt_file
 from xbench_fast.export import pipeline, stand_in_adapter
 from xbench_fast.runtime.cli.app import _run

@@ -19,7 +19,7 @@ import pytest
 from synthetic import make_bundle, prompt_set
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.errors import BundleError
-from xbench_fast.engines.prompts.add_prompts import add_prompts
+from xbench_fast.engines.prompts.prompt_encoding import add_prompts
 from xbench_fast.engines.replacing import put, sibling, turn
 
 

@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estimate, auc_parts
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
-from xbench_fast.metrics_gpu.statistics.holm import holm
 from xbench_fast.metrics_gpu.statistics.intervals import wilson_interval
+from xbench_fast.metrics_gpu.statistics.sign_flips import holm
 
 
 def kernel(x, y):
