@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from ..sweep.counts import Ties
-from ..sweep.sweep_options import Comparison, Mode, Normalise, Sweeping
+from ..sweep.sweep_options import DEFAULT, Sweeping
 
 Unit = Literal["per_class", "per_dataset", "per_model", "per_image", "cross_fit"]
 IouAt = Literal["joint", "independent"]
@@ -65,8 +65,8 @@ class Protocol:
     """How one source evaluates.
 
     source: whose protocol it is.
-    upsample, normalise, comparison, tau_scale: as `Sweeping` has them; threshold k is tau_scale * k/100, so that a
-        `best_tau` of the scores, times tau_scale, is in the source's unit.
+    sweeping: how `sweep.sweep` reads maps; threshold k is tau_scale * k/100, so that a `best_tau` of the scores, times
+        tau_scale, is in the source's unit.
     fixed_tau: the source's fixed threshold, which is level 50 of the sweep; None if it has none.
     options: of `grounding.grounding`, which also needs the grid's number of pixels where normalise or comparison differ
         from the default.
@@ -80,10 +80,7 @@ class Protocol:
 
     name: str
     source: str
-    upsample: Mode = "bilinear"
-    normalise: Normalise = "minmax"
-    comparison: Comparison = ">="
-    tau_scale: float = 1.0
+    sweeping: Sweeping = DEFAULT
     fixed_tau: float | None = 0.5
     options: GroundingOptions = _DEFAULTS
     pointing_from_default: bool = False
@@ -91,11 +88,6 @@ class Protocol:
     native_size: bool = False
     equalises: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def sweeping(self) -> Sweeping:
-        """How `sweep.sweep` reads maps."""
-        return Sweeping(self.upsample, self.normalise, self.comparison, self.tau_scale)
 
 
 _ALL: Final = (
@@ -117,7 +109,7 @@ _ALL: Final = (
     Protocol(
         name="chexlocalize",
         source="CheXlocalize, the benchmark's own evaluation code",
-        comparison=">",
+        sweeping=Sweeping(comparison=">"),
         fixed_tau=None,
         true_positives_only=True,
         native_size=True,
@@ -130,10 +122,7 @@ _ALL: Final = (
     Protocol(
         name="medklip",
         source="MedKLIP, test.py",
-        upsample="nearest",
-        normalise="none",
-        comparison=">",
-        tau_scale=0.016,
+        sweeping=Sweeping("nearest", "none", ">", 0.016),
         fixed_tau=0.008,
         options=GroundingOptions(ties="any"),
         pointing_from_default=True,
@@ -143,10 +132,7 @@ _ALL: Final = (
     Protocol(
         name="mavl",
         source="MAVL, test.py",
-        upsample="align_corners",
-        normalise="none",
-        comparison=">",
-        tau_scale=0.1,
+        sweeping=Sweeping("align_corners", "none", ">", 0.1),
         fixed_tau=None,
         options=GroundingOptions(tau_from=0.01, ties="any", unit="per_dataset"),
         pointing_from_default=True,

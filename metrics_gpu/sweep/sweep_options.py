@@ -31,21 +31,6 @@ def level(tau: float) -> int:
     return k
 
 
-def threshold_table(comparison: Comparison = ">=", scale: float = 1.0) -> NDArray[np.float32]:
-    """float32 [101]: values t_k with `Mn >= t_k` where the protocol asks for Mn (comparison) float32(scale * k/100).
-
-    Mn > t is Mn >= the next float32 above t, so one kernel serves both comparisons exactly. scale: 1, or the largest
-    threshold of a protocol that cuts maps that are not normalised.
-    Raises ValueError for another comparison or a scale that is not positive and finite.
-    """
-    if comparison not in get_args(Comparison):
-        raise ValueError(f"the comparison is >= or >, got {comparison!r}")
-    if not (scale > 0 and math.isfinite(scale)):
-        raise ValueError(f"thresholds need a positive, finite scale, got {scale}")
-    table = (scale * (np.arange(LEVELS, dtype=np.float64) / 100.0)).astype(np.float32)
-    return table if comparison == ">=" else np.nextafter(table, np.float32(np.inf))
-
-
 @dataclass(frozen=True)
 class Sweeping:
     """How maps are read (docs/metrics.md §14); the defaults are the benchmark's.
@@ -68,12 +53,19 @@ class Sweeping:
             raise ValueError(f"unknown upsampling {self.upsample!r}; known: {', '.join(MODES)}")
         if self.normalise not in get_args(Normalise):
             raise ValueError(f"unknown normalisation {self.normalise!r}; known: {', '.join(get_args(Normalise))}")
-        threshold_table(self.comparison, self.tau_scale)
+        if self.comparison not in get_args(Comparison):
+            raise ValueError(f"the comparison is >= or >, got {self.comparison!r}")
+        if not (self.tau_scale > 0 and math.isfinite(self.tau_scale)):
+            raise ValueError(f"thresholds need a positive, finite scale, got {self.tau_scale}")
 
     @property
     def thresholds(self) -> NDArray[np.float32]:
-        """float32 [101]: values t_k with Mn >= t_k where Mn passes threshold k."""
-        return threshold_table(self.comparison, self.tau_scale)
+        """float32 [101]: values t_k with Mn >= t_k where Mn passes threshold k.
+
+        Mn > t is Mn >= the next float32 above t, so that one kernel serves both comparisons exactly.
+        """
+        table = (self.tau_scale * (np.arange(LEVELS, dtype=np.float64) / 100.0)).astype(np.float32)
+        return table if self.comparison == ">=" else np.nextafter(table, np.float32(np.inf))
 
     @property
     def kind(self) -> int:

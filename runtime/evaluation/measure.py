@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.native import native_map, segment
-from ...metrics_gpu.grounding.protocols import Protocol, protocol
+from ...metrics_gpu.grounding.protocols import Protocol
 from ...metrics_gpu.sweep.counts import Counts, pointing_hits
 from ...metrics_gpu.sweep.sweep_options import DEFAULT, Sweeping
 from ..results.schema import GRID
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Sweep = Callable[..., Counts]
 Maps = NDArray[np.float32] | Sequence[NDArray[np.float32]]
 """float32 [P, h, w], or P maps of any sizes."""
-
-_DEFAULT = protocol("default")
 
 
 @dataclass(frozen=True)
@@ -35,21 +33,21 @@ class Measure:
     @property
     def description(self) -> str:
         """What the counts of a row depend on; equal for protocols that differ only in the scoring of counts."""
-        chosen = self.protocol
+        sweeping = self.protocol.sweeping
         words = {
             "bilinear": "bilinear",
             "minmax": "min-max",
             "max": "divided by the maximum",
             "none": "not normalised",
         }
-        top = f"{chosen.tau_scale:.2f}" if chosen.tau_scale == 1 else f"{chosen.tau_scale:g}"
-        text = f"thresholds 0.00..{top}, {words.get(chosen.upsample, chosen.upsample)}, {words[chosen.normalise]}"
+        top = f"{sweeping.tau_scale:.2f}" if sweeping.tau_scale == 1 else f"{sweeping.tau_scale:g}"
+        text = f"thresholds 0.00..{top}, {words.get(sweeping.upsample, sweeping.upsample)}, {words[sweeping.normalise]}"
         text += ", squashed 224 grid"
-        if chosen.comparison != _DEFAULT.comparison:
-            text += f", compared by {chosen.comparison}"
-        if chosen.pointing_from_default:
-            text += f", pointing ties: {chosen.options.ties}"
-        return text + (", native size" if chosen.native_size else "")
+        if sweeping.comparison != DEFAULT.comparison:
+            text += f", compared by {sweeping.comparison}"
+        if self.protocol.pointing_from_default:
+            text += f", pointing ties: {self.protocol.options.ties}"
+        return text + (", native size" if self.protocol.native_size else "")
 
     def count(self, pairs: DrawnPairs, maps: Maps) -> tuple[Counts, Sequence[dict[str, Any] | None] | None]:
         """Sweeps the maps of the pairs; returns what `counted` does."""
@@ -77,7 +75,7 @@ class Measure:
         if not chosen.pointing_from_default:
             return (counts,)
         # Only the counts of normalised maps show which maxima tie.
-        return counts, self.sweep(maps, masks, **place, sweeping=Sweeping(chosen.upsample))
+        return counts, self.sweep(maps, masks, **place, sweeping=Sweeping(chosen.sweeping.upsample))
 
     def counted(
         self,

@@ -73,12 +73,12 @@ def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
     note = f"{FLOOR}: the value of a mask that covers the whole image"
     if not results.choices.tolerance_px:
         note += "; its IoU is the chance level of Point"
-    searches = ((cell.grounding.options, protocol(cell.protocol)) for cell in cells)
+    searches = ((cell.grounding.options, protocol(cell.protocol).sweeping) for cell in cells)
     # The search of each class tried a threshold that marks the whole image.
     whole = [
-        (how.normalise, how.comparison, options.tau_from) == ("minmax", ">=", 0)
+        (sweeping.normalise, sweeping.comparison, options.tau_from) == ("minmax", ">=", 0)
         and options.unit in ("per_class", "per_image")
-        for options, how in searches
+        for options, sweeping in searches
     ]
     if whole and all(whole):
         note += "; Dice* cannot fall below it, as its threshold is searched from 0 on the same data"

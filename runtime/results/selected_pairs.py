@@ -16,6 +16,7 @@ from ...metrics_gpu.grounding.best_thresholds import patient_folds
 from ...metrics_gpu.grounding.protocols import GroundingOptions, Protocol, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from ...metrics_gpu.sweep.counts import Counts, pointing_hits
+from ...metrics_gpu.sweep.sweep_options import Sweeping
 from .choices import Choices, too_few_replicates
 from .load_rows import CellRows, StoredRun
 from .schema import GRID, WITHOUT_MODEL
@@ -62,7 +63,7 @@ def why_left_out(cell: CellRows, choices: Choices) -> str:
     wanted = choices.protocol_of(cell.entry)
     if _other_images(cell, wanted):
         return f"left out: {_why_other_images(cell, wanted)}"
-    if wanted.normalise != "none" or _everywhere(cell):
+    if wanted.sweeping.normalise != "none" or _everywhere(cell):
         return ""
     if cell.boxed:
         return f"left out: the protocol {wanted.name} cuts maps as they are, and boxes are no map"
@@ -156,14 +157,15 @@ def _default_hits(
 ) -> NDArray[np.float64]:
     """Hits of a protocol whose counts do not show which maxima tie."""
     own = protocol(cell.protocol)
-    told = replace(_DEFAULT, upsample=wanted.upsample)
-    if own.pointing_from_default and (own.upsample, own.options.ties) == (wanted.upsample, options.ties):
+    upsample = wanted.sweeping.upsample
+    default = replace(_DEFAULT, sweeping=Sweeping(upsample))
+    if own.pointing_from_default and (own.sweeping.upsample, own.options.ties) == (upsample, options.ties):
         return cell.counts.hit.astype(np.float64)  # the evaluation stored the hits of this rule
-    if own.sweeping == told.sweeping or _everywhere(cell) or maps is None:
+    if own.sweeping == default.sweeping or _everywhere(cell) or maps is None:
         return pointing_hits(cell.counts, options.ties)
     same = own.name == wanted.name
     advice = f"leave out --ties {options.ties}" if same else f"evaluate again with --protocol {wanted.name}"
-    return pointing_hits(_sweep(cell, maps, told, advice), options.ties)
+    return pointing_hits(_sweep(cell, maps, default, advice), options.ties)
 
 
 def _tolerant(cell: CellRows, counts: Counts, maps: MapRows, tolerance_px: float) -> NDArray[np.float64]:

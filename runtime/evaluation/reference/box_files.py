@@ -49,7 +49,7 @@ _COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", 
 
 def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) -> Reference | str:
     """A file of boxes on a dataset, or the reason why it has no rows under the protocol. Raises DataError."""
-    if measure.protocol.normalise == "none":
+    if measure.protocol.sweeping.normalise == "none":
         return f"the protocol {measure.protocol.name} cuts maps as they are, and boxes are no map"
     dataset = loaded.dataset
     names = (loaded.name, dataset.name, dataset.title)

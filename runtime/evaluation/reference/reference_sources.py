@@ -53,7 +53,7 @@ class Reference:
 
 def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Reference | str:
     """A baseline on a dataset, or the reason why it has no rows under the protocol."""
-    if measure.protocol.normalise == "none" and not name.endswith(":ones"):
+    if measure.protocol.sweeping.normalise == "none" and not name.endswith(":ones"):
         return f"the protocol {measure.protocol.name} cuts maps as they are, and this one has no scale of its own"
     findings, grid, description = list(loaded.dataset.classes), baseline_grid(name), describe_baseline(name)
     prior = Prior(loaded.asked, findings, loaded.contents) if name.endswith(":prior") else None

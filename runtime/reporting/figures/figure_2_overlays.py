@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.maps import scaled_map
-from ....metrics_gpu.sweep.sweep_options import threshold_table
 from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
 from .figure import COLUMN, PAGE, Figure, conditions, drawing_style, finish
@@ -130,9 +129,8 @@ def _picture(axes: Axes, row: GridRow, overlay: Overlay, pictures: dict[str, Any
     grey = axes.imshow(row.pixels, cmap="gray", vmin=0, vmax=255, extent=extent, interpolation="none", aspect="auto")
     if len(row.overlays) > 1:
         _share(grey, pictures)
-    swept = protocol(overlay.protocol)
-    values = scaled_map(overlay.saliency, frame=overlay.frame, sweeping=swept.sweeping)
-    thresholds = threshold_table(swept.comparison, swept.tau_scale)
+    sweeping = protocol(overlay.protocol).sweeping
+    values, thresholds = scaled_map(overlay.saliency, frame=overlay.frame, sweeping=sweeping), sweeping.thresholds
     share = np.clip((values - thresholds[0]) / (thresholds[-1] - thresholds[0]), 0, 1)
     heat = colormaps["inferno"](share, bytes=True)
     heat[..., 3] = np.round(255 * _OPACITY * share)
@@ -140,7 +138,7 @@ def _picture(axes: Axes, row: GridRow, overlay: Overlay, pictures: dict[str, Any
     runs = np.array(row.case.truth, np.intp)
     region = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(GRID, GRID)
     lines = [(region, _TRUTH, "solid")]
-    if swept.tau_scale == 1 and not overlay.degenerate:
+    if sweeping.tau_scale == 1 and not overlay.degenerate:
         lines.append((values >= thresholds[_FIXED], _LEVEL, "dashed"))
     y, x = (np.arange(-0.5, GRID + 1) / GRID * side for side in (height, width))
     for mask, colour, style in lines:

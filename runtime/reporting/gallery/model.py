@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ....engines.visible_text import visible_line
 from ....metrics_gpu.grounding.protocols import protocol
-from ....metrics_gpu.sweep.sweep_options import threshold_table
 from ...results.schema import GRID
 from .pictures import Originals
 
@@ -87,12 +86,12 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
     """
     datasets, arithmetic = list(gallery.titles), {}
     for name in dict.fromkeys(overlay.protocol for overlay in gallery.overlays):
-        how = protocol(name)
+        sweeping = protocol(name).sweeping
         arithmetic[name] = {
-            "upsample": how.upsample,
-            "normalise": how.normalise,
-            "scale": how.tau_scale,
-            "thresholds": _base64(threshold_table(how.comparison, how.tau_scale).astype("<f4").tobytes()),
+            "upsample": sweeping.upsample,
+            "normalise": sweeping.normalise,
+            "scale": sweeping.tau_scale,
+            "thresholds": _base64(sweeping.thresholds.astype("<f4").tobytes()),
         }
     return {
         "grid": GRID,

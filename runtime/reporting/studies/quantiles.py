@@ -24,7 +24,7 @@ def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
     no maps of the cell, or not of all its pairs.
     """
     maps, saliency = kept_maps(cell, run)
-    sweeping = Sweeping(protocol(cell.rows.protocol).upsample)
+    sweeping = Sweeping(protocol(cell.rows.protocol).sweeping.upsample)
     wanted = map_places(cell, maps)
     parts = []
     for start in range(0, len(wanted), _BATCH):

@@ -236,7 +236,7 @@ def cell_values(
         saliency_map=str(cell.entry.get("saliency_map", OFFICIAL_MAP)),
         equalised=cell.equalised,
         protocol=pairs.protocol.name,
-        tau_scale=pairs.protocol.tau_scale,
+        tau_scale=pairs.protocol.sweeping.tau_scale,
         skipped=len(cell.counts) - len(pairs.counts),
         patients=len(set(cell.patients)),
         faults=cell.faults,

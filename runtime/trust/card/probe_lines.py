@@ -55,7 +55,7 @@ def why_no_passes(cell: StudyCell, number: int) -> str:
     entry = cell.rows.entry["ingredients"]
     if "phrases" in entry:
         return "xbench-fast trust asks for findings, and this dataset asks phrases"
-    if protocol(cell.rows.protocol).upsample != "bilinear" or cell.rows.equalised:
+    if protocol(cell.rows.protocol).sweeping.upsample != "bilinear" or cell.rows.equalised:
         return (
             f"xbench-fast trust prepares images and reads maps as the default protocol does, and this result is by "
             f"{cell.rows.protocol}; evaluate by the default protocol"

@@ -78,7 +78,7 @@ class _Found:
 def pair_scores(cell: StudyCell, run: StoredRun) -> PairScores:
     """Reads the maps of a cell and scores them. Raises RunError when the run keeps no maps of it."""
     maps, saliency = _maps(cell, run)
-    n, pairs, upsample = cell.n, map_places(cell, maps), protocol(cell.rows.protocol).upsample
+    n, pairs, upsample = cell.n, map_places(cell, maps), protocol(cell.rows.protocol).sweeping.upsample
     with_other, other = _other_findings(maps, pairs)
     with_patient, patient = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
     asked = ((pairs, pairs), (other, pairs[with_other]), (pairs[patient], pairs[with_patient]))

@@ -17,7 +17,7 @@ from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN, row_runs
 from xbench_fast.metrics_gpu.sweep.maps import axis
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping, threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 
 FIELDS = ("area", "overlap", "region", "argmax", "hit", "degenerate")
 MODES = ("bilinear", "align_corners", "nearest")
@@ -270,7 +270,7 @@ def test_the_other_kernel_and_the_default_one_agree(cupy):
     grids, masks = rng.random((8, 14, 14), dtype=F), random_masks(rng, 8, 64, 64)
     tables = Tables.of(np.array([[0.0, 0.0, 1.0, 1.0]]), 8, (14, 14), (64, 64), "bilinear")
     words = pack_masks(masks).view(np.uint32)
-    levels, single, flags = sweep_plain(grids, words, 64, tables.arrays, 0, threshold_table())
+    levels, single, flags = sweep_plain(grids, words, 64, tables.arrays, 0, Sweeping().thresholds)
     counts = sweep(grids, masks)
     assert np.array_equal(levels[0], counts.area) and np.array_equal(levels[1], counts.overlap)
     assert np.array_equal(single[1], counts.argmax) and np.array_equal(flags[0], counts.hit)

@@ -53,7 +53,7 @@ def swept_rows(name: str = "default", seed: int = 3) -> list[ResultRow]:
                 counts = sweep(low, mask, sweeping=told.sweeping)
                 row.take(counts, 0)
                 if told.pointing_from_default:
-                    plain = sweep(low, mask, sweeping=Sweeping(upsample=told.upsample))
+                    plain = sweep(low, mask, sweeping=Sweeping(upsample=told.sweeping.upsample))
                     row.hit = bool(plain.overlap[0, -1] > 0 and not plain.degenerate[0])  # the rule is `any`
                 row.keep(pack_masks(mask)[0], (0.0, 0.0, 1.0, 1.0), low[0])
             rows.append(row)
@@ -162,9 +162,14 @@ def test_iou_at_its_own_threshold(tmp_path: Path) -> None:
 
 def test_ties_of_the_maximum(tmp_path: Path) -> None:
     rows = random_rows(1)
-    path = make_run(tmp_path / "run", rows)
     pairs = [row for row in rows if row.finding == "Mass" and row.area is not None]
-    share = [0.0 if row.degenerate else row.overlap[-1] / row.area[-1] for row in pairs]  # type: ignore[index]
+    for row in pairs:
+        if row.degenerate:  # as the sweep counts them: every pixel at 0, none above
+            row.hit = False
+            row.area[1:] = row.overlap[1:] = 0  # type: ignore[index]
+    assert any(row.degenerate for row in pairs)
+    path = make_run(tmp_path / "run", rows)
+    share = [row.overlap[-1] / max(row.area[-1], 1) for row in pairs]  # type: ignore[index]
     wanted = {"first": [bool(row.hit) for row in pairs], "any": [value > 0 for value in share], "expected": share}
     for ties, hits in wanted.items():
         assert results(path, ties=ties).number("kad", "one", "pointing", "Mass").value == pytest.approx(
@@ -243,7 +248,7 @@ def test_another_protocol_is_what_an_evaluation_by_it_gives(swept: Path, tmp_pat
     evaluated = make_run(tmp_path / name, swept_rows(name), CLASSES[:2], protocol=name)
     asked, found = results(swept, protocol=name).cells["kad", "one"], results(evaluated).cells["kad", "one"]
     assert asked.grounding == found.grounding and asked.cross_fitted == found.cross_fitted
-    assert asked.protocol == found.protocol == name and asked.tau_scale == protocol(name).tau_scale
+    assert asked.protocol == found.protocol == name and asked.tau_scale == protocol(name).sweeping.tau_scale
     back = results(evaluated, protocol="default").cells["kad", "one"]
     assert back.grounding == results(swept).cells["kad", "one"].grounding
     if protocol(name).fixed_tau is None:
@@ -374,11 +379,11 @@ def test_shares_within_a_tolerance_by_looking_at_every_pixel() -> None:
     assert tolerant_share(tall, 3, 9.0) == pytest.approx(
         [(3 * 6 + 3 * 8 + 1) / 120]
     )  # rows 0 to 13, and 14 in column 1
-    for wrong, words in [((masks, 13, -1.0), "finite"), ((masks, 12, 1.0), "do not fit")]:
+    for wrong, words in [((masks, 13, -1.0), "finite"), ((masks, 12, 1.0), "does not fit")]:
         with pytest.raises(ValueError, match=words):
             tolerant_share(*wrong)
-    with pytest.raises(TypeError, match="packed uint8"):
-        tolerant_share(masks.astype(float), 13, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="do not fit"):
+        tolerant_share(pack_masks(masks), 17, 1.0)
 
 
 NEVER, FLOOR_HOLDS = "never below 0", "Dice* cannot fall below it"

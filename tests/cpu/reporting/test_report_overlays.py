@@ -18,7 +18,7 @@ from report_world import MODELS, Made, drawn, make_page, row_of, to_gallery, vis
 from xbench_fast.metrics_gpu.grounding.protocols import protocol
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
 from xbench_fast.runtime.reporting.page import PageContent, page_text
 from xbench_fast.runtime.reporting.page.viewing.assets import shared_asset
 
@@ -69,8 +69,8 @@ def value_for_json(value: np.float32) -> float | str:
 @pytest.mark.parametrize("name", ["default", "chexlocalize", "medklip", "mavl"])
 def test_the_arithmetic_is_that_of_the_sweep(blank: Any, name: str) -> None:
     """Every count at every threshold, in every upsampling, for maps that the page itself will hardly meet."""
-    how = protocol(name)
-    thresholds = threshold_table(how.comparison, how.tau_scale)
+    how = protocol(name).sweeping
+    thresholds = how.thresholds
     code = """([maps, how]) => {
         const f32s = (list) => Float32Array.from(list.map((v) => (typeof v === "string" ? Number(v) : v)));
         how.thresholds = f32s(how.thresholds);
@@ -88,7 +88,7 @@ def test_the_arithmetic_is_that_of_the_sweep(blank: Any, name: str) -> None:
         answers = blank.evaluate(code, [sent, options])
         for (grid, frame), (area, flat) in zip(cases, answers, strict=True):
             mask = pack_masks(np.ones((1, 224, 224), np.bool_))
-            counts = sweep(grid[None], mask, frames=np.array([frame]), sweeping=replace(how.sweeping, upsample=mode))
+            counts = sweep(grid[None], mask, frames=np.array([frame]), sweeping=replace(how, upsample=mode))
             assert area == counts.area[0].tolist()
             assert flat == bool(counts.degenerate[0])
 

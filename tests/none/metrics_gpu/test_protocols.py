@@ -10,7 +10,7 @@ from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOpti
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.sweep.counts import pointing_hits
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping, threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 
 F = np.float32
 
@@ -32,7 +32,9 @@ def scores(name, grids, masks):
     counts = sweep(grids, masks, sweeping=chosen.sweeping)
     hits = None
     if chosen.pointing_from_default:
-        hits = pointing_hits(sweep(grids, masks, sweeping=Sweeping(upsample=chosen.upsample)), chosen.options.ties)
+        hits = pointing_hits(
+            sweep(grids, masks, sweeping=Sweeping(upsample=chosen.sweeping.upsample)), chosen.options.ties
+        )
     return grounding(
         Pairs(counts, np.zeros(len(counts), int), ["x"], hits=hits, pixels=224 * 224), chosen.options
     ).classes[0]
@@ -112,21 +114,21 @@ def test_every_protocol_is_complete():
     for name in PROTOCOLS:
         chosen = protocol(name)
         assert chosen.name == name and chosen.source
-        table = threshold_table(chosen.comparison, chosen.tau_scale)
+        table = chosen.sweeping.thresholds
         if chosen.fixed_tau is not None:
             fixed = F(chosen.fixed_tau)
-            assert table[50] == (fixed if chosen.comparison == ">=" else np.nextafter(fixed, F(1)))
+            assert table[50] == (fixed if chosen.sweeping.comparison == ">=" else np.nextafter(fixed, F(1)))
         assert chosen.notes or name == "default"
     with pytest.raises(ValueError, match="unknown protocol 'medclip'; known: default, paper"):
         protocol("medclip")
 
 
 def test_threshold_tables():
-    assert np.array_equal(threshold_table(), np.array([k / 100 for k in range(101)], F))
-    strict = threshold_table(">")
+    assert np.array_equal(Sweeping().thresholds, np.array([k / 100 for k in range(101)], F))
+    strict = Sweeping(comparison=">").thresholds
     for k in range(101):
         t = F(k / 100)
         assert not t >= strict[k] and np.nextafter(t, F(2)) >= strict[k]
-    for arguments in ({"comparison": "<"}, {"scale": 0.0}, {"scale": np.inf}):
+    for arguments in ({"comparison": "<"}, {"tau_scale": 0.0}, {"tau_scale": np.inf}):
         with pytest.raises(ValueError, match=r"comparison|scale"):
-            threshold_table(**arguments)
+            Sweeping(**arguments)

@@ -383,7 +383,6 @@ def test_a_run_without_models_says_so(tmp_path: Path, data: DatasetConfig) -> No
 def test_the_report_s_protocol_is_the_gallery_s(world: World) -> None:
     """Counts of another sweep than the evaluation's, with the arithmetic that the viewer needs to draw them."""
     from xbench_fast.metrics_gpu.sweep.sweep import sweep
-    from xbench_fast.metrics_gpu.sweep.sweep_options import threshold_table
 
     gallery = built(world, Choices(protocol="medklip", replicates=0))
     overlay = gallery.overlays[-1]
@@ -398,4 +397,4 @@ def test_the_report_s_protocol_is_the_gallery_s(world: World) -> None:
     how = gallery_payload(gallery)["arithmetic"]["medklip"]
     assert (how["upsample"], how["normalise"], how["scale"]) == ("nearest", "none", 0.016)
     sent = np.frombuffer(base64.b64decode(how["thresholds"]), "<f4")
-    np.testing.assert_array_equal(sent, threshold_table(">", 0.016))
+    np.testing.assert_array_equal(sent, Sweeping(comparison=">", tau_scale=0.016).thresholds)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.native import SEARCHED, TUNED, iou, segment
-from xbench_fast.metrics_gpu.sweep.sweep_options import threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.reporting.native_tables import NativeRows, native_scores
 
 NAMES = ("Edema", "Fracture", "Atelectasis", "Lung Lesion")
@@ -26,7 +26,7 @@ def pairs() -> list[tuple[int, Any, Any]]:
 
 
 def rows() -> NativeRows:
-    table, columns = threshold_table(">"), []
+    table, columns = Sweeping(comparison=">").thresholds, []
     for index, values, region in pairs():
         low, high = values.min(), values.max()
         scaled = (values - low) / (high - low) if high > low else np.zeros_like(values)

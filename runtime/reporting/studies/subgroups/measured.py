@@ -77,7 +77,7 @@ def _pairs(cell: StudyCell, run: StoredRun, level: float) -> tuple[MeasuredPairs
         places = map_places(cell, maps)
         from .....metrics_gpu.trust.localisation import localise
 
-        upsample = protocol(cell.rows.protocol).upsample
+        upsample = protocol(cell.rows.protocol).sweeping.upsample
         scores = localise(saliency[places], maps.masks[places], frames=maps.frames[places], upsample=upsample)
         values["average_precision"] = scores.average_precision
         if count := int(scores.degenerate.sum()):
