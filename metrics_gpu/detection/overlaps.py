@@ -80,7 +80,7 @@ def matched_in_order(table: BoxOverlaps, thresholds: Sequence[float], *, most: i
     """
     outcome = np.zeros((len(thresholds), int(table.given[-1])), np.int8)
     least, limit = np.array(thresholds, np.float64), len(table.values) if most is None else most
-    _take(table.values, table.offsets, table.given, table.truth, least, limit, above, outcome)
+    _take((table.values, table.offsets, table.given, table.truth), least, limit, above, outcome)
     return outcome
 
 
@@ -106,9 +106,8 @@ def _fill_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, c
 _fill = compiled(_fill_loop, types.void(_F2, _I1, _F2, _I1, _B1, types.float64[::1]))
 
 
-def _take_loop(
-    values: Any, offsets: Any, given: Any, truth: Any, thresholds: Any, most: Any, above: Any, outcome: Any
-) -> None:
+def _take_loop(table: Any, thresholds: Any, most: Any, above: Any, outcome: Any) -> None:
+    values, offsets, given, truth = table
     # The value of a crowd is negative (see `overlaps`), so that it matches none and stays free.
     for p in range(len(offsets) - 1):
         n, m = given[p + 1] - given[p], truth[p + 1] - truth[p]
@@ -129,4 +128,7 @@ def _take_loop(
                     outcome[t, given[p] + i] = IGNORED
 
 
-_take = compiled(_take_loop, types.void(_F1, _I1, _I1, _I1, _F1, types.int64, types.boolean, types.int8[:, ::1]))
+_take = compiled(
+    _take_loop,
+    types.void(types.Tuple([_F1, _I1, _I1, _I1]), _F1, types.int64, types.boolean, types.int8[:, ::1]),
+)

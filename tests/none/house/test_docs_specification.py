@@ -120,10 +120,11 @@ def test_every_option_and_official_count_of_a_reader(docs: Path, name: str) -> N
 
 
 def _told(item: Protocol) -> Iterator[tuple[str, str]]:
-    yield "upsampling", {"align_corners": "aligned corners"}.get(item.upsample, item.upsample)
-    yield "normalisation", {"minmax": "min-max"}.get(item.normalise, item.normalise)
-    yield "comparison", item.comparison
-    yield "largest threshold", f"{item.tau_scale:g}"
+    sweeping = item.sweeping
+    yield "upsampling", {"align_corners": "aligned corners"}.get(sweeping.upsample, sweeping.upsample)
+    yield "normalisation", {"minmax": "min-max"}.get(sweeping.normalise, sweeping.normalise)
+    yield "comparison", sweeping.comparison
+    yield "largest threshold", f"{sweeping.tau_scale:g}"
     yield "fixed threshold", "none" if item.fixed_tau is None else f"{item.fixed_tau:g}"
     yield "search from level", str(round(100 * item.options.tau_from))
     yield "best threshold per", item.options.unit.removeprefix("per_")
