@@ -60,9 +60,8 @@ def ranked(answers: Answers) -> Ranked:
     images = np.append(answers.case_of, answers.negative_case)[given.owner]
     classes = np.append(answers.class_of, answers.negative_class)[given.owner]
     crowd = np.zeros(len(truth.boxes), np.bool_) if answers.crowd is None else answers.crowd
-    # COCO's own bound, so that an IoU of 1 with the last bit missing still reaches a threshold of 1.
-    thresholds = [min(threshold, 1 - 1e-10) for threshold in COCO]
-    outcome = matched_in_order(overlaps(given, truth, crowd), thresholds, most=_MOST[-1], above=False)
+    # A box behind the 100th is matched after them, so that it takes no true box from them, and is not ranked.
+    outcome = matched_in_order(overlaps(given, truth, crowd), COCO, above=False)
     hits = outcome == HIT
     rank = np.arange(len(given.boxes)) - given.offsets[:-1][given.owner]
     scores = np.ones(len(given.boxes)) if given.scores is None else given.scores

@@ -72,15 +72,15 @@ def matched(table: BoxOverlaps, thresholds: Sequence[float]) -> Int:
     return sizes
 
 
-def matched_in_order(table: BoxOverlaps, thresholds: Sequence[float], *, most: int | None, above: bool) -> Any:
+def matched_in_order(table: BoxOverlaps, thresholds: Sequence[float], *, above: bool) -> NDArray[np.int8]:
     """int8 [T, N]: `HIT`, `IGNORED` or 0 for each given box, at each threshold of the IoU.
 
     The boxes of a pair take one after the other the free true box of the largest IoU that reaches the threshold, of
-    equal ones the last; `above`: lies above it, of equal ones the first. most: boxes of a pair that take part.
+    equal ones the last; `above`: lies above it, of equal ones the first.
     """
     outcome = np.zeros((len(thresholds), int(table.given[-1])), np.int8)
-    least, limit = np.array(thresholds, np.float64), len(table.values) if most is None else most
-    _take((table.values, table.offsets, table.given, table.truth), least, limit, above, outcome)
+    arrays = table.values, table.offsets, table.given, table.truth
+    _take(arrays, np.array(thresholds, np.float64), above, outcome)
     return outcome
 
 
@@ -106,7 +106,7 @@ def _fill_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, c
 _fill = compiled(_fill_loop, types.void(_F2, _I1, _F2, _I1, _B1, types.float64[::1]))
 
 
-def _take_loop(table: Any, thresholds: Any, most: Any, above: Any, outcome: Any) -> None:
+def _take_loop(table: Any, thresholds: Any, above: Any, outcome: Any) -> None:
     values, offsets, given, truth = table
     # The value of a crowd is negative (see `overlaps`), so that it matches none and stays free.
     for p in range(len(offsets) - 1):
@@ -114,7 +114,7 @@ def _take_loop(table: Any, thresholds: Any, most: Any, above: Any, outcome: Any)
         free = np.empty(m, np.bool_)
         for t in range(len(thresholds)):
             free[:] = True
-            for i in range(min(n, most)):
+            for i in range(n):
                 best, at, crowded = thresholds[t], -1, False
                 for j in range(m):
                     value = values[offsets[p] + i * m + j]
@@ -128,7 +128,4 @@ def _take_loop(table: Any, thresholds: Any, most: Any, above: Any, outcome: Any)
                     outcome[t, given[p] + i] = IGNORED
 
 
-_take = compiled(
-    _take_loop,
-    types.void(types.Tuple([_F1, _I1, _I1, _I1]), _F1, types.int64, types.boolean, types.int8[:, ::1]),
-)
+_take = compiled(_take_loop, types.void(types.Tuple([_F1, _I1, _I1, _I1]), _F1, types.boolean, types.int8[:, ::1]))

@@ -55,7 +55,7 @@ def _precisions(answers: Answers) -> list[float]:
     given, truth = answers.given.by_score(), answers.truth
     fractions = BoxLists(given.per_side(answers.sizes), given.offsets)
     table = overlaps(fractions, BoxLists(truth.per_side(answers.sizes), truth.offsets))
-    hits = matched_in_order(table, _THRESHOLDS, most=None, above=True) == HIT
+    hits = matched_in_order(table, _THRESHOLDS, above=True) == HIT
     assert given.scores is not None
     order = np.argsort(-given.scores, kind="stable")
     return [interpolated(row[order], len(truth.boxes)) for row in hits]

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from xbench_fast.metrics_gpu.detection.average_precision import average_precision
 from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
-from xbench_fast.metrics_gpu.detection.overlaps import BoxOverlaps, matched, overlaps
+from xbench_fast.metrics_gpu.detection.overlaps import HIT, BoxOverlaps, matched, matched_in_order, overlaps
 from xbench_fast.metrics_gpu.detection.published.registry import SCORERS
 from xbench_fast.metrics_gpu.detection.published.scorer import Values
 from xbench_fast.metrics_gpu.detection.scores import matched_scores
@@ -27,6 +27,22 @@ def test_the_matching_is_the_largest_of_any_table() -> None:
     )
     found = matched(BoxOverlaps(np.concatenate([grid.ravel() for grid in tables]), cells, given, truth), (0.5,))[0]
     assert found.tolist() == [int((maximum_bipartite_matching(csr_matrix(grid)) >= 0).sum()) for grid in tables]
+
+
+def test_boxes_in_order_take_the_last_of_equal_true_boxes_or_above_a_threshold_the_first() -> None:
+    left, right, between = [0.0, 0.0, 10.0, 10.0], [10.0, 0.0, 20.0, 10.0], [5.0, 0.0, 15.0, 10.0]
+    two = overlaps(BoxLists.of([[between, left]]), BoxLists.of([[left, right]]))
+    for above, wanted in ((False, [HIT, HIT]), (True, [HIT, 0])):
+        assert matched_in_order(two, (0.3,), above=above)[0].tolist() == wanted
+    half = overlaps(BoxLists.of([[[0, 0, 5, 10]]]), BoxLists.of([[left]]))
+    for above, wanted in ((False, [[HIT], [0]]), (True, [[0], [0]])):
+        assert matched_in_order(half, (0.5, 0.6), above=above).tolist() == wanted
+
+
+def test_chex_asks_for_more_than_its_threshold() -> None:
+    answers = made([[[0, 0, 16, 32]]], [[[0, 0, 32, 32]]], (128, 128), scores=[[0.9]])
+    found = SCORERS["chex"].compute(answers, overlaps(answers.given, answers.truth))
+    assert found["AP@0.5"] == 0 and found["mAP"] == pytest.approx(2 / 8)
 
 
 def test_average_precision_takes_the_surest_100_boxes_of_an_image() -> None:

@@ -196,6 +196,16 @@ def test_curves_refuse_pairs_without_region():
             function(counts)
 
 
+def test_counts_are_whole_where_the_first_threshold_marks_every_pixel():
+    for area, overlap, whole in (
+        ((100, 100), (10, 10), True),
+        ((100, 90), (10, 10), False),
+        ((90, 90), (10, 9), False),
+    ):
+        counts = counts_of(*([steps((0, value)) for value in values] for values in (area, overlap)), [10, 10])
+        assert counts.whole == whole
+
+
 def test_no_pair_at_all():
     result = grounding(Pairs(Counts.empty(), np.zeros(0, int), ["x", "y"]))
     assert result.macro.n == 0 and result.macro.pointing is None and result.micro.dice_best is None

@@ -11,6 +11,7 @@ from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.sweep.counts import pointing_hits
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
+from xbench_fast.metrics_gpu.trust.localisation import localise
 
 F = np.float32
 
@@ -70,6 +71,17 @@ def test_mavl_as_its_test_script_does_it_on_our_thresholds():
     found = scores("mavl", grids, masks)
     assert found.dice_best == pytest.approx(max(means), abs=1e-4)
     assert found.best_tau == pytest.approx((1 + int(np.argmax(means))) / 100)
+
+
+def test_tied_maxima_have_the_first_place_in_every_way_to_read_maps():
+    grids, masks = world(5)
+    tied = np.round(3 * grids / np.abs(grids).max()).astype(F)
+    plain = sweep(tied, masks)
+    assert (plain.area[:, -1] > 1).any()
+    for sweeping in (Sweeping(comparison=">"), Sweeping(normalise="none")):
+        counts = sweep(tied, masks, sweeping=sweeping)
+        assert np.array_equal(counts.argmax, plain.argmax) and np.array_equal(counts.hit, plain.hit)
+    assert np.array_equal(localise(tied, masks).pointing, plain.hit)
 
 
 def test_chexlocalize_compares_strictly():
