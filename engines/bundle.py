@@ -75,10 +75,10 @@ class Bundle:
         try:
             return self.manifest.graphs[name]
         except KeyError:
-            if known := self.manifest.findings:
+            if findings := self.manifest.findings:
                 raise BundleError(
-                    f"The bundle {self.path} reads no text: its model is supervised and knows {len(known)} findings "
-                    f"({', '.join(known)})."
+                    f"The bundle {self.path} reads no text: its model is supervised and knows {len(findings)} findings "
+                    f"({', '.join(findings)})."
                 ) from None
             raise BundleError(
                 f"The bundle {self.path} has no {name} graph; use one exported from a checkpoint, as wrap makes none."

@@ -101,8 +101,8 @@ class LazyGroup(click.Group):
         if cmd_name not in self.targets:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = self.targets[cmd_name][0].partition(":")
-        found: click.Command = getattr(importlib.import_module(module, self._package), attribute)
-        return found
+        command: click.Command = getattr(importlib.import_module(module, self._package), attribute)
+        return command
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """As in click, and with the status of a closed pipe: --help and --version print here."""

@@ -90,30 +90,30 @@ def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, i
     at, groups = start, 0  # the fields of a group are of another message
     while at < end:
         tag, at = _number(data, at, end)
-        kind, field, first, value = tag & 7, (tag & _WORD) >> 3, 0, 0
-        if kind == _VARINT:
+        wire_type, field, first, value = tag & 7, (tag & _WORD) >> 3, 0, 0
+        if wire_type == _VARINT:
             value, at = _number(data, at, end)
-        elif kind == _CONTENT:
+        elif wire_type == _CONTENT:
             size, first = _number(data, at, end)
             at = first + size
-        elif kind in (_GROUP, _END_OF_GROUP):
-            groups += 1 if kind == _GROUP else -1
-        elif kind in _WIDTHS:
-            at += _WIDTHS[kind]
+        elif wire_type in (_GROUP, _END_OF_GROUP):
+            groups += 1 if wire_type == _GROUP else -1
+        elif wire_type in _WIDTHS:
+            at += _WIDTHS[wire_type]
         else:
             raise _Damaged
         if at > end or groups < 0:
             raise _Damaged
-        if not groups and kind in (_VARINT, _CONTENT):
-            yield field, first, at if kind == _CONTENT else 0, value
+        if not groups and wire_type in (_VARINT, _CONTENT):
+            yield field, first, at if wire_type == _CONTENT else 0, value
 
 
 def _number(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
     """A varint and the place after it."""
     value = 0
-    for place in range(at, min(at + 10, end)):
-        byte = data[place]
-        value |= (byte & 127) << (7 * (place - at))
+    for position in range(at, min(at + 10, end)):
+        byte = data[position]
+        value |= (byte & 127) << (7 * (position - at))
         if byte < 128:
-            return value, place + 1
+            return value, position + 1
     raise _Damaged

@@ -36,13 +36,13 @@ class Geometry:
     intensity: Intensity = "unchanged"
 
     def __post_init__(self) -> None:
-        for what, name, known in (
+        for what, name, valid in (
             ("geometry", self.mode, get_args(Mode)),
             ("interpolation", self.interpolation, get_args(Interpolation)),
             ("intensity", self.intensity, get_args(Intensity)),
         ):
-            if name not in known:
-                raise BundleError(f"Unknown {what} '{name}': {did_you_mean(str(name), known)}.")
+            if name not in valid:
+                raise BundleError(f"Unknown {what} '{name}': {did_you_mean(str(name), valid)}.")
         if (self.mode == "pad_crop") != (self.interpolation in ("area", "lanczos")):
             raise BundleError(f"The geometry {self.mode} does not go with {self.interpolation} interpolation.")
         if not 1 <= self.size <= self.resize <= 8192 or (self.mode == "squash" and self.size != self.resize):

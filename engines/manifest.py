@@ -181,8 +181,8 @@ class Manifest:
         if COMPARED in self.text or "text" not in self.graphs or not isinstance(record, dict):
             return False
         masked = any(tensor.name == "attention_mask" for tensor in self.graphs["text"].inputs)
-        kind, cleaning = record.get("kind"), record.get("cleaning")
-        return (kind == "tokenizer.json" and cleaning in (None, "open_clip")) or (kind == "clip-bpe" and masked)
+        form, cleaning = record.get("kind"), record.get("cleaning")
+        return (form == "tokenizer.json" and cleaning in (None, "open_clip")) or (form == "clip-bpe" and masked)
 
     @property
     def saliency_map(self) -> str:

@@ -41,7 +41,7 @@ def sums_exactly(machine: str, cpuinfo: str) -> bool:
     if machine.lower() not in _X86:
         return True
     flags = (line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("flags"))
-    return any(_VNNI & set(found) for found in flags)
+    return any(_VNNI & set(words) for words in flags)
 
 
 @cache

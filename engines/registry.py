@@ -89,14 +89,14 @@ class Registry:
         except (ImportError, SyntaxError) as error:
             raise ConfigError(f"The {self.kind} '{target}' cannot be imported: {error}.") from error
         try:
-            found = module
+            target_object = module
             for part in attribute.split("."):
-                found = getattr(found, part)
+                target_object = getattr(target_object, part)
         except AttributeError as error:
             raise ConfigError(
                 f"The {self.kind} '{target}' does not exist: {module_name} has no '{attribute}'."
             ) from error
-        return found
+        return target_object
 
     def _table(self) -> dict[str, str]:
         table = dict(self._entries)

@@ -82,17 +82,17 @@ def _rewrite(model: Any, types: dict[str, int]) -> None:
         if node.op_type == "Cast":
             nodes.append(node)
             continue
-        for place, name in enumerate(node.input):
+        for index, name in enumerate(node.input):
             if name not in types:
                 continue
             if name not in wide:
                 wide[name] = f"{name}:wide"
                 nodes.append(helper.make_node("Cast", [name], [wide[name]], to=_FLOAT))
-            node.input[place] = wide[name]
+            node.input[index] = wide[name]
         nodes.append(node)
-        for place, name in enumerate(node.output):
+        for index, name in enumerate(node.output):
             if name in types:
-                node.output[place] = f"{name}:exact"
+                node.output[index] = f"{name}:exact"
                 nodes.append(helper.make_node("Cast", [f"{name}:exact"], [name], to=types[name]))
     del model.graph.node[:]
     del model.graph.value_info[:]

@@ -47,18 +47,18 @@ class BackendStatus:
 
 def backend_status() -> list[BackendStatus]:
     """Every built-in backend, best first, each really started once."""
-    found = []
+    states = []
     for name in PREFERENCE:
         reason = _asked(_REASONS, name)
-        found.append(BackendStatus(name, reason is None, reason or ""))
-    return found
+        states.append(BackendStatus(name, reason is None, reason or ""))
+    return states
 
 
 def check_engine(name: str) -> None:
     """Raises ConfigError for a name that is no engine, "module:Class" or auto; nothing is imported."""
-    known = ["auto", *ENGINES.names()]
-    if name not in known and ":" not in name:
-        raise ConfigError(f"Unknown engine '{name}': {did_you_mean(name, known)}.")
+    names = ["auto", *ENGINES.names()]
+    if name not in names and ":" not in name:
+        raise ConfigError(f"Unknown engine '{name}': {did_you_mean(name, names)}.")
 
 
 def choose(name: str = "auto") -> tuple[str, str]:

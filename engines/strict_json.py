@@ -19,14 +19,14 @@ def distinct_keys(pairs: list[tuple[K, Any]]) -> dict[K, Any]:
 
     Raises ValueError, naming the key.
     """
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         seen: set[K] = set()
         for key, _ in pairs:
             if key in seen:
                 raise ValueError(f"the key '{str(key)[:_SHOWN]}' appears twice")
             seen.add(key)
-    return found
+    return entries
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -103,7 +103,7 @@ def _compiler_reason(nvrtc: Any, cuda: int, capability: str) -> str | None:
 
 def gpu_seen() -> bool:
     """Whether this machine has an NVIDIA GPU, usable or not, as far as its driver shows."""
-    return any(Path(place).exists() for place in _DRIVER)
+    return any(Path(path).exists() for path in _DRIVER)
 
 
 def current_gpu(device: int = 0) -> Gpu:

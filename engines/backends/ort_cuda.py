@@ -92,12 +92,12 @@ class OrtCudaEngine(DeviceEngine):
 
     def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
         batch, queries = scores.logits.shape
-        own = pixels.data.ptr == self._buffers[slot][0].data.ptr
-        binding = self._bindings.get((slot, batch, queries)) if own else None
+        own_buffer = pixels.data.ptr == self._buffers[slot][0].data.ptr
+        binding = self._bindings.get((slot, batch, queries)) if own_buffer else None
         try:
             if binding is None:
                 binding = self._bind(pixels, text, scores)
-                if own:
+                if own_buffer:
                     self._bindings[slot, batch, queries] = binding
             self._session.run_with_iobinding(binding, self._how)
         except Exception as error:  # see open_session
@@ -106,8 +106,8 @@ class OrtCudaEngine(DeviceEngine):
     def _bind(self, pixels: Any, text: Any, scores: DeviceScores) -> Any:
         binding = self._session.io_binding()
         number = self.options.device
-        for name, array, kind in (("pixels", pixels, np.uint8), ("text", text, np.float32)):
-            binding.bind_input(name, "cuda", number, kind, tuple(array.shape), array.data.ptr)
+        for name, array, dtype in (("pixels", pixels, np.uint8), ("text", text, np.float32)):
+            binding.bind_input(name, "cuda", number, dtype, tuple(array.shape), array.data.ptr)
         for name, array in (("logits", scores.logits), ("saliency", scores.saliency)):
             binding.bind_output(name, "cuda", number, np.float32, tuple(array.shape), array.data.ptr)
         return binding
@@ -213,7 +213,7 @@ def _cuda_session(engine: Engine, **more: str) -> Any:
     check_interface(session, bundle.graph("image"), bundle)
     left = _on_cpu(session)
     if left:
-        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(left.items()))
+        listed = ", ".join(f"{count} {operation}" for operation, count in sorted(left.items()))
         options.say(f"{bundle.name}: not all of it runs on the GPU, ONNX Runtime leaves to the CPU: {listed}")
     return session
 

@@ -77,15 +77,15 @@ def open_session(
 
 def check_interface(session: Any, spec: GraphSpec, bundle: Bundle) -> None:
     """Raises EngineError unless the file has the tensors that bundle.json states; dynamic axes may have any name."""
-    for kind, promised, found in (
+    for side, stated, actual in (
         ("input", spec.inputs, session.get_inputs()),
         ("output", spec.outputs, session.get_outputs()),
     ):
-        have = {t.name: (t.type, [n if isinstance(n, int) else None for n in t.shape]) for t in found}
-        want = {t.name: (_TYPES[t.dtype], [n if isinstance(n, int) else None for n in t.shape]) for t in promised}
+        have = {t.name: (t.type, [n if isinstance(n, int) else None for n in t.shape]) for t in actual}
+        want = {t.name: (_TYPES[t.dtype], [n if isinstance(n, int) else None for n in t.shape]) for t in stated}
         if have != want:
             raise EngineError(
-                f"{bundle.path / spec.file} has the {kind}s {have}, bundle.json promises {want}; export it again."
+                f"{bundle.path / spec.file} has the {side}s {have}, bundle.json promises {want}; export it again."
             )
 
 

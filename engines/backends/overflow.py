@@ -49,17 +49,17 @@ def explain_overflow(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np
     precision = bundle.manifest.precision
     limit, instead = LARGEST[precision], f"export the model with {_INSTEAD[precision]}"
     try:
-        found = find_overflow(with_rounding(bundle.file("image")), precision, {"pixels": pixels[None], "text": text})
+        overflow = find_overflow(with_rounding(bundle.file("image")), precision, {"pixels": pixels[None], "text": text})
     except MissingExtraError:
         return f"{instead}; to see which layer it is, install xbench-fast[export]"
     except EngineError as error:
         return f"{instead} (which layer it is could not be found out: {' '.join(str(error).split())[:300]})"
-    front = f"at most {found.before:.3g}, met at {found.where}" if found.where else "nothing"
-    if not found.node:
+    front = f"at most {overflow.before:.3g}, met at {overflow.where}" if overflow.where else "nothing"
+    if not overflow.node:
         inside = f"on the CPU the same graph stays below the {limit:.6g} of {precision} ({front})"
         return f"{inside}, so the engine sums in another order or is at fault; {instead}"
-    size = f"reaches {found.value:.3g}" if np.isfinite(found.value) else "is not finite"
-    return f"{found.node} ({found.kind}) {size}, {precision} ends at {limit:.6g} (before it: {front}); {instead}"
+    size = f"reaches {overflow.value:.3g}" if np.isfinite(overflow.value) else "is not finite"
+    return f"{overflow.node} ({overflow.kind}) {size}, {precision} ends at {limit:.6g} (before it: {front}); {instead}"
 
 
 def find_overflow(graph: bytes, precision: str, inputs: Mapping[str, NDArray[Any]]) -> Overflow:
@@ -86,15 +86,15 @@ def _tensors(model: Any) -> list[_Tensor]:
     """The outputs of the layers, in order, before they are rounded."""
     made = [(name, node) for node in model.graph.node for name in node.output if name]
     exact = {name for name, _ in made if name.endswith(":exact")}
-    found = []
+    tensors = []
     for name, node in made:
         plain = name.removesuffix(":exact")
         if (name == plain and f"{plain}:exact" in exact) or name.endswith(":wide"):
             continue  # the rounding itself
         if node.op_type == "Cast" and any(a.name == "to" and a.i == LOW_TYPES["bf16"] for a in node.attribute):
             continue  # NumPy has no such type, and no float32 number is out of its range
-        found.append(_Tensor(name, node.name or plain, node.op_type, name in exact))
-    return found
+        tensors.append(_Tensor(name, node.name or plain, node.op_type, name in exact))
+    return tensors
 
 
 def _values(

@@ -76,45 +76,45 @@ class TensorRtEngine(DeviceEngine):
                 f"The plan of {self.bundle.name} takes {low} to {high} queries, not {queries}; add these prompts to "
                 "the bundle with xbench-fast prompts encode, and the plan will be built for them."
             )
-        own = self._slots[slot]
+        state = self._slots[slot]
         arrays = (pixels, text, scores.logits, scores.saliency)
         bound = (batch, queries, *(array.data.ptr for array in arrays))
-        if own.bound != bound:
-            self._bind(own, bound, arrays)
-            self._execute(own)
+        if state.bound != bound:
+            self._bind(state, bound, arrays)
+            self._execute(state)
             return
         # The second equal launch is captured: more are likely, and TensorRT needs one normal launch before a capture.
-        if own.graph is None and self._capture:
-            self._record(own)
-        if own.graph is None:
-            self._execute(own)
+        if state.graph is None and self._capture:
+            self._record(state)
+        if state.graph is None:
+            self._execute(state)
         else:
-            own.graph.launch(self.stream)
+            state.graph.launch(self.stream)
 
-    def _bind(self, own: _Slot, bound: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
-        if own.graph is not None:
+    def _bind(self, state: _Slot, bound: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
+        if state.graph is not None:
             # The CUDA graph reads the context while it runs, and is invalid once the context has changed.
             self.stream.synchronize()
-            own.graph = None
-        own.bound = ()
+            state.graph = None
+        state.bound = ()
         for name, array in zip(_TENSORS[:2], arrays[:2], strict=True):
-            if not own.context.set_input_shape(name, tuple(array.shape)):
+            if not state.context.set_input_shape(name, tuple(array.shape)):
                 raise self._failure(f"refuses {name} of shape {tuple(array.shape)}")
         for name, array in zip(_TENSORS, arrays, strict=True):
-            if not own.context.set_tensor_address(name, array.data.ptr):
+            if not state.context.set_tensor_address(name, array.data.ptr):
                 raise self._failure(f"refuses the address of {name}")
-        own.bound = bound
+        state.bound = bound
 
-    def _execute(self, own: _Slot) -> None:
-        if not own.context.execute_async_v3(self.stream.ptr):
+    def _execute(self, state: _Slot) -> None:
+        if not state.context.execute_async_v3(self.stream.ptr):
             raise self._failure(f"failed on {self.bundle.name}")
 
-    def _record(self, own: _Slot) -> None:
+    def _record(self, state: _Slot) -> None:
         """Captures a launch without executing it; the CUDA graph is used for this launch and the following ones."""
         runtime_error = self._cupy.cuda.runtime.CUDARuntimeError
         try:
             self.stream.begin_capture()
-            started = own.context.execute_async_v3(self.stream.ptr)
+            started = state.context.execute_async_v3(self.stream.ptr)
             graph = self.stream.end_capture()
         except runtime_error as error:
             self._no_capture(str(error))
@@ -122,21 +122,21 @@ class TensorRtEngine(DeviceEngine):
         if not started:
             self._no_capture(self._family.explain())
             return
-        own.graph = graph
+        state.graph = graph
 
     def _no_capture(self, reason: str) -> None:
         self._capture = False
         self.options.say(f"{self.bundle.name}: runs without CUDA graphs, because capturing one failed ({reason})")
 
     def _moved(self) -> None:
-        for own in self._slots:
-            own.bound = ()
+        for state in self._slots:
+            state.bound = ()
 
     def _check_interface(self) -> None:
-        found = {self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)}
-        if found != set(_TENSORS):
+        tensors = {self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)}
+        if tensors != set(_TENSORS):
             raise EngineError(
-                f"The plan of {self.bundle.name} has the tensors {', '.join(sorted(found))} instead of "
+                f"The plan of {self.bundle.name} has the tensors {', '.join(sorted(tensors))} instead of "
                 f"{', '.join(_TENSORS)}; delete its plans folder."
             )
 

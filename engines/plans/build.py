@@ -35,11 +35,11 @@ class LayerTypes:
         """
         wanted = _HALVES.get(precision, "FLOAT")
         products: Counter[str] = Counter()
-        for (kind, dtype), count in self.counts.items():
-            if kind in _PRODUCTS:
+        for (layer, dtype), count in self.counts.items():
+            if layer in _PRODUCTS:
                 products[dtype] += count
-            if kind in _EXACT and dtype != "FLOAT":
-                return f"{count} layers of kind {kind} compute in {dtype} and would lose too much; they need FLOAT"
+            if layer in _EXACT and dtype != "FLOAT":
+                return f"{count} layers of kind {layer} compute in {dtype} and would lose too much; they need FLOAT"
         if not products:
             return "it has no product at all"
         others = {dtype: count for dtype, count in products.items() if dtype != wanted}
@@ -47,8 +47,8 @@ class LayerTypes:
             return None
         if not others:
             return None
-        found = ", ".join(f"{count} in {dtype}" for dtype, count in sorted(products.items()))
-        return f"its products compute {found}"
+        listed = ", ".join(f"{count} in {dtype}" for dtype, count in sorted(products.items()))
+        return f"its products compute {listed}"
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ class Family:
 
     def explain(self) -> str:
         """Returns the library's last messages as one line, and deletes them."""
-        said = " ".join(" ".join(self.messages[-3:]).split())
+        reasons = " ".join(" ".join(self.messages[-3:]).split())
         self.messages.clear()
-        return said[:600] or "it gave no reason"
+        return reasons[:600] or "it gave no reason"
 
 
 def load_family(name: str) -> Family:

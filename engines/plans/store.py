@@ -74,7 +74,7 @@ class PlanStore:
             "key": asdict(key),
             "sha256": hashlib.sha256(built.plan).hexdigest(),
             "bytes": len(built.plan),
-            "layers": {f"{kind} {dtype}": n for (kind, dtype), n in sorted(built.types.counts.items())},
+            "layers": {f"{layer} {dtype}": n for (layer, dtype), n in sorted(built.types.counts.items())},
         }
         target = self.folder / f"{key.stem}.plan"
         try:

@@ -56,12 +56,12 @@ class PhraseFeatures:
     def __call__(self, phrases: Sequence[str]) -> Floats:
         """float32 [Q, D...], as the image graph takes the features of a query."""
         keys = [hashlib.sha256(self._key + phrase.encode(errors="surrogatepass")).digest() for phrase in phrases]
-        found = {key: features for key in keys if (features := self._read(key)) is not None}
-        lacking = {key: phrase for key, phrase in zip(keys, phrases, strict=True) if key not in found}
+        features_of = {key: features for key in keys if (features := self._read(key)) is not None}
+        lacking = {key: phrase for key, phrase in zip(keys, phrases, strict=True) if key not in features_of}
         for key, features in zip(lacking, self._encode(list(lacking.values())), strict=True):
-            found[key] = features
+            features_of[key] = features
             self._write(key, features)
-        rows = np.stack([found[key] for key in keys])
+        rows = np.stack([features_of[key] for key in keys])
         return rows if self._copies == 1 else np.repeat(rows[:, None], self._copies, axis=1)
 
     def close(self) -> None:
@@ -71,17 +71,17 @@ class PhraseFeatures:
     def _encode(self, phrases: Sequence[str]) -> list[Floats]:
         """Features [D...] of each phrase."""
         tokens = [self._tokenizer([phrase]) for phrase in phrases]
-        found: dict[int, Floats] = {}
+        encoded: dict[int, Floats] = {}
         for width in sorted({batch.ids.shape[1] for batch in tokens}):
-            places = [place for place, batch in enumerate(tokens) if batch.ids.shape[1] == width]
-            for start in range(0, len(places), _CHUNK):
-                mine = places[start : start + _CHUNK]
-                twice = mine if len(mine) > 1 else mine * 2
-                masks = [tokens[place].mask_for(self._encoder.inputs) for place in twice]
+            rows = [row for row, batch in enumerate(tokens) if batch.ids.shape[1] == width]
+            for start in range(0, len(rows), _CHUNK):
+                chunk = rows[start : start + _CHUNK]
+                texts = chunk if len(chunk) > 1 else chunk * 2
+                masks = [tokens[row].mask_for(self._encoder.inputs) for row in texts]
                 mask = None if masks[0] is None else np.concatenate([mask for mask in masks if mask is not None])
-                features = self._encoder.run(np.concatenate([tokens[place].ids for place in twice]), mask)
-                found.update(zip(mine, np.asarray(features, np.float32), strict=False))
-        return [found[place] for place in range(len(phrases))]
+                features = self._encoder.run(np.concatenate([tokens[row].ids for row in texts]), mask)
+                encoded.update(zip(chunk, np.asarray(features, np.float32), strict=False))
+        return [encoded[row] for row in range(len(phrases))]
 
     def _read(self, key: bytes) -> Floats | None:
         try:
@@ -186,12 +186,12 @@ def _text_tower(bundle: Bundle) -> bytes:
 
 
 def _opened(file: Path | None) -> sqlite3.Connection:
-    for place in (file, file, None):  # a damaged one is removed, and made again
+    for path in (file, file, None):  # a damaged one is removed, and made again
         try:
-            if place is not None:
-                place.parent.mkdir(parents=True, exist_ok=True)
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
             # An empty name is a temporary file, which SQLite deletes.
-            store = sqlite3.connect(place or "", timeout=30)
+            store = sqlite3.connect(path or "", timeout=30)
         except (*_ERRORS, OSError):
             continue
         try:
@@ -199,6 +199,6 @@ def _opened(file: Path | None) -> sqlite3.Connection:
             return store
         except _ERRORS as error:
             store.close()
-            if place is not None and _is_damage(error):
-                _remove(place)
+            if path is not None and _is_damage(error):
+                _remove(path)
     return sqlite3.connect(":memory:")

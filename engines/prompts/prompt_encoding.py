@@ -137,16 +137,16 @@ def encode_sets(
         rows.append(np.asarray(encoder.run(batch.ids, batch.mask_for(encoder.inputs)), dtype=np.float32))
     features = np.concatenate(rows) if rows else np.zeros((0, 0), np.float32)
     index = {text: row for row, text in enumerate(distinct)}
-    found = []
+    encoded = []
     for name, entries in sets.items():
-        places = [[index[text] for text in split[query]] for entry in entries for query in entry.texts]
+        text_rows = [[index[text] for text in split[query]] for entry in entries for query in entry.texts]
         if averaged:
-            queries = np.stack([_mean(features[rows]) for rows in places])
+            queries = np.stack([_mean(features[rows]) for rows in text_rows])
         else:
-            rows_of = np.asarray(places, dtype=np.intp)
+            rows_of = np.asarray(text_rows, dtype=np.intp)
             queries = features[rows_of if per_query > 1 else rows_of[:, 0]]
-        found.append(assemble(name, entries, queries))
-    return found
+        encoded.append(assemble(name, entries, queries))
+    return encoded
 
 
 def _mean(features: NDArray[np.float32]) -> NDArray[np.float32]:

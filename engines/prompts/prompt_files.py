@@ -52,13 +52,13 @@ def read_prompt_file(path: Path) -> PromptSets:
 def prompt_sets(content: object, path: Path) -> PromptSets:
     """The sets of a parsed file. Raises ConfigError with file and key."""
     sets = _mapping(content, f"{path}", "sets by name")
-    found: PromptSets = {}
+    prompts: PromptSets = {}
     for name, findings in sets.items():
         if not _SET_NAME.fullmatch(name):
             raise ConfigError(f"{path}: the set name '{name}' may hold only letters, digits, '_' and '-'; rename it.")
         entries = _mapping(findings, f"{path}, set '{name}'", "findings by name")
-        found[name] = tuple(_entry(path, name, finding, value) for finding, value in entries.items())
-    return found
+        prompts[name] = tuple(_entry(path, name, finding, value) for finding, value in entries.items())
+    return prompts
 
 
 def parse_prompt_file(path: Path) -> object:
@@ -74,9 +74,9 @@ def parse_prompt_file(path: Path) -> object:
             "A YAML file of prompts needs pyyaml, which is not installed; install xbench-fast[cpu] or use JSON."
         ) from error
     except (ValueError, RecursionError) as error:
-        kind = "JSON" if path.suffix.lower() == ".json" else "YAML"
+        form = "JSON" if path.suffix.lower() == ".json" else "YAML"
         text = " ".join(str(error).split())
-        raise ConfigError(f"The prompt file {path} is not valid {kind}: {text}; correct it.") from error
+        raise ConfigError(f"The prompt file {path} is not valid {form}: {text}; correct it.") from error
 
 
 def _mapping(value: object, where: str, what: str) -> dict[str, object]:
@@ -105,11 +105,11 @@ def _entry(path: Path, name: str, finding: str, value: object) -> FindingPrompts
 
 def _texts(value: object, where: str, side: str) -> tuple[str, ...]:
     """A query for each entry of the list; a line break within a text is the same as a space."""
-    found = []
+    queries = []
     for query in value if isinstance(value, list) else [None]:
         texts = query if isinstance(query, list) and query else [query]
         plain = [text for text in texts if isinstance(text, str) and text.strip()]
         if len(plain) != len(texts):
             raise ConfigError(f"{where}: the {side} prompts must be a list of non-empty texts; correct them.")
-        found.append(SEPARATOR.join(text.replace("\r\n", " ").replace("\n", " ") for text in plain))
-    return tuple(found)
+        queries.append(SEPARATOR.join(text.replace("\r\n", " ").replace("\n", " ") for text in plain))
+    return tuple(queries)

@@ -45,14 +45,14 @@ class PromptSet:
     def only(self, finding: str) -> PromptSet:
         """The queries of one finding of the set, as a set."""
         at = self.findings.index(finding)
-        mine = np.flatnonzero(self.finding_of == at)
+        queries = np.flatnonzero(self.finding_of == at)
         return PromptSet(
             name=self.name,
             findings=(finding,),
-            texts=tuple(self.texts[place] for place in mine.tolist()),
-            finding_of=np.zeros(len(mine), np.int32),
-            polarity=self.polarity[mine],
-            features=self.features[mine],
+            texts=tuple(self.texts[query] for query in queries.tolist()),
+            finding_of=np.zeros(len(queries), np.int32),
+            polarity=self.polarity[queries],
+            features=self.features[queries],
             status=self.status[at : at + 1],
         )
 

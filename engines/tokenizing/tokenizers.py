@@ -237,9 +237,9 @@ def clean_query(text: str) -> str:
 
     Raises ConfigError for a text that holds a special token.
     """
-    if found := next((token for token in SPECIAL if token in text), None):
+    if special := next((token for token in SPECIAL if token in text), None):
         raise ConfigError(
-            f"The prompt '{text[:40]}' holds the special token {found}, which this model refuses; leave it out."
+            f"The prompt '{text[:40]}' holds the special token {special}, which this model refuses; leave it out."
         )
     return text.rstrip("!?.")
 

@@ -44,11 +44,11 @@ def average_precision(answers: Answers) -> dict[str, float]:
     """AP at 0.1, 0.25 and 0.5 and over 0.50 to 0.95, the mean over classes. Raises ValueError without scores."""
     if answers.given.scores is None:
         raise ValueError("average precision needs a score for each box")
-    found = ranked(answers)
-    named = {"0.1": found.precision[0], "0.25": found.precision[1], "0.5": found.precision[2]}
+    ranking = ranked(answers)
+    named = {"0.1": ranking.precision[0], "0.25": ranking.precision[1], "0.5": ranking.precision[2]}
     return {
-        **{f"ap@{name}": found.mean(values) for name, values in named.items()},
-        "ap": found.mean(found.precision[2:]),
+        **{f"ap@{name}": ranking.mean(values) for name, values in named.items()},
+        "ap": ranking.mean(ranking.precision[2:]),
     }
 
 
@@ -86,8 +86,8 @@ def interpolated(hits: NDArray[np.bool_], true: int, more: float = 0.0) -> float
 
     true: the number of true boxes. more: what is added to each number of boxes before it divides.
     """
-    found = np.cumsum(hits)
-    precision = found / (np.arange(len(hits)) + 1 + more)
+    right = np.cumsum(hits)
+    precision = right / (np.arange(len(hits)) + 1 + more)
     envelope = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
-    points = np.searchsorted(found / true, np.linspace(0.0, 1.0, 101), side="left")
+    points = np.searchsorted(right / true, np.linspace(0.0, 1.0, 101), side="left")
     return float(envelope[points].mean())

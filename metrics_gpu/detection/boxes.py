@@ -160,10 +160,10 @@ def centres(given: BoxLists, sizes: Int) -> Int:
     """
     best = given.first
     answered = best >= 0
-    found = np.full((len(best), 2), -1, np.int64)
+    pixels = np.full((len(best), 2), -1, np.int64)
     boxes = given.boxes[best[answered]]
-    found[answered] = np.minimum(((boxes[:, :2] + boxes[:, 2:]) / 2).astype(np.int64), sizes[answered] - 1)
-    return found
+    pixels[answered] = np.minimum(((boxes[:, :2] + boxes[:, 2:]) / 2).astype(np.int64), sizes[answered] - 1)
+    return pixels
 
 
 def pointed(centre: Int, truth: Rectangles) -> NDArray[np.bool_]:

@@ -48,11 +48,11 @@ class Anatomy:
     def counts(self, truth: BoxLists) -> Int:
         """int64 [kinds, P]: the boxes of each kind in each pair; true boxes for silent and missed ones."""
         pairs = len(truth)
-        found = np.zeros((len(KINDS), pairs), np.int64)
+        numbers = np.zeros((len(KINDS), pairs), np.int64)
         for k in range(len(KINDS)):
-            found[k] = np.bincount(self.given.owner[self.kind == k], minlength=pairs)
-            found[k] += np.bincount(truth.owner[self.left == k], minlength=pairs)
-        return found
+            numbers[k] = np.bincount(self.given.owner[self.kind == k], minlength=pairs)
+            numbers[k] += np.bincount(truth.owner[self.left == k], minlength=pairs)
+        return numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +73,9 @@ def anatomy(answers: Answers) -> Anatomy:
     """The kind of each box of the pairs; boxes of negatives are not among them."""
     given, truth = answers.given.by_score(), answers.truth
     table = overlaps(given, truth)
-    mine, true = ((np.ascontiguousarray(lists.boxes), lists.offsets) for lists in (given, truth))
+    boxes, true = ((np.ascontiguousarray(lists.boxes), lists.offsets) for lists in (given, truth))
     width = np.ascontiguousarray(answers.sizes[:, 0])
-    return Anatomy(given, *_judge((table.values, table.offsets), mine, true, width))
+    return Anatomy(given, *_judge((table.values, table.offsets), boxes, true, width))
 
 
 def fixed(answers: Answers, found: Anatomy, kind: str | None) -> Fixed:
@@ -83,9 +83,9 @@ def fixed(answers: Answers, found: Anatomy, kind: str | None) -> Fixed:
     given = found.given if kind is None else mended(answers, found, kind)
     tp = matched(overlaps(given, answers.truth), (0.5,))[0]
     sizes = answers.sizes
-    mine = on_grid(pixel_rectangles(given, sizes), sizes)
-    true = on_grid(pixel_rectangles(answers.truth, sizes), sizes)
-    return Fixed(union_counts(mine, true).dice, given.lengths, tp)
+    given_grid = on_grid(pixel_rectangles(given, sizes), sizes)
+    true_grid = on_grid(pixel_rectangles(answers.truth, sizes), sizes)
+    return Fixed(union_counts(given_grid, true_grid).dice, given.lengths, tp)
 
 
 def mended(answers: Answers, found: Anatomy, kind: str) -> BoxLists:
@@ -94,14 +94,14 @@ def mended(answers: Answers, found: Anatomy, kind: str) -> BoxLists:
     A box of a kind that is about a true box becomes that box, or is deleted where the true box is a hit or was fixed
     before; a duplicate or hallucinated box is deleted; a silent or missed true box is added.
     """
-    given, truth, place = found.given, answers.truth, KINDS.index(kind)
-    if place in (_SILENT, _MISSED):
-        added = truth.keep(found.left == place)
+    given, truth, code = found.given, answers.truth, KINDS.index(kind)
+    if code in (_SILENT, _MISSED):
+        added = truth.keep(found.left == code)
         order = np.argsort(np.append(given.owner, added.owner), kind="stable")  # each list, then what is added to it
         return BoxLists(np.concatenate([given.boxes, added.boxes])[order], given.offsets + added.offsets)
-    of_kind = found.kind == place
+    of_kind = found.kind == code
     boxes, keep = given.boxes.copy(), ~of_kind
-    if place not in (_DUPLICATE, _INVENTED):
+    if code not in (_DUPLICATE, _INVENTED):
         taken = np.zeros(len(truth.boxes), np.bool_)
         taken[found.about[found.kind == _HIT]] = True
         rows = np.flatnonzero(of_kind)

@@ -78,13 +78,13 @@ def matched_scores(
     sums = np.stack([draws_of.sums(patients[pairs], columns[pairs]) for pairs in members])
     extra = draws_of.sums(negative_patients, answers.negatives.lengths[:, None].astype(np.float64))[:, 0]
     whole = sums.sum(axis=0)
-    found = []
+    scores = []
     with np.errstate(invalid="ignore", divide="ignore"):
         for t, threshold in enumerate(thresholds):
             by_class = (2 * sums[..., 2 + t] / (sums[..., 0] + sums[..., 1])).T
             hits, given, true = whole[:, 2 + t], whole[:, 0], whole[:, 1]
             nothing = np.where(true > 0, 0.0, np.nan)
-            found.append(
+            scores.append(
                 MatchedScores(
                     threshold=threshold,
                     tp=int(tp[t].sum()),
@@ -96,7 +96,7 @@ def matched_scores(
                     f1_with_negatives=nothing + 2 * hits / (given + true + extra),
                 )
             )
-    return found
+    return scores
 
 
 def hallucination(answers: Answers) -> Hallucination:

@@ -119,14 +119,14 @@ def pair_folds(
     It is the patient's, but where one fold holds more than half of the patients of a class, each of them is left out
     alone in that repeat: too few others would be left to fit on, or none.
     """
-    found: NDArray[np.intp] = folds[:, patient_of]
+    fold_of: NDArray[np.intp] = folds[:, patient_of]
     for c in np.unique(class_of) if len(folds) > 1 else ():
-        own = np.flatnonzero(class_of == c)
-        members = np.unique(patient_of[own])
+        pairs = np.flatnonzero(class_of == c)
+        members = np.unique(patient_of[pairs])
         for repeat, of_member in enumerate(folds[:, members]):
             if 2 * np.bincount(of_member).max() > len(members):
-                found[repeat, own] = patient_of[own]
-    return found
+                fold_of[repeat, pairs] = patient_of[pairs]
+    return fold_of
 
 
 def _divided(has: NDArray[np.bool_], order: NDArray[np.integer]) -> NDArray[np.intp]:
@@ -135,8 +135,8 @@ def _divided(has: NDArray[np.bool_], order: NDArray[np.integer]) -> NDArray[np.i
     total = np.zeros(FOLDS, np.intp)
     for c in np.argsort(has.sum(axis=0), kind="stable"):
         placed = has[:, c] & (fold >= 0)
-        own = np.bincount(fold[placed], minlength=FOLDS)
-        heap = [(int(own[f]), int(total[f]), f) for f in range(FOLDS)]
+        placed_in = np.bincount(fold[placed], minlength=FOLDS)
+        heap = [(int(placed_in[f]), int(total[f]), f) for f in range(FOLDS)]
         heapq.heapify(heap)
         for patient in order[(has[:, c] & (fold < 0))[order]]:
             of_class, of_all, f = heap[0]
@@ -172,7 +172,7 @@ def cross_fitted(
         totals = totals[:, : 1 + LEVELS]
     totals = np.ascontiguousarray(totals)
     whole = drawn @ totals
-    sums, each = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(of_patient)))
+    sums, of_pairs = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(of_patient)))
     for repeat, folds in enumerate(fold_of):
         names, at = np.unique(folds, return_index=True)
         if len(names) == len(patients):
@@ -183,13 +183,13 @@ def cross_fitted(
             columns = np.ascontiguousarray(drawn[:, alone])
             sums[:, repeat], chosen = leave_one_out(columns, whole, totals[alone], scored, first, keep)
             fold = np.searchsorted(names, folds)
-            for kind, curve in enumerate(curves):
-                found = np.take_along_axis(curve, np.maximum(chosen[kind][fold], 0)[:, None], axis=1)[:, 0]
-                each[kind, repeat] = np.where(chosen[kind][fold] < 0, np.nan, found)
+            for curve_index, curve in enumerate(curves):
+                values = np.take_along_axis(curve, np.maximum(chosen[curve_index][fold], 0)[:, None], axis=1)[:, 0]
+                of_pairs[curve_index, repeat] = np.where(chosen[curve_index][fold] < 0, np.nan, values)
             continue
         for fold in names:
-            own = np.flatnonzero(folds == fold)
-            members = np.unique(of_patient[own])
+            pairs = np.flatnonzero(folds == fold)
+            members = np.unique(of_patient[pairs])
             weight = drawn[:, members]
             rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
             weight = weight[rows]
@@ -199,11 +199,11 @@ def cross_fitted(
             alone = rest[:, 0] == 0
             if keep:
                 levels, alone = (levels[0][:1], levels[1][:1]), alone[:1]
-            for kind, (found_level, score, curve) in enumerate(zip(levels, scores, curves, strict=True)):
-                found = np.einsum("rp,rp->r", weight, np.ascontiguousarray(score[members].T)[found_level])
-                sums[kind, repeat, rows] += np.where(alone, np.nan, found)
-                each[kind, repeat, own] = np.nan if alone[0] else curve[own, found_level[0]]
-    return sums.mean(axis=1), exact_values(each.mean(axis=1))
+            for curve_index, (found_level, score, curve) in enumerate(zip(levels, scores, curves, strict=True)):
+                values = np.einsum("rp,rp->r", weight, np.ascontiguousarray(score[members].T)[found_level])
+                sums[curve_index, repeat, rows] += np.where(alone, np.nan, values)
+                of_pairs[curve_index, repeat, pairs] = np.nan if alone[0] else curve[pairs, found_level[0]]
+    return sums.mean(axis=1), exact_values(of_pairs.mean(axis=1))
 
 
 def _totals(values: Float, patient_of: NDArray[np.intp]) -> Float:

@@ -73,7 +73,7 @@ def beta_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> NDArra
         if (slopes >= 0).all():
             mapped = model.predict_proba(features[:, used])[:, 1]
             return np.maximum.accumulate(mapped.astype(np.float32))  # rounding must not make it fall
-        used = [place for place, slope in zip(used, slopes, strict=True) if slope >= 0]
+        used = [column for column, slope in zip(used, slopes, strict=True) if slope >= 0]
     return constant
 
 
@@ -122,11 +122,11 @@ def calibrated_levels(
     if "best" in methods and options.unit == "per_dataset" and len(classes):
         levels["best"][:] = _best(dataset_curve(dice, class_of, options.mean), options)
     for c in classes:
-        own = class_of == c
+        of_class = class_of == c
         if "best" in methods and options.unit == "per_class":
-            levels["best"][own] = _best(dice[own].mean(axis=0), options)
-        for fold in np.unique(fold_of[own]):
-            scored, fitting = own & (fold_of == fold), own & (fold_of != fold)
+            levels["best"][of_class] = _best(dice[of_class].mean(axis=0), options)
+        for fold in np.unique(fold_of[of_class]):
+            scored, fitting = of_class & (fold_of == fold), of_class & (fold_of != fold)
             if not fitting.any():
                 continue
             if "held_out" in methods:

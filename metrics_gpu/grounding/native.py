@@ -50,10 +50,10 @@ def native_map(
     in the sweep. Raises TypeError for another dtype, ValueError for another shape or a map that is not finite at one of
     these pixels; a cell that no pixel samples decides nothing.
     """
-    found = upsampled(saliency, (height, width), frame)
-    if not np.isfinite(found.values).all():
+    drawn = upsampled(saliency, (height, width), frame)
+    if not np.isfinite(drawn.values).all():
         raise ValueError("the saliency map is not finite")
-    return found.whole(found.values.min() if found.values.size else 0.0)
+    return drawn.whole(drawn.values.min() if drawn.values.size else 0.0)
 
 
 def segment(native: NDArray[np.float32], threshold: float | None = None) -> NDArray[np.bool_]:

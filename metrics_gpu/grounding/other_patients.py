@@ -35,11 +35,11 @@ class OtherPatients:
     def mean(self, finding: int, patient: int) -> NDArray[np.float32] | None:
         """float32 [h, w]: the mean over the finding's pairs of all patients but this one; None if there is none."""
         of_patient = self._places.get(finding, {})
-        own = of_patient.get(patient, [])
-        others = sum(map(len, of_patient.values())) - len(own)
+        pairs = of_patient.get(patient, [])
+        others = sum(map(len, of_patient.values())) - len(pairs)
         if not others:
             return None
-        left = self._totals[finding] - self._sum(np.array(own, np.intp))
+        left = self._totals[finding] - self._sum(np.array(pairs, np.intp))
         return np.asarray(left / others, np.float32)
 
     def _sum(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -54,13 +54,13 @@ def next_patients(class_of: NDArray[np.intp], patient_of: NDArray[np.intp]) -> N
 
     -1 where all pairs of the class are of one patient.
     """
-    found = np.full(len(class_of), -1, np.intp)
+    next_of = np.full(len(class_of), -1, np.intp)
     for finding in np.unique(class_of):
-        places = np.flatnonzero(class_of == finding)
+        pairs = np.flatnonzero(class_of == finding)
         other = -1
-        for at in [*range(len(places) - 1, -1, -1)] * 2:  # the second time around, the last pairs see the first
-            after = places[(at + 1) % len(places)]
-            if patient_of[after] != patient_of[places[at]]:
+        for at in [*range(len(pairs) - 1, -1, -1)] * 2:  # the second time around, the last pairs see the first
+            after = pairs[(at + 1) % len(pairs)]
+            if patient_of[after] != patient_of[pairs[at]]:
                 other = after
-            found[places[at]] = other
-    return found
+            next_of[pairs[at]] = other
+    return next_of

@@ -111,16 +111,17 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     person, weights = patient_of, draws.weights if crossed else None
     if crossed and pairs.draws is None:  # folds are not those of one patient who has all pairs
         person, weights = np.arange(len(counts)), np.ones((1, len(counts)), np.uint16)
-    found = []
+    sums = []
     for c in range(len(pairs.names)):
-        own = np.flatnonzero(class_of == c)
+        members = np.flatnonzero(class_of == c)
         fitted = None
         if weights is not None and pairs.fold_of is not None:
-            curves = dice[own, :LEVELS], iou[own, :LEVELS]
-            folds = np.asarray(pairs.fold_of)[:, own]
-            fitted = cross_fitted(curves, folds, person[own], weights, options, keep=keep)
-        found.append(ClassSums(own, _split(draws.sums(patient_of[own], table[own])), _split(table[own]), fitted))
-    return found
+            curves = dice[members, :LEVELS], iou[members, :LEVELS]
+            folds = np.asarray(pairs.fold_of)[:, members]
+            fitted = cross_fitted(curves, folds, person[members], weights, options, keep=keep)
+        whole = draws.sums(patient_of[members], table[members])
+        sums.append(ClassSums(members, _split(whole), _split(table[members]), fitted))
+    return sums
 
 
 def _split(sums: Float) -> Sums:

@@ -73,11 +73,11 @@ def phrase_scores(values: NDArray[Any], region: NDArray[Any]) -> PhraseScores:
     nothing = (math.nan,) * len(IOU_THRESHOLDS)
     if not inside.any():
         return PhraseScores(math.nan, nothing, unseen=True)
-    found = np.asarray(values[seen], np.float64)
-    low, high = found.min(), found.max()
+    seen_values = np.asarray(values[seen], np.float64)
+    low, high = seen_values.min(), seen_values.max()
     if not (np.isfinite(low) and np.isfinite(high) and high > low):
         return PhraseScores(0.0, (0.0,) * len(IOU_THRESHOLDS), constant=True)
-    scaled = 2 * (found - low) / (high - low) - 1
+    scaled = 2 * (seen_values - low) / (high - low) - 1
     marked = [scaled > threshold for threshold in IOU_THRESHOLDS]
     iou = tuple(float((mark & inside).sum() / (mark | inside).sum()) for mark in marked)
     return PhraseScores(_contrast(scaled[covered == 1], scaled[covered == 0]), iou)

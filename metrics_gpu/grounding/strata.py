@@ -67,8 +67,8 @@ def size_strata(
     index, names = strata_of(pairs.counts.region, pixels, tertiles=tertiles)
     result = grounding(replace(pairs, class_of=index, names=names, pixels=pixels), options)
     strata = []
-    for place, scores in enumerate(result.classes):
-        chosen = pairs.counts.region[index == place]
+    for number, scores in enumerate(result.classes):
+        chosen = pairs.counts.region[index == number]
         fraction = float(chosen.mean() / pixels) if len(chosen) else None
         above = None if scores.pointing is None or scores.chance is None else scores.pointing - scores.chance
         strata.append(Stratum(scores, fraction, above))

@@ -83,14 +83,16 @@ def auc_parts(
     """
     truth = _checked(label, score)
     auc, *components = _components(score, truth)
-    found = np.zeros(patients)
-    for numbers, others, own in zip(components, components[::-1], (patient_of[truth], patient_of[~truth]), strict=True):
-        of_label = len(np.unique(own))
+    parts = np.zeros(patients)
+    owners = patient_of[truth], patient_of[~truth]
+    for numbers, others, patients_of in zip(components, components[::-1], owners, strict=True):
+        of_label = len(np.unique(patients_of))
         if of_label < 2:
             raise ValueError("the variance of an AUC needs at least two patients of each label value")
-        sums = np.bincount(own, numbers, patients) / len(others) - auc * np.bincount(own, minlength=patients)
-        found += math.sqrt(of_label / (of_label - 1)) * sums / len(numbers)
-    return found
+        sums = np.bincount(patients_of, numbers, patients) / len(others)
+        sums -= auc * np.bincount(patients_of, minlength=patients)
+        parts += math.sqrt(of_label / (of_label - 1)) * sums / len(numbers)
+    return parts
 
 
 def auc_difference(difference: float, parts: NDArray[np.float64], level: float = 0.95) -> AucDifference:

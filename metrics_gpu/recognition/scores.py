@@ -91,10 +91,10 @@ def recognition(
     weighting, patient = drawn_or_not(draws, patient_of, len(logits))
     # Two bytes for each patient and replicate, of which classes alone make use.
     weights = weighting.weights if len(names) else np.ones((1 + weighting.replicates, 1), np.uint16)
-    values, right, known, best_logit = _walked(logits, labels, patient.astype(np.int64, copy=False), weights)
+    values, right, cells, best_logit = _walked(logits, labels, patient.astype(np.int64, copy=False), weights)
     macro = dict(zip(FIELDS, (mean_over_classes(column) for column in values), strict=True))
     with np.errstate(invalid="ignore"):
-        hamming = right / known
+        hamming = right / cells
     classes = tuple(_class_scores(name, labels[:, c], values[:, 0, c], best_logit[c]) for c, name in enumerate(names))
     excluded = {
         field: tuple(scores.name for scores in classes if getattr(scores, field) is None) for field in _AVERAGED
@@ -123,7 +123,7 @@ def _walked(
     from .walk import walk  # compiles on import, so only when needed
 
     values = np.full((len(FIELDS), len(weights), labels.shape[1]), np.nan)
-    right, known = np.zeros(len(weights)), np.zeros(len(weights))
+    right, cells = np.zeros(len(weights)), np.zeros(len(weights))
     best_logit = np.full(labels.shape[1], np.nan)
     for c in range(labels.shape[1]):
         index = np.flatnonzero(labels[:, c] >= 0)
@@ -133,12 +133,12 @@ def _walked(
         score = logits[order, c].astype(np.float64)
         last = np.append(score[1:] != score[:-1], True)  # the last image of each distinct score
         truth = labels[order, c] == 1
-        found = walk(weights, patient[order], truth, last, patient[order][truth], int((score >= 0).sum()))
-        values[:, :, c] = found[:, : len(FIELDS)].T
-        right += found[:, len(FIELDS)]
-        known += found[:, len(FIELDS) + 1]
-        best_logit[c] = score[int(found[0, len(FIELDS) + 2])]
-    return values, right, known, best_logit
+        walked = walk(weights, patient[order], truth, last, patient[order][truth], int((score >= 0).sum()))
+        values[:, :, c] = walked[:, : len(FIELDS)].T
+        right += walked[:, len(FIELDS)]
+        cells += walked[:, len(FIELDS) + 1]
+        best_logit[c] = score[int(walked[0, len(FIELDS) + 2])]
+    return values, right, cells, best_logit
 
 
 def _class_scores(name: str, labels: NDArray[np.integer], row: Float, best_logit: float) -> ClassRecognition:

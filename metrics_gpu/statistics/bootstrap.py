@@ -110,9 +110,9 @@ def named_stream(name: str) -> np.random.Philox:
 
 def patient_index(ids: Sequence[Hashable]) -> tuple[NDArray[np.intp], int]:
     """Index of each item's patient, in order of first appearance, intp [N], and the number of patients."""
-    known: dict[Hashable, int] = {}
-    index = [known.setdefault(name, len(known)) for name in ids]
-    return np.array(index, np.intp), len(known)
+    number_of: dict[Hashable, int] = {}
+    index = [number_of.setdefault(name, len(number_of)) for name in ids]
+    return np.array(index, np.intp), len(number_of)
 
 
 def draw_patients(patients: int, replicates: int = REPLICATES, seed: int = SEED) -> Draws:
@@ -176,14 +176,14 @@ def percentile_intervals(values: NDArray[np.float64], level: float = 0.95) -> li
     """`percentile_interval` of each column of float64 [B, K], at once for the columns without NaN."""
     if values.shape[1] == 0:
         return []
-    found: list[Interval | None] = [None] * values.shape[1]
+    intervals: list[Interval | None] = [None] * values.shape[1]
     whole = np.flatnonzero(~np.isnan(values).any(axis=0))
     if len(whole) and len(values) >= least_replicates(level):
-        for place, low, high in zip(whole.tolist(), *_percentiles(values[:, whole], level), strict=True):
-            found[place] = Interval(float(low), float(high), level, "bootstrap", len(values))
-    for place in set(range(values.shape[1])).difference(whole.tolist()):
-        found[place] = percentile_interval(values[:, place], level)
-    return found
+        for column, low, high in zip(whole.tolist(), *_percentiles(values[:, whole], level), strict=True):
+            intervals[column] = Interval(float(low), float(high), level, "bootstrap", len(values))
+    for column in set(range(values.shape[1])).difference(whole.tolist()):
+        intervals[column] = percentile_interval(values[:, column], level)
+    return intervals
 
 
 def _percentiles(values: NDArray[np.float64], level: float) -> tuple[Any, Any]:
@@ -219,24 +219,22 @@ class Replicates:
 
 def macro_mean(values: Iterable[float | None]) -> float | None:
     """Unweighted mean of the values that exist; None if none does."""
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    defined = [value for value in values if value is not None]
+    return math.fsum(defined) / len(defined) if defined else None
 
 
 def micro_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
     """Mean weighted by the number of pairs, over the values that exist with a weight above 0; None if none does."""
-    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None and weight > 0]
-    if not known:
-        return None
-    return math.fsum(value * weight for value, weight in known) / sum(weight for _, weight in known)
+    counted = [(value, n) for value, n in zip(values, weights, strict=True) if value is not None and n > 0]
+    return math.fsum(value * n for value, n in counted) / sum(n for _, n in counted) if counted else None
 
 
 def macro_curve(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Unweighted mean over the classes whose curve is defined; NaN where none is."""
     stack = np.stack(curves)
-    known = ~np.isnan(stack)
-    count = known.sum(axis=0)
-    total = np.where(known, stack, 0.0).sum(axis=0)
+    defined = ~np.isnan(stack)
+    count = defined.sum(axis=0)
+    total = np.where(defined, stack, 0.0).sum(axis=0)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 

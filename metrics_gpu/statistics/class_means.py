@@ -41,14 +41,14 @@ def class_means(
     if len(class_of) and not (class_of.min() >= 0 and class_of.max() < classes):
         raise ValueError(f"class_of must lie in 0..{classes - 1}, got {class_of.min()}..{class_of.max()}")
     patient_of = draws.check(patient_of, len(values))
-    found = np.full((1 + draws.replicates, classes, values.shape[1]), np.nan)
+    means = np.full((1 + draws.replicates, classes, values.shape[1]), np.nan)
     for c in range(classes):
         pairs = np.flatnonzero(class_of == c)
         sums = draws.sums(patient_of[pairs], np.column_stack([np.ones(len(pairs)), values[pairs]]))
-        found[:, c] = ratio(sums[:, 1:], sums[:, :1])
+        means[:, c] = ratio(sums[:, 1:], sums[:, :1])
     if not classes:
-        return ClassMeans(found, np.full((1 + draws.replicates, values.shape[1]), np.nan))
-    return ClassMeans(found, macro_curve([found[:, c] for c in range(classes)]))
+        return ClassMeans(means, np.full((1 + draws.replicates, values.shape[1]), np.nan))
+    return ClassMeans(means, macro_curve([means[:, c] for c in range(classes)]))
 
 
 def band(replicates: Float, level: float = 0.95) -> tuple[Float, Float]:
@@ -57,7 +57,7 @@ def band(replicates: Float, level: float = 0.95) -> tuple[Float, Float]:
     Raises ValueError unless 0 < level < 1.
     """
     low, high = np.full((2, replicates.shape[1]), np.nan)
-    for place, interval in enumerate(percentile_intervals(replicates, level)):
+    for column, interval in enumerate(percentile_intervals(replicates, level)):
         if interval is not None:
-            low[place], high[place] = interval.low, interval.high
+            low[column], high[column] = interval.low, interval.high
     return low, high

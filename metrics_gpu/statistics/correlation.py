@@ -97,7 +97,7 @@ def correlation(
     counts = draw_patients(units, replicates, seed).counts[:, index].astype(np.float64)
     left_out = tuple(_pearson(a[index != i], b[index != i]) for i in range(units))
     squares = tuple(None if value is None else value * value for value in left_out)
-    known = [value for value in squares if value is not None]
+    defined = [value for value in squares if value is not None]
     return Correlation(
         n=n,
         r=r,
@@ -112,7 +112,7 @@ def correlation(
         p=_permuted(a, b, seed) if groups is None else None,
         spearman_p=_permuted(rankdata(a), rankdata(b), seed) if groups is None else None,
         left_out=squares,
-        r2_range=(min(known), max(known)) if known else None,
+        r2_range=(min(defined), max(defined)) if defined else None,
     )
 
 
@@ -201,9 +201,9 @@ def _permuted(a: Float, b: Float, seed: int) -> float:
         generator = np.random.Generator(np.random.PCG64(seed))
         orders, extra = generator.permuted(np.tile(np.arange(n), (LEAST_DRAWS, 1)), axis=1), 1
     da, db = a - a.mean(), b - b.mean()
-    sums, found = db[orders] @ da, abs(float(da @ db))
+    sums, observed = db[orders] @ da, abs(float(da @ db))
     tolerance = 1e-12 * math.sqrt(float(da @ da) * float(db @ db))
-    return (int((np.abs(sums) >= found - tolerance).sum()) + extra) / (len(orders) + extra)
+    return (int((np.abs(sums) >= observed - tolerance).sum()) + extra) / (len(orders) + extra)
 
 
 def _pearson(a: Float, b: Float) -> float | None:

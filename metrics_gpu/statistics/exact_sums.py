@@ -32,5 +32,5 @@ def ratio(part: NDArray[np.number], whole: NDArray[np.number]) -> NDArray[np.flo
 
 def exact_mean(values: NDArray[np.floating]) -> float | None:
     """The mean of the values [N] that are not NaN, of a sum that is rounded once; None if none is left."""
-    known = values[~np.isnan(values)].tolist()
-    return math.fsum(known) / len(known) if known else None
+    defined = values[~np.isnan(values)].tolist()
+    return math.fsum(defined) / len(defined) if defined else None

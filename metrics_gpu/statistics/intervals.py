@@ -115,14 +115,14 @@ def shares(values: Float, class_of: NDArray[np.integer], patient_of: NDArray[np.
     values, (names, column) = exact_values(values), np.unique(class_of, return_inverse=True)
     if not len(values):
         return None
-    known = np.flatnonzero(~np.isnan(np.bincount(column, values, len(names))))
-    if not len(known):
+    defined = np.flatnonzero(~np.isnan(np.bincount(column, values, len(names))))
+    if not len(defined):
         return None
-    added, part = np.zeros((2, patients, len(known)))
-    for place, k in enumerate(known):
-        own = np.flatnonzero(column == k)
-        added[:, place] = np.bincount(patient_of[own], values[own], patients) / len(own)
-        part[:, place] = np.bincount(patient_of[own], minlength=patients) / len(own)
+    added, part = np.zeros((2, patients, len(defined)))
+    for index, k in enumerate(defined):
+        pairs = np.flatnonzero(column == k)
+        added[:, index] = np.bincount(patient_of[pairs], values[pairs], patients) / len(pairs)
+        part[:, index] = np.bincount(patient_of[pairs], minlength=patients) / len(pairs)
     return Shares(added, part)
 
 

@@ -17,19 +17,19 @@ _MIX: Final = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 def _count_beyond(values: NDArray[np.float64], first: int, draws: int, state: np.uint64) -> NDArray[np.int64]:
     patients, columns = values.shape
-    total, found, limit = np.zeros(columns), np.zeros(columns), np.zeros(columns)
+    total, of_first, limit = np.zeros(columns), np.zeros(columns), np.zeros(columns)
     beyond = np.zeros(columns - 1, np.int64)
     order = np.arange(patients)
     for i in range(patients):
         for k in range(columns):
             total[k] += values[i, k]
             if i < first:
-                found[k] += values[i, k]
+                of_first[k] += values[i, k]
     for k in range(1, columns):
-        limit[k] = abs(found[k] / found[0] - (total[k] - found[k]) / (total[0] - found[0])) - _TIE
+        limit[k] = abs(of_first[k] / of_first[0] - (total[k] - of_first[k]) / (total[0] - of_first[0])) - _TIE
     for _ in range(draws):
         for k in range(columns):
-            found[k] = 0.0
+            of_first[k] = 0.0
         # The first places of a shuffle; it goes on from the order before, which is as good as any.
         for i in range(first):
             state += _STEP
@@ -42,9 +42,9 @@ def _count_beyond(values: NDArray[np.float64], first: int, draws: int, state: np
             order[j] = order[i]
             order[i] = taken
             for k in range(columns):
-                found[k] += values[taken, k]
+                of_first[k] += values[taken, k]
         for k in range(1, columns):
-            if abs(found[k] / found[0] - (total[k] - found[k]) / (total[0] - found[0])) >= limit[k]:
+            if abs(of_first[k] / of_first[0] - (total[k] - of_first[k]) / (total[0] - of_first[0])) >= limit[k]:
                 beyond[k - 1] += 1
     return beyond
 

@@ -47,10 +47,10 @@ def sign_patterns(patients: Sequence[str], draws: int, seed: int = SEED) -> NDAr
     A patient's bits do not depend on the others, so that one question has one answer wherever it is asked.
     """
     words = -(-draws // 64)
-    found = np.empty((len(patients), words), "<u8")
-    for row, name in zip(found, patients, strict=True):
+    bits = np.empty((len(patients), words), "<u8")
+    for row, name in zip(bits, patients, strict=True):
         row[:] = named_stream(f"{seed} {name}").random_raw(words)
-    return found.view(np.uint8)[:, : -(-draws // 8)]
+    return bits.view(np.uint8)[:, : -(-draws // 8)]
 
 
 def sign_flip_tests(added: Float, patients: Sequence[str], draws: int = LEAST_DRAWS, seed: int = SEED) -> list[Tested]:
@@ -65,16 +65,16 @@ def sign_flip_tests(added: Float, patients: Sequence[str], draws: int = LEAST_DR
         raise ValueError("what a patient adds to a difference must be finite")
     differs = np.abs(added) > _NOTHING
     few = differs.sum(axis=0) <= EXACT_PATIENTS
-    found = [_exact(added[differs[:, m], m]) if few[m] else None for m in range(added.shape[1])]
+    tests = [_exact(added[differs[:, m], m]) if few[m] else None for m in range(added.shape[1])]
     many = np.flatnonzero(~few)
     if len(many):
         rows = np.flatnonzero(differs[:, many].any(axis=1))
         values = added[np.ix_(rows, many)]
         bits = sign_patterns([patients[row] for row in rows.tolist()], draws, seed)
         beyond = _beyond(values, bits, draws)
-        for place, count in zip(many, beyond, strict=True):
-            found[place] = Tested((1 + int(count)) / (draws + 1), bound=not count)
-    return [item for item in found if item is not None]
+        for column, count in zip(many, beyond, strict=True):
+            tests[column] = Tested((1 + int(count)) / (draws + 1), bound=not count)
+    return [item for item in tests if item is not None]
 
 
 def _beyond(values: Float, bits: NDArray[np.uint8], draws: int) -> NDArray[np.int64]:
@@ -101,13 +101,13 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 
     None stays None and does not count. Raises ValueError for a value outside [0, 1].
     """
-    known = [(value, place) for place, value in enumerate(values) if value is not None]
-    for value, place in known:
+    tested = [(value, position) for position, value in enumerate(values) if value is not None]
+    for value, position in tested:
         if not 0 <= value <= 1:
-            raise ValueError(f"p value {place} lies outside [0, 1]: {value}")
+            raise ValueError(f"p value {position} lies outside [0, 1]: {value}")
     adjusted: list[float | None] = [None] * len(values)
     largest = 0.0
-    for rank, (value, place) in enumerate(sorted(known)):
-        largest = max(largest, min(1.0, (len(known) - rank) * value))
-        adjusted[place] = largest
+    for rank, (value, position) in enumerate(sorted(tested)):
+        largest = max(largest, min(1.0, (len(tested) - rank) * value))
+        adjusted[position] = largest
     return adjusted

@@ -66,10 +66,10 @@ class MantelHaenszel:
 def mantel_haenszel(hits: Float, first: NDArray[np.bool_], stratum_of: NDArray[np.intp]) -> MantelHaenszel:
     """hits: float64 [P] in [0, 1]; first: bool [P], the pairs of the first group; stratum_of: intp [P]."""
     strata = int(stratum_of.max()) + 1 if len(stratum_of) else 0
-    hit_a, hit_b = (np.bincount(stratum_of[own], hits[own], strata) for own in (first, ~first))
-    n_a, n_b = (np.bincount(stratum_of[own], minlength=strata).astype(np.float64) for own in (first, ~first))
-    own = (n_a > 0) & (n_b > 0)
-    hit_a, hit_b, n_a, n_b = hit_a[own], hit_b[own], n_a[own], n_b[own]
+    hit_a, hit_b = (np.bincount(stratum_of[side], hits[side], strata) for side in (first, ~first))
+    n_a, n_b = (np.bincount(stratum_of[side], minlength=strata).astype(np.float64) for side in (first, ~first))
+    informative = (n_a > 0) & (n_b > 0)
+    hit_a, hit_b, n_a, n_b = hit_a[informative], hit_b[informative], n_a[informative], n_b[informative]
     n, hit = n_a + n_b, hit_a + hit_b
     if not len(n):
         return MantelHaenszel(None, None, None)

@@ -97,20 +97,20 @@ def row_runs(cells: Int, weights: NDArray[np.float32]) -> Int:
     equal = even | np.concatenate([even[:, 1:], np.zeros((count, 1), bool)], axis=1)
     starts = ~np.where(equal, even, same)
     starts[:, 1:] |= equal[:, 1:] != equal[:, :-1]
-    place = row - np.maximum.accumulate(np.where(starts, row, 0), axis=1)
-    starts |= place % RUN == 0
-    odd = ~equal & (weights == ((2 * (place % RUN) + 1) / np.float32(2 * RUN)).astype(np.float32))
+    offset = row - np.maximum.accumulate(np.where(starts, row, 0), axis=1)
+    starts |= offset % RUN == 0
+    odd = ~equal & (weights == ((2 * (offset % RUN) + 1) / np.float32(2 * RUN)).astype(np.float32))
 
     firsts = np.flatnonzero(starts)
     rows = np.diff(firsts, append=count * length)
     band = np.logical_and.reduceat(odd.ravel(), firsts) & (rows == RUN)
-    kind = np.where(equal.ravel()[firsts], EQUAL, np.where(band, BAND, 0))
+    form = np.where(equal.ravel()[firsts], EQUAL, np.where(band, BAND, 0))
     table, first = np.divmod(firsts, length)
     seen = cells[table, 0, first] >= 0
-    table, first, rows, kind = (values[seen] for values in (table, first, rows, kind))
+    table, first, rows, form = (values[seen] for values in (table, first, rows, form))
     turn = np.arange(len(table)) - np.searchsorted(table, table)
     runs = np.zeros((count, int(turn.max(initial=-1)) + 1, 4), np.int32)
-    runs[table, turn] = np.stack([first, rows + (kind << 16), cells[table, 0, first], cells[table, 1, first]], axis=1)
+    runs[table, turn] = np.stack([first, rows + (form << 16), cells[table, 0, first], cells[table, 1, first]], axis=1)
     return runs
 
 

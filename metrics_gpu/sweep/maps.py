@@ -137,20 +137,20 @@ def scaled_map(
     Pixels the model does not see have the smallest value of those it sees; a map that is degenerate is 0 everywhere.
     Raises TypeError for another dtype, ValueError for another shape or frame.
     """
-    found = upsampled(saliency, size, frame, sweeping.upsample)
+    drawn = upsampled(saliency, size, frame, sweeping.upsample)
     zero, one = np.float32(0), np.float32(1)
-    if not found.values.size:
+    if not drawn.values.size:
         return np.zeros(size, np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
-        low, high = found.values.min(), found.values.max()
+        low, high = drawn.values.min(), drawn.values.max()
         span = high - low
-    finite = np.isfinite(found.values).all() and np.isfinite(span)
+    finite = np.isfinite(drawn.values).all() and np.isfinite(span)
     if not (finite and span > 0) or (sweeping.normalise == "max" and not high > 0):
         return np.zeros(size, np.float32)
     offset = low if sweeping.normalise == "minmax" else zero
     scale = {"minmax": span, "max": high, "none": one}[sweeping.normalise]
-    scaled = ((found.values - offset) / scale).astype(np.float32, copy=False)
-    return replace(found, values=scaled).whole((low - offset) / scale)
+    scaled = ((drawn.values - offset) / scale).astype(np.float32, copy=False)
+    return replace(drawn, values=scaled).whole((low - offset) / scale)
 
 
 def quantile_map(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -49,5 +49,5 @@ def masks_in_view(masks: NDArray[np.bool_], frame: tuple[float, float, float, fl
     ]
     inside = [(index >= 0) & (index < pixels) for index, pixels in zip(along, masks.shape[1:], strict=True)]
     rows, columns = (np.clip(index, 0, pixels - 1) for index, pixels in zip(along, masks.shape[1:], strict=True))
-    found: NDArray[np.bool_] = masks[:, rows[:, None], columns] & np.logical_and.outer(*inside)
-    return found
+    viewed: NDArray[np.bool_] = masks[:, rows[:, None], columns] & np.logical_and.outer(*inside)
+    return viewed

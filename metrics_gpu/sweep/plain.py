@@ -65,11 +65,11 @@ def _sweep_plain(
                 count += inside
                 seen = not flat and top <= y < bottom and left <= x < right
                 tally[inside, _passed_c((values[y, x] - offset) / scale, thresholds) if seen else rest] += 1
-        found = 0 if flat else first
-        word = masks[p, found // width, found % width // 32]
-        flags[0, p] = not flat and ((word >> np.uint32(found % width % 32)) & np.uint32(1)) != 0
+        peak = 0 if flat else first
+        word = masks[p, peak // width, peak % width // 32]
+        flags[0, p] = not flat and ((word >> np.uint32(peak % width % 32)) & np.uint32(1)) != 0
         flags[1, p] = flat
-        single[0, p], single[1, p] = count, found
+        single[0, p], single[1, p] = count, peak
         total = total_inside = 0
         for k in range(LEVELS - 1, -1, -1):
             total += tally[0, k + 1] + tally[1, k + 1]

@@ -68,19 +68,19 @@ def _tables(spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode) -> 
 
 @lru_cache(64)
 def _one(cells: int, pixels: int, start: float, stop: float, mode: Mode) -> Stacked:
-    found = _stacked([axis(cells, pixels, start, stop, mode)])
-    for array in found:
+    arrays = _stacked([axis(cells, pixels, start, stop, mode)])
+    for array in arrays:
         array.setflags(write=False)
-    return found
+    return arrays
 
 
 def _stacked(tables: list[Axis]) -> Stacked:
     cells = np.stack([np.stack([table.lo, table.hi]) for table in tables])
     seen = np.zeros((len(tables), 2), np.int32)
     for row, table in zip(seen, tables, strict=True):
-        found = np.flatnonzero(table.seen)
-        if len(found):
-            row[:] = found[0], found[-1] + 1
+        visible = np.flatnonzero(table.seen)
+        if len(visible):
+            row[:] = visible[0], visible[-1] + 1
     return cells, np.stack([table.weight for table in tables]), seen
 
 
@@ -88,6 +88,6 @@ def _cut(
     cells: NDArray[np.int32], weights: NDArray[np.float32], seen: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """A table [1, ...] once for each of `seen`, int32 [T, 2], with only the pixels between these places."""
-    place = np.arange(cells.shape[2])
-    unseen = (place < seen[:, :1]) | (place >= seen[:, 1:])
+    pixel = np.arange(cells.shape[2])
+    unseen = (pixel < seen[:, :1]) | (pixel >= seen[:, 1:])
     return np.where(unseen[:, None], np.int32(-1), cells), np.repeat(weights, len(seen), axis=0)

@@ -51,14 +51,14 @@ def presence_agreement(
     if named.shape != readers.shape or named.ndim != 1 or (named < 0).any() or (named > readers).any():
         raise ValueError(f"{named.shape} counts of readers do not lie between 0 and the number of readers")
     draws, patient_of = drawn_or_not(draws, patient_of, len(named))
-    known, several = readers >= 1, readers >= 2
+    read, several = readers >= 1, readers >= 2
     yes, n = named.astype(np.float64), readers.astype(np.float64)
     no = n - yes
     alike = yes * (yes - 1) + no * (no - 1)
     of_pairs = np.where(several, alike / np.maximum(n * (n - 1), 1), 0.0)
     of_ratings = np.where(several, alike / np.maximum(n - 1, 1), 0.0)
     columns = [
-        known, np.where(known, yes / np.maximum(n, 1), 0.0), several, of_pairs,
+        read, np.where(read, yes / np.maximum(n, 1), 0.0), several, of_pairs,
         np.where(several, n, 0.0), np.where(several, yes, 0.0), of_ratings,
     ]  # fmt: skip
     sums = draws.sums(patient_of, np.column_stack(columns).astype(np.float64))
@@ -69,13 +69,13 @@ def presence_agreement(
     part = ratio(positive, ratings)
     by_alpha = 1 - 2 * part * (1 - part)
     finite = ratio(np.ones_like(ratings), ratings)
-    found = (1 - finite) * ratio(weighted, ratings) + finite
+    finite_agreement = (1 - finite) * ratio(weighted, ratings) + finite
     return Presence(
         prevalence=prevalence,
         observed=observed,
         gwet_ac1=_beyond(observed, spread),
         fleiss_kappa=_beyond(observed, 1 - spread),
-        krippendorff_alpha=_beyond(found, by_alpha),
+        krippendorff_alpha=_beyond(finite_agreement, by_alpha),
     )
 
 

@@ -19,7 +19,7 @@ _ALL: Final = np.uint32(0xFFFFFFFF)
 def _ranks(maps: NDArray[np.float32]) -> NDArray[np.float64]:
     """Radix sort of the values' bits, three digits of 11; then equal neighbours share the mean of their ranks."""
     count, pixels = maps.shape
-    found = np.empty((count, pixels), np.float64)
+    ranks = np.empty((count, pixels), np.float64)
     keys, other = np.empty(pixels, np.uint32), np.empty(pixels, np.uint32)
     order, moved = np.empty(pixels, np.int32), np.empty(pixels, np.int32)
     for m in range(count):
@@ -49,9 +49,9 @@ def _ranks(maps: NDArray[np.float32]) -> NDArray[np.float64]:
                 last += 1
             rank = 0.5 * (first + last) + 1
             for i in range(first, last + 1):
-                found[m, order[i]] = rank
+                ranks[m, order[i]] = rank
             first = last + 1
-    return found
+    return ranks
 
 
 def _box(rows: NDArray[np.float64], width: int, out: NDArray[np.float64]) -> None:
@@ -73,7 +73,7 @@ def _ssim(
     inner = across - width + 1
     sums = np.empty((5, across), np.float64)
     means = np.empty((5, inner), np.float64)
-    found = np.empty(count, np.float64)
+    similarity = np.empty(count, np.float64)
     sample = width * width / (width * width - 1.0)
     for m in range(count):
         total = 0.0
@@ -94,8 +94,8 @@ def _ssim(
                 both = sample * (means[4, x] - a * b)
                 spread = sample * (means[2, x] + means[3, x] - a * a - b * b)
                 total += (2 * a * b + c1) * (2 * both + c2) / ((a * a + b * b + c1) * (spread + c2))
-        found[m] = total / ((height - width + 1) * inner)
-    return found
+        similarity[m] = total / ((height - width + 1) * inner)
+    return similarity
 
 
 mean_ranks = compiled(_ranks, types.float64[:, ::1](readonly(types.float32, 2)))

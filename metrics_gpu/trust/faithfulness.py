@@ -77,10 +77,10 @@ def inner_stages(start: Grey, end: Grey, order: NDArray[np.intp], grid: tuple[in
     first = np.empty(len(order), np.uint8)  # the stage, from 0, that is the first to have a cell of `end`
     first[order] = np.searchsorted(done, np.arange(len(order)), side="right")
     rows, columns = (np.arange(size) * cells // size for cells in grid)
-    places = first.reshape(grid)[np.ix_(rows, columns)]
+    stage_of = first.reshape(grid)[np.ix_(rows, columns)]
     stages = np.empty((steps - 1, size, size), np.uint8)
     # Bits that differ, where a pixel is one of `end`: several times as fast as a choice pixel by pixel.
-    np.less_equal(places, np.arange(steps - 1, dtype=np.uint8)[:, None, None], out=stages.view(np.bool_))
+    np.less_equal(stage_of, np.arange(steps - 1, dtype=np.uint8)[:, None, None], out=stages.view(np.bool_))
     stages *= np.uint8(255)
     stages &= start ^ end
     stages ^= start
@@ -116,10 +116,10 @@ def placements(region: Region, taken: Region, name: str, most: int = PLACEMENTS)
     if len(free) > most:
         drawn = np.argsort(named_stream(name).random_raw(len(free)), kind="stable")[:most]
         free = [free[at] for at in sorted(drawn.tolist())]
-    found = np.zeros((len(free), *region.shape), np.bool_)
-    for place, (top, left) in zip(found, free, strict=True):
-        place[top : top + box.shape[0], left : left + box.shape[1]] = box
-    return found
+    moved = np.zeros((len(free), *region.shape), np.bool_)
+    for copy, (top, left) in zip(moved, free, strict=True):
+        copy[top : top + box.shape[0], left : left + box.shape[1]] = box
+    return moved
 
 
 def mirrored(region: Region, taken: Region) -> Region | None:

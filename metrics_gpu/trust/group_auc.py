@@ -36,12 +36,12 @@ class ScoredImages:
 
     def findings(self, members: Mask) -> list[int]:
         """Those with enough patients with and without them, so that an AUC means something."""
-        found = []
+        findings = []
         for c in range(self.labels.shape[1]):
             counts = [self.patients(members & (self.labels[:, c] == label)) for label in (1, 0)]
             if meaningful(positives=counts[0], negatives=counts[1]):
-                found.append(c)
-        return found
+                findings.append(c)
+        return findings
 
     def drawn(self, members: Mask, findings: Sequence[int]) -> Float:
         """float64 [1 + B]: the mean over `findings` of the AUC of these images, NaN where one is undefined."""
@@ -60,12 +60,12 @@ class ScoredImages:
 
     def parts(self, members: Mask, findings: Sequence[int]) -> Float:
         """float64 [G]: what each patient adds to the deviation of that mean."""
-        found = np.zeros(self.draws.patients)
+        total = np.zeros(self.draws.patients)
         for c in findings:
-            own = members & (self.labels[:, c] >= 0)
-            parts = auc_parts(self.logits[own, c], self.labels[own, c], self.patient_of[own], len(found))
-            found += parts / len(findings)
-        return found
+            labelled = members & (self.labels[:, c] >= 0)
+            parts = auc_parts(self.logits[labelled, c], self.labels[labelled, c], self.patient_of[labelled], len(total))
+            total += parts / len(findings)
+        return total
 
 
 def auc_of_group(images: ScoredImages, members: Mask) -> tuple[float, Interval | None, int] | None:

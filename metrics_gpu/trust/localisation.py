@@ -80,14 +80,14 @@ def localise(
         check_maps(saliency, len(masks))
     map_of, region_of = pairs
     check_maps(saliency, len(saliency))
-    for kind, chosen, known in (("maps", map_of, len(saliency)), ("regions", region_of, len(masks))):
-        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < known):
-            raise ValueError(f"{kind} must lie in 0..{known - 1}")
+    for name, chosen, number in (("maps", map_of, len(saliency)), ("regions", region_of, len(masks))):
+        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < number):
+            raise ValueError(f"{name} must lie in 0..{number - 1}")
     order = np.argsort(map_of, kind="stable")
     starts = np.searchsorted(map_of[order], np.arange(len(saliency) + 1))
     packed = pack_masks(masks.astype(np.bool_)) if masks.dtype == np.bool_ else masks.view(np.uint8)
     regions = np.ascontiguousarray(packed.reshape(len(packed), GRID[0] * (GRID[1] // 8)))
-    found, degenerate = np.empty((len(order), 7)), np.zeros(len(saliency), np.bool_)
+    scored, degenerate = np.empty((len(order), 7)), np.zeros(len(saliency), np.bool_)
     if len(saliency):
         from .ranked_pixels import score_regions  # compiles on import
 
@@ -100,10 +100,10 @@ def localise(
         scores, degenerate = score_regions(
             np.ascontiguousarray(saliency), tables.arrays, regions, starts.astype(np.int64), rows
         )
-        found[order] = scores
+        scored[order] = scores
     pixels: NDArray[np.bool_] = np.asarray(regions.any(axis=1))[region_of]
-    found[~pixels] = np.nan
-    average_precision, trapezoid, roc_auc, energy, cnr, pointing, fraction = found.T
+    scored[~pixels] = np.nan
+    average_precision, trapezoid, roc_auc, energy, cnr, pointing, fraction = scored.T
     return Localisation(
         average_precision,
         trapezoid,

@@ -19,9 +19,9 @@ def scaled_grids(saliency: NDArray[np.float32]) -> NDArray[np.float32]:
     flat = degenerate_maps(saliency)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         low = saliency.min(axis=(1, 2), keepdims=True)
-        found: NDArray[np.float32] = (saliency - low) / (saliency.max(axis=(1, 2), keepdims=True) - low)
-    found[flat] = 0
-    return found
+        scaled: NDArray[np.float32] = (saliency - low) / (saliency.max(axis=(1, 2), keepdims=True) - low)
+    scaled[flat] = 0
+    return scaled
 
 
 def prior_maps(
@@ -33,14 +33,14 @@ def prior_maps(
     """
     scaled = scaled_grids(saliency)
     others = OtherPatients(lambda places: scaled[places], class_of, patient_of)
-    found, known = np.zeros_like(scaled), np.zeros(len(scaled), np.bool_)
-    keys, place = np.unique(np.column_stack([class_of, patient_of]), axis=0, return_inverse=True)
+    priors, has_others = np.zeros_like(scaled), np.zeros(len(scaled), np.bool_)
+    keys, key_of = np.unique(np.column_stack([class_of, patient_of]), axis=0, return_inverse=True)
     means = [others.mean(int(name), int(patient)) for name, patient in keys]
-    for pair, key in enumerate(place.reshape(-1).tolist()):
+    for pair, key in enumerate(key_of.reshape(-1).tolist()):
         mean = means[key]
         if mean is not None:
-            found[pair], known[pair] = mean, True
-    return found, known
+            priors[pair], has_others[pair] = mean, True
+    return priors, has_others
 
 
 def other_patient_pairs(

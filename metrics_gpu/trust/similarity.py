@@ -35,20 +35,20 @@ def spearman(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
     """
     from .compiled_similarity import mean_ranks  # compiles on import
 
-    known = _known(first, second)
-    same = known & (_flat(first) == _flat(second)).all(axis=1)
-    differ = known & ~same
+    comparable = _known(first, second)
+    same = comparable & (_flat(first) == _flat(second)).all(axis=1)
+    differ = comparable & ~same
     one, two = (mean_ranks(np.ascontiguousarray(_flat(maps)[differ], np.float32)) for maps in (first, second))
-    found = _spread_over(differ, _correlation(one, two))
-    found[same] = 1
-    return found
+    correlations = _spread_over(differ, _correlation(one, two))
+    correlations[same] = 1
+    return correlations
 
 
 def pearson(first: NDArray[Any], second: NDArray[Any]) -> Float:
     """float64 [n]: linear correlation of maps [n, ...] over all cells. Raises ValueError for maps of two sizes."""
-    known = _known(first, second)
-    one, two = (_flat(maps)[known].astype(np.float64) for maps in (first, second))
-    return _spread_over(known, _correlation(one, two))
+    comparable = _known(first, second)
+    one, two = (_flat(maps)[comparable].astype(np.float64) for maps in (first, second))
+    return _spread_over(comparable, _correlation(one, two))
 
 
 def ssim(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
@@ -61,11 +61,11 @@ def ssim(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
     """
     from .compiled_similarity import mean_ssim  # compiles on import
 
-    known = _known(first, second)
+    comparable = _known(first, second)
     if first.ndim != 3 or min(first.shape[1:]) < WINDOW:
         raise ValueError(f"SSIM needs maps [n, h, w] of at least {WINDOW} x {WINDOW} pixels, got {first.shape}")
-    one, two = (np.ascontiguousarray(maps[known], np.float32) for maps in (first, second))
-    return _spread_over(known, mean_ssim(one, two, WINDOW, _K1**2, _K2**2))
+    one, two = (np.ascontiguousarray(maps[comparable], np.float32) for maps in (first, second))
+    return _spread_over(comparable, mean_ssim(one, two, WINDOW, _K1**2, _K2**2))
 
 
 def _correlation(one: Float, two: Float) -> Float:

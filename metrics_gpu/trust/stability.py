@@ -33,12 +33,12 @@ def rank_changes(before: Float, after: Float, class_of: NDArray[np.integer]) -> 
     """
     from scipy.stats import rankdata
 
-    found = np.full(len(before), np.nan)
+    changes = np.full(len(before), np.nan)
     for name in np.unique(class_of):
-        own = np.flatnonzero(class_of == name)
-        if len(own) > 1:
-            found[own] = np.abs(rankdata(after[own]) - rankdata(before[own])) / (len(own) - 1)
-    return found
+        pairs = np.flatnonzero(class_of == name)
+        if len(pairs) > 1:
+            changes[pairs] = np.abs(rankdata(after[pairs]) - rankdata(before[pairs])) / (len(pairs) - 1)
+    return changes
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def change_correlation(
     """
     from scipy.stats import rankdata
 
-    known = ~(np.isnan(score) | np.isnan(saliency))
-    x, y, patient_of = score[known], saliency[known], np.asarray(patient_of)[known]
+    defined = ~(np.isnan(score) | np.isnan(saliency))
+    x, y, patient_of = score[defined], saliency[defined], np.asarray(patient_of)[defined]
     if len(x) < LEAST_CHANGES:
         return ChangeCorrelation(len(x), reason=f"{len(x)} changes, fewer than {LEAST_CHANGES}")
     if x.std() <= LEAST_SPREAD:

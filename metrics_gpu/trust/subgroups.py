@@ -51,7 +51,7 @@ class MeasuredPairs:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", {name: exact_values(each) for name, each in self.values.items()})
+        object.__setattr__(self, "values", {name: exact_values(numbers) for name, numbers in self.values.items()})
 
     def patients(self, members: Mask) -> int:
         """The number of patients with one of the pairs `members`, bool [P]."""
@@ -59,7 +59,8 @@ class MeasuredPairs:
 
     def means(self, members: Mask) -> Float:
         """float64 [1 + B, K]: the means over these pairs, NaN where none was drawn."""
-        columns = np.column_stack([np.ones(int(members.sum())), *(each[members] for each in self.values.values())])
+        measured = [numbers[members] for numbers in self.values.values()]
+        columns = np.column_stack([np.ones(int(members.sum())), *measured])
         sums = self.draws.sums(self.patient_of[members], columns)
         return ratio(sums[:, 1:], sums[:, :1])
 
@@ -113,15 +114,15 @@ def group_means(pairs: MeasuredPairs, members: Mask) -> dict[str, tuple[float, I
     if pairs.patients(members) < LEAST_PRINTED:
         return {}
     drawn = pairs.means(members)
-    found: dict[str, tuple[float, Interval | None]] = {}
+    measures: dict[str, tuple[float, Interval | None]] = {}
     for column, (name, values) in enumerate(pairs.values.items()):
         replicates = drawn[1:, column]
         if name == HITS:
             interval = pointing_interval(values[members], pairs.patient_of[members], replicates, pairs.level)
         else:
             interval = percentile_interval(replicates, pairs.level)
-        found[name] = float(drawn[0, column]), interval
-    return found
+        measures[name] = float(drawn[0, column]), interval
+    return measures
 
 
 def group_gap(pairs: MeasuredPairs, first: Mask, second: Mask, draws: int = LEAST_DRAWS) -> GroupGap:
@@ -167,12 +168,12 @@ def corrected(gaps: Sequence[GroupGap]) -> list[GroupGap]:
 
 def _adjusted(gaps: Sequence[Mapping[str, Gap]]) -> list[dict[str, Gap]]:
     """With p corrected over the gaps of each measure."""
-    found = [dict(measures) for measures in gaps]
+    adjusted = [dict(measures) for measures in gaps]
     for name in dict.fromkeys(name for measures in gaps for name in measures):
-        own = [measures for measures in found if name in measures]
-        for measures, p_holm in zip(own, holm([measures[name].p for measures in own]), strict=True):
+        tested = [measures for measures in adjusted if name in measures]
+        for measures, p_holm in zip(tested, holm([measures[name].p for measures in tested]), strict=True):
             measures[name] = replace(measures[name], p_holm=p_holm)
-    return found
+    return adjusted
 
 
 def _strata(stratum_of: NDArray[np.intp], first: Mask, second: Mask) -> Mask:
@@ -193,20 +194,20 @@ def _raw(pairs: MeasuredPairs, first: Mask, second: Mask, shared: int, draws: in
         tests = [_by_parts(pairs, values, (first, second), one) for values in pairs.values.values()]
     else:
         both = first | second
-        names, place = np.unique(pairs.patient_of[both], return_inverse=True)
-        number = np.bincount(place)
-        sums = [np.bincount(place, values[both]) for values in pairs.values.values()]
+        names, patient = np.unique(pairs.patient_of[both], return_inverse=True)
+        number = np.bincount(patient)
+        sums = [np.bincount(patient, values[both]) for values in pairs.values.values()]
         of_first = np.isin(names, pairs.patient_of[first])
         tests = permutation_tests(number, np.column_stack(sums), of_first, draws, pairs.draws.seed)
-    found = {}
+    measured = {}
     for column, ((name, values), test) in enumerate(zip(pairs.values.items(), tests, strict=True)):
         interval = percentile_interval(gaps[1:, column], pairs.level)
         if name == HITS and not shared and counted(values[first | second]):
-            sides = [(values[own], effective_number(values[own], pairs.patient_of[own])) for own in (first, second)]
+            sides = [(values[side], effective_number(values[side], pairs.patient_of[side])) for side in (first, second)]
             (hits_a, n_a), (hits_b, n_b) = ((float(hits.mean()) * n, n) for hits, n in sides)
             interval = newcombe_interval(hits_a, n_a, hits_b, n_b, pairs.level)
-        found[name] = _gap(float(gaps[0, column]), interval, test)
-    return found
+        measured[name] = _gap(float(gaps[0, column]), interval, test)
+    return measured
 
 
 def _standardised(pairs: MeasuredPairs, first: Mask, second: Mask, *, tested: bool) -> dict[str, Gap]:
@@ -217,23 +218,23 @@ def _standardised(pairs: MeasuredPairs, first: Mask, second: Mask, *, tested: bo
     _, stratum = np.unique(pairs.stratum_of[both], return_inverse=True)
     strata = int(stratum.max()) + 1
     weights = np.bincount(stratum).astype(np.float64)
-    place = np.full(len(both), -1)
-    place[both] = stratum
+    stratum_in = np.full(len(both), -1)
+    stratum_in[both] = stratum
     sides = []
-    for own in (first, second):
-        here = np.zeros((int(own.sum()), strata))
-        here[np.arange(len(here)), place[own]] = 1.0
-        columns = [here, *(here * values[own, None] for values in pairs.values.values())]
-        sides.append(pairs.draws.sums(pairs.patient_of[own], np.concatenate(columns, axis=1)))
-    found = {}
+    for members in (first, second):
+        here = np.zeros((int(members.sum()), strata))
+        here[np.arange(len(here)), stratum_in[members]] = 1.0
+        columns = [here, *(here * values[members, None] for values in pairs.values.values())]
+        sides.append(pairs.draws.sums(pairs.patient_of[members], np.concatenate(columns, axis=1)))
+    measured = {}
     for column, (name, values) in enumerate(pairs.values.items(), 1):
         part = slice(column * strata, (column + 1) * strata)
         a, b = (ratio(side[:, part], side[:, :strata]) for side in sides)
-        known = ~np.isnan(a - b)  # a replicate can lack a group in a stratum
-        gaps = ratio(np.where(known, (a - b) * weights, 0.0).sum(axis=1), (known * weights).sum(axis=1))
+        defined = ~np.isnan(a - b)  # a replicate can lack a group in a stratum
+        gaps = ratio(np.where(defined, (a - b) * weights, 0.0).sum(axis=1), (defined * weights).sum(axis=1))
         test = _by_parts(pairs, values, (first, second), pairs.stratum_of) if tested else None
-        found[name] = _gap(float(gaps[0]), percentile_interval(gaps[1:], pairs.level), test)
-    return found
+        measured[name] = _gap(float(gaps[0]), percentile_interval(gaps[1:], pairs.level), test)
+    return measured
 
 
 def _by_parts(
@@ -248,10 +249,10 @@ def _by_parts(
     keys = (values[both], sides[0][both], stratum_of[both], pairs.patient_of[both])
     both = both[np.lexsort(keys)]  # what is added below is no integer: the sums need one order
     _, stratum = np.unique(stratum_of[both], return_inverse=True)
-    own, first = values[both], sides[0][both]
+    of_pairs, first = values[both], sides[0][both]
     number = np.bincount(stratum).astype(np.float64)
     on_side = np.stack([np.bincount(stratum[~first], minlength=len(number)), np.bincount(stratum[first])])
-    away = (own - (np.bincount(stratum, own) / number)[stratum]) / on_side[first.astype(np.intp), stratum]
+    away = (of_pairs - (np.bincount(stratum, of_pairs) / number)[stratum]) / on_side[first.astype(np.intp), stratum]
     added = np.where(first, away, -away) * number[stratum] / number.sum()
     gap = float(added.sum())
     added *= np.sqrt(number / (number - 1))[stratum]

@@ -137,26 +137,26 @@ def effects_of(
     """
     if values.shape != degenerate.shape or values.ndim != 2 or len(left_out) != values.shape[1]:
         raise ValueError(f"values {values.shape}, degenerate {degenerate.shape} and {len(left_out)} counts do not fit")
-    known = ~np.isnan(values)
-    found: list[list[Effect]] = [[] for _ in left_out]
+    defined = ~np.isnan(values)
+    by_column: list[list[Effect]] = [[] for _ in left_out]
     same: dict[bytes, list[int]] = {}
     for column in range(values.shape[1]):
-        same.setdefault(known[:, column].tobytes(), []).append(column)
+        same.setdefault(defined[:, column].tobytes(), []).append(column)
     for columns in same.values():
-        pairs = np.flatnonzero(known[:, columns[0]])
-        own = groups.take(pairs)
+        pairs = np.flatnonzero(defined[:, columns[0]])
+        kept = groups.take(pairs)
         flags = degenerate[pairs][:, columns]
-        for column, flag, effects in zip(columns, flags.T, _effects(values[pairs][:, columns], own), strict=True):
-            classes = [None, *np.unique(own.class_of).tolist()]
-            found[column] = [
+        for column, flag, effects in zip(columns, flags.T, _effects(values[pairs][:, columns], kept), strict=True):
+            classes = [None, *np.unique(kept.class_of).tolist()]
+            by_column[column] = [
                 replace(
                     effect,
                     left_out=left_out[column] if name is None else {},
-                    degenerate=int(flag.sum() if name is None else flag[own.class_of == name].sum()),
+                    degenerate=int(flag.sum() if name is None else flag[kept.class_of == name].sum()),
                 )
                 for name, effect in zip(classes, effects, strict=True)
             ]
-    return found
+    return by_column
 
 
 def _effects(values: Float, groups: PairGroups) -> list[list[Effect]]:

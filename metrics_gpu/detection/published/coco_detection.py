@@ -13,16 +13,16 @@ from .scorer import Scorer, Values
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     """Without scores all boxes rank alike, in the order of the images."""
-    found = ranked(answers)
-    precision = found.precision
+    ranking = ranked(answers)
+    precision = ranking.precision
     mean = {
-        "AP": found.mean(precision[2:]),
-        "AP50": found.mean(precision[2]),
-        "AP75": found.mean(precision[7]),
-        "AP@0.1": found.mean(precision[0]),
-        "AP@0.25": found.mean(precision[1]),
-        "AP@0.5": found.mean(precision[2]),
-        **{f"AR{most}": found.mean(found.recall[m, 2:]) for m, most in enumerate((1, 10, 100))},
+        "AP": ranking.mean(precision[2:]),
+        "AP50": ranking.mean(precision[2]),
+        "AP75": ranking.mean(precision[7]),
+        "AP@0.1": ranking.mean(precision[0]),
+        "AP@0.25": ranking.mean(precision[1]),
+        "AP@0.5": ranking.mean(precision[2]),
+        **{f"AR{most}": ranking.mean(ranking.recall[m, 2:]) for m, most in enumerate((1, 10, 100))},
         **{f"AP@0.5_by_class.{name}": float(precision[2, c]) for c, name in enumerate(answers.names)},
     }
     return {name: None if math.isnan(value) else value for name, value in mean.items()}

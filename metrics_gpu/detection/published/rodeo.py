@@ -32,10 +32,10 @@ def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     ends, true_ends = np.searchsorted(given_case[order], every), np.searchsorted(true_case[true_order], every)
     pairs: list[tuple[Int, Int]] = []
     for n in np.flatnonzero((np.diff(ends) > 0) & (np.diff(true_ends) > 0)):
-        mine, theirs = order[ends[n] : ends[n + 1]], true_order[true_ends[n] : true_ends[n + 1]]
-        same = given_class[mine][:, None] == true_class[theirs]
-        rows, columns = linear_sum_assignment(-_generalised(given[mine], true[theirs]) - weight * same)
-        pairs.append((mine[rows], theirs[columns]))
+        given_boxes, true_boxes = order[ends[n] : ends[n + 1]], true_order[true_ends[n] : true_ends[n + 1]]
+        same = given_class[given_boxes][:, None] == true_class[true_boxes]
+        rows, columns = linear_sum_assignment(-_generalised(given[given_boxes], true[true_boxes]) - weight * same)
+        pairs.append((given_boxes[rows], true_boxes[columns]))
     if not pairs:
         return dict.fromkeys(("classification", "localization", "shape_matching", "total"), 0.0)
     left, right = (np.concatenate(side) for side in zip(*pairs, strict=True))
@@ -68,9 +68,9 @@ def _near(given: Float, true: Float) -> Float:
 
 def _alike(given: Float, true: Float) -> Float:
     """IoU of boxes moved to one corner."""
-    mine, theirs = given[:, 2:] - given[:, :2], true[:, 2:] - true[:, :2]
-    both = np.minimum(mine, theirs).prod(axis=1)
-    found: Float = both / (mine.prod(axis=1) + theirs.prod(axis=1) - both)
+    given_sides, true_sides = given[:, 2:] - given[:, :2], true[:, 2:] - true[:, :2]
+    both = np.minimum(given_sides, true_sides).prod(axis=1)
+    found: Float = both / (given_sides.prod(axis=1) + true_sides.prod(axis=1) - both)
     return found
 
 
