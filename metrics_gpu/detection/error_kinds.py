@@ -31,6 +31,9 @@ KINDS: Final = (
     "missed",
 )
 _HIT, _DUPLICATE, _LARGE, _SMALL, _PLACED, _SIDE, _INVENTED, _SILENT, _MISSED = range(len(KINDS))
+# The bounds of docs/detection.md §2: the IoU of a hit, the share of one box that the other covers where it is too large
+# or too small, and the IoU of a box that is poorly placed or, mirrored, on the wrong side.
+_MET, _COVERED, _NEAR = 0.5, 0.75, 0.1
 _F2, _I1 = readonly(types.float64, 2), readonly(types.int64, 1)
 
 
@@ -81,7 +84,7 @@ def anatomy(answers: Answers) -> Anatomy:
 def fixed(answers: Answers, found: Anatomy, kind: str | None) -> Fixed:
     """The pairs with one of `KINDS` fixed; None: as they are."""
     given = found.given if kind is None else mended(answers, found, kind)
-    tp = matched(overlaps(given, answers.truth), (0.5,))[0]
+    tp = matched(overlaps(given, answers.truth), (_MET,))[0]
     sizes = answers.sizes
     given_grid = on_grid(pixel_rectangles(given, sizes), sizes)
     true_grid = on_grid(pixel_rectangles(answers.truth, sizes), sizes)
@@ -120,8 +123,8 @@ def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:
         a, n = given_offsets[p], given_offsets[p + 1] - given_offsets[p]
         c, m = truth_offsets[p], truth_offsets[p + 1] - truth_offsets[p]
         known = np.zeros(m, np.bool_)
-        for i in range(n):  # hits
-            best, at = 0.5, -1
+        for i in range(n):  # hits first: a box is a duplicate or a miss only beside the hits of all others
+            best, at = _MET, -1
             for j in range(m):
                 value = ious[starts[p] + i * m + j]
                 if not known[j] and (value > best or (at < 0 and value >= best)):
@@ -136,9 +139,10 @@ def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:
             box = given[a + i]
             area = (box[2] - box[0]) * (box[3] - box[1])
             best, at = -1.0, -1
-            cover, large = 0.75, -1
-            lies, small = 0.75, -1
-            other, side = 0.1, -1
+            # Each bound is met by the value itself, and of equal values the first true box counts.
+            cover, large = _COVERED, -1
+            lies, small = _COVERED, -1
+            other, side = _NEAR, -1
             for j in range(m):
                 true = truth[c + j]
                 value = ious[starts[p] + i * m + j]
@@ -156,13 +160,13 @@ def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:
                 value = turned / union if union > 0 else 0.0
                 if value > other or (side < 0 and value >= other):
                     other, side = value, j
-            if best >= 0.5:
+            if best >= _MET:
                 kind[a + i] = _DUPLICATE
             elif large >= 0:
                 kind[a + i], at = _LARGE, large
             elif small >= 0:
                 kind[a + i], at = _SMALL, small
-            elif best >= 0.1:
+            elif best >= _NEAR:
                 kind[a + i] = _PLACED
             elif side >= 0:
                 kind[a + i], at = _SIDE, side

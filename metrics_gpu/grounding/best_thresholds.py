@@ -176,6 +176,7 @@ def cross_fitted(
     for repeat, folds in enumerate(fold_of):
         names, at = np.unique(folds, return_index=True)
         if len(names) == len(patients):
+            # Each patient is a fold: a compiled pass over the levels of each, instead of a matrix product for each.
             from .leave_one_out import leave_one_out  # compiles on import, so only when needed
 
             alone, first = of_patient[at], level(options.tau_from)
@@ -191,6 +192,7 @@ def cross_fitted(
             pairs = np.flatnonzero(folds == fold)
             members = np.unique(of_patient[pairs])
             weight = drawn[:, members]
+            # Exact: the curves are multiples of 2^-32, so that the rest of a sum is the sum of the rest.
             rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
             weight = weight[rows]
             rest = weight @ totals[members]

@@ -121,6 +121,7 @@ def calibrated_levels(
     classes = np.unique(class_of)
     if "best" in methods and options.unit == "per_dataset" and len(classes):
         levels["best"][:] = _best(dataset_curve(dice, class_of, options.mean), options)
+    # A class at a time, and a fold of it at a time: what is fitted never sees a pair of the patients it is applied to.
     for c in classes:
         of_class = class_of == c
         if "best" in methods and options.unit == "per_class":

@@ -30,7 +30,7 @@ from .sign_flips import LEAST_DRAWS
 
 Float = NDArray[np.float64]
 
-_EXACT_POINTS: Final = 8
+_EXACT_POINTS: Final = 8  # 40,320 orders, twice as many as a sample has
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from .bootstrap import SEED, named_stream
 Float = NDArray[np.float64]
 
 EXACT_PATIENTS: Final = 15
-"""The largest number of patients whose sign patterns are all counted."""
+"""The largest number of patients whose sign patterns are all counted: 32,768, about as many as a sample has."""
 LEAST_DRAWS: Final = 19_999
 _TIE: Final = 1e-12
 _NOTHING: Final = 1e-15  # what rounding leaves of equal values
-_CHUNK: Final = 256
+_CHUNK: Final = 256  # patterns at once, whole bytes of bits; all as float64 would be 160 kB for each patient
 
 
 @dataclass(frozen=True)

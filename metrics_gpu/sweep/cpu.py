@@ -151,8 +151,7 @@ _extremes_c = compiled(_extremes)
 def _upsample(grid: Float, axes: Any, used: Int, rows: Float, values: Float) -> tuple[Any, ...]:
     """Upsamples a grid into `values` [H, W] by the canonical arithmetic; `rows` [h, W] is scratch, `used` names tables.
 
-    Returns the seen part (top, bottom, left, right), the minimum and the maximum, the place of the first maximum, and
-    whether the map is degenerate.
+    Returns the seen part (top, bottom, left, right), minimum, maximum, place of the first maximum, and degenerate.
     """
     _, y_cells, y_weights, x_cells, x_weights = axes
     (y_lo, y_hi), y_weight = y_cells[used[0]], y_weights[used[0]]
@@ -202,6 +201,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
         line, step = line_all[:n], step_all[:n]
         lo, hi, weight = y_lo[top:bottom], y_hi[top:bottom], y_weight[top:bottom]
 
+        # Step 1: only the grid rows that an output row uses, as a value elsewhere must not make the map degenerate.
         flat = n == 0 or top == bottom
         reach = np.float64(0)
         minimum = maximum = span = np.float32(0)
@@ -214,14 +214,14 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                 ends[r, 0], ends[r, 1] = _span_c(rows[r])
                 flat = not (abs(ends[r, 0]) < np.inf and abs(ends[r, 1]) < np.inf)
                 reach = max(reach, max(abs(ends[r, 0]), abs(ends[r, 1])))
-        if not flat:
+        if not flat:  # step 2
             minimum, maximum = _extremes_c(rows, ends, lo, hi, weight, line)
             span = maximum - minimum
             flat = not (span > 0 and span < np.inf)
         flags[0, p], flags[1, p] = False, flat
 
-        count = 0
-        found = -1
+        # Step 3; `near` is delta in units of a bin's fraction.
+        count, found = 0, -1
         tally[:] = 0
         if not flat:
             scale = _HUNDRED / span
