@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Interval
-from ..statistics.intervals import normal_quantile
+from ..statistics.intervals import Interval, normal_quantile
 
 
 @dataclass(frozen=True)

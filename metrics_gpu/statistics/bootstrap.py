@@ -1,5 +1,4 @@
-"""Means over classes (docs/metrics.md §8), and the bootstrap over patients: draws with replacement, replicates and
-percentile intervals (§8.2).
+"""Means over classes (docs/metrics.md §8), and the bootstrap over patients (§8.2): draws and replicates.
 
 A replicate is a row of weights, how often each patient was drawn; a sum over the drawn pairs is then a product of the
 weights with sums per patient, and all replicates of all cells are a few matrix products instead of loops. The estimate
@@ -20,26 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exact_sums import exact_values
+from .intervals import Interval, percentile_interval
 
 REPLICATES: Final = 1000
 SEED: Final = 20251022
 """Default seed of every resampling, so that a report can be repeated to the last digit."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A two-sided interval `low` to `high` at confidence `level`.
-
-    method: how it was computed: `bootstrap`, `t`, `wilson`, `newcombe`, `delong` or `fisher`.
-    used: number of replicates it is computed from; fewer than were drawn where a replicate left the value undefined. 0
-        for the methods without replicates.
-    """
-
-    low: float
-    high: float
-    level: float
-    method: str
-    used: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,50 +131,6 @@ def drawn_or_not(
     if patient_of is None:
         raise ValueError("draws need patient_of, the patient of each item")
     return draws, draws.check(patient_of, items)
-
-
-def check_level(level: float) -> None:
-    """Raises ValueError unless 0 < level < 1."""
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
-
-
-def least_replicates(level: float = 0.95) -> int:
-    """The smallest number of replicates that a percentile interval at this level is computed from: 2 / (1 - level), of
-    which one whole replicate lies beyond each end; 40 at 95 %. Raises ValueError unless 0 < level < 1."""
-    check_level(level)
-    return math.ceil(round(2 / (1 - level), 6))  # 1 - 0.9 is not 0.1 in floats
-
-
-def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval | None:
-    """Percentile interval of replicates float64 [B], NaN where undefined; None if fewer than `least_replicates` are
-    defined. Raises ValueError unless 0 < level < 1."""
-    least, defined = least_replicates(level), values[~np.isnan(values)]
-    if len(defined) < least:
-        return None
-    low, high = _percentiles(defined, level)
-    return Interval(float(low), float(high), level, "bootstrap", len(defined))
-
-
-def percentile_intervals(values: NDArray[np.float64], level: float = 0.95) -> list[Interval | None]:
-    """`percentile_interval` of each column of float64 [B, K], at once for the columns without NaN."""
-    if values.shape[1] == 0:
-        return []
-    intervals: list[Interval | None] = [None] * values.shape[1]
-    whole = np.flatnonzero(~np.isnan(values).any(axis=0))
-    if len(whole) and len(values) >= least_replicates(level):
-        for column, low, high in zip(whole.tolist(), *_percentiles(values[:, whole], level), strict=True):
-            intervals[column] = Interval(float(low), float(high), level, "bootstrap", len(values))
-    for column in set(range(values.shape[1])).difference(whole.tolist()):
-        intervals[column] = percentile_interval(values[:, column], level)
-    return intervals
-
-
-def _percentiles(values: NDArray[np.float64], level: float) -> tuple[Any, Any]:
-    """Both ends of the interval, of each column. The upper one is made from the negative values, because NumPy's two
-    percentiles can differ in the last bit from theirs: the interval of a - b would not be the negative of b - a."""
-    low, high = (np.percentile(sign * values, 50 * (1 - level), axis=0) for sign in (1, -1))
-    return low, 0.0 - high
 
 
 @dataclass(frozen=True, eq=False)

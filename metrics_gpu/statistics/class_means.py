@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import Draws, macro_curve, percentile_intervals
+from .bootstrap import Draws, macro_curve
 from .exact_sums import ratio
+from .intervals import percentile_intervals
 
 Float = NDArray[np.float64]
 

@@ -15,17 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import (
-    REPLICATES,
-    SEED,
-    Interval,
-    check_level,
-    draw_patients,
-    least_replicates,
-    patient_index,
-    percentile_interval,
-)
-from .intervals import meaningful, normal_quantile
+from .bootstrap import REPLICATES, SEED, draw_patients, patient_index
+from .intervals import Interval, check_level, least_replicates, meaningful, normal_quantile, percentile_interval
 from .sign_flips import LEAST_DRAWS
 
 Float = NDArray[np.float64]

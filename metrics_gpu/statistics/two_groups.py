@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import SEED, Interval
-from .intervals import wilson_interval
+from .bootstrap import SEED
+from .intervals import Interval, wilson_interval
 from .sign_flips import LEAST_DRAWS, Tested
 
 Float = NDArray[np.float64]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..recognition.delong import auc_difference, auc_parts
 from ..recognition.scores import recognition
-from ..statistics.bootstrap import Draws, Interval, percentile_interval
-from ..statistics.intervals import meaningful
+from ..statistics.bootstrap import Draws
+from ..statistics.intervals import Interval, meaningful, percentile_interval
 from .subgroups import LEAST_PRINTED, LEAST_TESTED, Gap
 
 Float = NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Draws, Interval, percentile_interval
-from ..statistics.intervals import LEAST
+from ..statistics.bootstrap import Draws
+from ..statistics.intervals import LEAST, Interval, percentile_interval
 from .verdicts import Criterion
 
 Float = NDArray[np.float64]

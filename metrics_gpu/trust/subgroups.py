@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Draws, Interval, percentile_interval
+from ..statistics.bootstrap import Draws
 from ..statistics.exact_sums import exact_values, ratio
-from ..statistics.intervals import counted, effective_number, pointing_interval
+from ..statistics.intervals import Interval, counted, effective_number, percentile_interval, pointing_interval
 from ..statistics.sign_flips import LEAST_DRAWS, Tested, holm
 from ..statistics.two_groups import MantelHaenszel, mantel_haenszel, newcombe_interval, permutation_tests
 from .verdicts import ALPHA, Word

@@ -13,9 +13,9 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Draws, Interval
+from ..statistics.bootstrap import Draws
 from ..statistics.class_means import class_means
-from ..statistics.intervals import LEAST, mean_interval, shares, wilson_interval
+from ..statistics.intervals import LEAST, Interval, mean_interval, shares, wilson_interval
 from ..statistics.sign_flips import Tested, draws_for, holm, sign_flip_tests
 
 Float = NDArray[np.float64]

@@ -14,9 +14,9 @@ from ...metrics_gpu.detection.overlaps import overlaps
 from ...metrics_gpu.detection.published.registry import SCORERS
 from ...metrics_gpu.detection.published.scorer import Values
 from ...metrics_gpu.detection.scores import Hallucination, MatchedScores, hallucination, matched_scores
-from ...metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
+from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.exact_sums import exact_mean
-from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
+from ...metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
 from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results
 from ..results.selected_pairs import Patients

@@ -19,9 +19,8 @@ from ...metrics_gpu.grounding.phrases import (
     phrase_means,
     scores_on_grid,
 )
-from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.class_means import class_means
-from ...metrics_gpu.statistics.intervals import mean_interval, shares
+from ...metrics_gpu.statistics.intervals import Interval, mean_interval, shares
 from ...metrics_gpu.sweep.masks import unpack_masks
 from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from ...metrics_gpu.statistics.bootstrap import Interval
+from ...metrics_gpu.statistics.intervals import Interval
 from ..results.comparability import on_one_basis
 from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal, get_args
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Mean, Protocol, Unit, protocol
-from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, least_replicates
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
+from ...metrics_gpu.statistics.intervals import least_replicates
 from ...metrics_gpu.sweep.counts import Ties
 
 __all__ = [

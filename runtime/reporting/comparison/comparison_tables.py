@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ....metrics_gpu.statistics.bootstrap import Interval
+from ....metrics_gpu.statistics.intervals import Interval
 from ...results.choices import too_few_replicates
 from ...results.comparing.align import OnlyIn
 from ...results.comparing.difference import TESTS, Difference, disagreements

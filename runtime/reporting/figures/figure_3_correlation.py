@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ....metrics_gpu.statistics.bootstrap import Interval
+from ....metrics_gpu.statistics.intervals import Interval
 from ...results.comparability import on_one_basis
 from ...results.numbers.run_numbers import Results
 from .axis_labels import name_points

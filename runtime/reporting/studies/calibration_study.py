@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from ....engines.errors import XBenchError
 from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.grounding.calibration import METHODS, Method, calibrated_levels
-from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ....metrics_gpu.statistics.class_means import class_means
-from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Shares, mean_interval
+from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, Shares, mean_interval, percentile_interval
 from ....metrics_gpu.sweep.counts import Counts, dice_at
 from ..figures.study_calibration import draw_calibration
 from ..tables.table import Column, Item, Table

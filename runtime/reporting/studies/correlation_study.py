@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.recognition.scores import recognition
-from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ....metrics_gpu.statistics.correlation import Correlation, correlation, patients_r2, without_group_means
+from ....metrics_gpu.statistics.intervals import Interval, percentile_interval
 from ...results.comparability import find_basis, on_one_basis
 from ...results.numbers.fields import find_interval, grounding_interval
 from ..figures.study_correlation import draw_correlation

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.protocols import Unit
 from ....metrics_gpu.grounding.strata import EDGES, size_strata
-from ....metrics_gpu.statistics.bootstrap import macro_mean, percentile_interval
-from ....metrics_gpu.statistics.intervals import mean_interval
+from ....metrics_gpu.statistics.bootstrap import macro_mean
+from ....metrics_gpu.statistics.intervals import mean_interval, percentile_interval
 from ...results.numbers.fields import grounding_interval
 from ..figures.study_strata import draw_strata
 from ..tables.table import Cell, Column, Item, Table

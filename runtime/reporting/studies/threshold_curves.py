@@ -13,9 +13,9 @@ from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
 from ....metrics_gpu.grounding.protocols import Unit
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores
-from ....metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
+from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.class_means import ClassMeans, band, class_means
-from ....metrics_gpu.statistics.intervals import MANY_PATIENTS
+from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
 from ....metrics_gpu.sweep.counts import dice_curves, iou_curves
 from ....metrics_gpu.sweep.sweep_options import LEVELS
 from ...results.numbers.fields import Sample, grounding_interval

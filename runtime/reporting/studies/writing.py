@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....metrics_gpu.statistics.bootstrap import Interval
-from ....metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
+from ....metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL, Interval
 from ..tables import metric_names as metrics
 from ..tables.metric_names import NONE, percent, plain_number, value_of
 from ..tables.table import Cell

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.statistics.bootstrap import Interval, micro_mean
+from ....metrics_gpu.statistics.bootstrap import micro_mean
+from ....metrics_gpu.statistics.intervals import Interval
 from ..numbers.cell_values import CellValues
 from ..numbers.fields import GROUNDING
 
@@ -75,7 +76,7 @@ class Difference:
     def quotient(self, level: float = 0.95) -> tuple[float, Interval] | None:
         """value / reference with its paired bootstrap interval; None where the difference has no bootstrap interval, or
         the reference is 0 in the value or a replicate."""
-        from ....metrics_gpu.statistics.bootstrap import percentile_interval
+        from ....metrics_gpu.statistics.intervals import percentile_interval
 
         below, gaps = self.drawn_reference, self.replicates
         known = self.interval is not None and self.interval.method == "bootstrap" and self.reference > 0
@@ -156,7 +157,7 @@ def averaged(found: Sequence[Difference], weights: Sequence[float], level: float
 
 
 def _resampled(found: Difference, level: float) -> Difference:
-    from ....metrics_gpu.statistics.bootstrap import percentile_interval
+    from ....metrics_gpu.statistics.intervals import percentile_interval
 
     assert found.replicates is not None  # where it is called
     return replace(found, interval=percentile_interval(found.replicates, level))

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ....metrics_gpu.recognition.delong import auc_difference as delong_difference
 from ....metrics_gpu.recognition.delong import auc_estimate, auc_parts
-from ....metrics_gpu.statistics.bootstrap import Interval, draw_patients, patient_index
+from ....metrics_gpu.statistics.bootstrap import draw_patients, patient_index
 from ....metrics_gpu.statistics.class_means import class_means
-from ....metrics_gpu.statistics.intervals import LEAST, mean_interval, meaningful, shares
+from ....metrics_gpu.statistics.intervals import LEAST, Interval, mean_interval, meaningful, shares
 
 Float = NDArray[np.float64]
 

@@ -17,8 +17,7 @@ from ....metrics_gpu.grounding.best_thresholds import pair_folds
 from ....metrics_gpu.grounding.pairs import Pairs
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
-from ....metrics_gpu.statistics.bootstrap import Interval
-from ....metrics_gpu.statistics.intervals import Shares
+from ....metrics_gpu.statistics.intervals import Interval, Shares
 from ....metrics_gpu.sweep.counts import dice_curves
 from ..choices import DEFAULTS, Choices
 from ..load_rows import CellRows

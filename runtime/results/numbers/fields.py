@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.recognition.scores import Recognition
-from ....metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
+from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.intervals import (
     MANY_PATIENTS,
+    Interval,
     Shares,
     mean_interval,
     meaningful,
+    percentile_interval,
     pointing_interval,
     shares,
 )

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError
 from ....metrics_gpu.grounding.best_thresholds import model_levels
-from ....metrics_gpu.statistics.bootstrap import micro_mean, percentile_interval
+from ....metrics_gpu.statistics.bootstrap import micro_mean
+from ....metrics_gpu.statistics.intervals import percentile_interval
 from ...host.machine_record import usable_cores
 from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in

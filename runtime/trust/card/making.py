@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ....engines.errors import ConfigError
-from ....metrics_gpu.statistics.bootstrap import least_replicates
+from ....metrics_gpu.statistics.intervals import least_replicates
 from ...reporting.studies.material import Material, blocks_of, material_of
 from ...reporting.tables.stamps import cell_stamps
 from ...results.choices import Choices

@@ -14,13 +14,8 @@ from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding, groundings
 from xbench_fast.metrics_gpu.recognition.scores import FIELDS as RECOGNITION_FIELDS
 from xbench_fast.metrics_gpu.recognition.scores import recognition
-from xbench_fast.metrics_gpu.statistics.bootstrap import (
-    Draws,
-    draw_patients,
-    patient_index,
-    percentile_interval,
-    percentile_intervals,
-)
+from xbench_fast.metrics_gpu.statistics.bootstrap import Draws, draw_patients, patient_index
+from xbench_fast.metrics_gpu.statistics.intervals import percentile_interval, percentile_intervals
 
 NAMES = ["a", "b", "empty", "c"]
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy import stats
-from xbench_fast.metrics_gpu.statistics.bootstrap import Interval, draw_patients
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.intervals import Interval
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.trust.perturbations import (
     DEFAULT,

@@ -14,7 +14,8 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 from xbench_fast.metrics_gpu.recognition.delong import auc_parts
-from xbench_fast.metrics_gpu.statistics.bootstrap import Interval, draw_patients
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.intervals import Interval
 from xbench_fast.metrics_gpu.statistics.two_groups import mantel_haenszel, newcombe_interval, permutation_tests
 from xbench_fast.metrics_gpu.trust.group_auc import ScoredImages, auc_gap, auc_of_group
 from xbench_fast.metrics_gpu.trust.subgroups import (

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu.statistics.bootstrap import Interval, draw_patients
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.intervals import Interval
 from xbench_fast.metrics_gpu.trust.verdicts import (
     MARGINS,
     WORDS,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.metrics_gpu.statistics.bootstrap import least_replicates, percentile_interval, percentile_intervals
 from xbench_fast.metrics_gpu.statistics.correlation import trend_band
+from xbench_fast.metrics_gpu.statistics.intervals import least_replicates, percentile_interval, percentile_intervals
 from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
 from xbench_fast.runtime.reporting.comparison.comparison_tables import comparison_facts
 from xbench_fast.runtime.reporting.report import Report, make_report

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from .....metrics_gpu.detection.boxes import Int
 from .....metrics_gpu.detection.error_kinds import KINDS, Anatomy, Fixed, anatomy, fixed
 from .....metrics_gpu.grounding.strata import strata_of
-from .....metrics_gpu.statistics.bootstrap import percentile_interval
-from .....metrics_gpu.statistics.intervals import MANY_PATIENTS
+from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, percentile_interval
 from ..study_cell import PIXELS
 from ..writing import limits
 from .judged import Judged

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .....metrics_gpu.detection.boxes import BoxLists, centres, pointed
 from .....metrics_gpu.detection.unions import pixel_rectangles
-from .....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
-from .....metrics_gpu.statistics.intervals import MANY_PATIENTS
+from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
 from .....metrics_gpu.sweep.counts import dice_curves
 from .....metrics_gpu.trust.agreement import presence_agreement
 from .....metrics_gpu.trust.verdicts import Effect, PairGroups, effects_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .....engines.errors import RunError
 from .....metrics_gpu.grounding.protocols import protocol
 from .....metrics_gpu.grounding.strata import STRATA, strata_of
-from .....metrics_gpu.statistics.bootstrap import Interval
+from .....metrics_gpu.statistics.intervals import Interval
 from .....metrics_gpu.statistics.sign_flips import draws_for
 from .....metrics_gpu.trust.group_auc import ScoredImages, auc_gap, auc_of_group
 from .....metrics_gpu.trust.subgroups import HITS, Gap, GroupGap, MeasuredPairs, corrected, group_gap, group_means

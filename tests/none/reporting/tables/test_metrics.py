@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from xbench_fast.metrics_gpu.grounding.phrases import PhraseMeans
-from xbench_fast.metrics_gpu.statistics.bootstrap import Interval
+from xbench_fast.metrics_gpu.statistics.intervals import Interval
 from xbench_fast.runtime.reporting.comparison.comparison_tables import _change, _dice_texts
 from xbench_fast.runtime.reporting.comparison.gate import measures
 from xbench_fast.runtime.reporting.difference_tables import _cell, difference_row
