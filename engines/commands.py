@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CLOSED_PIPE = 141
 """The exit status where the reader of a pipe went away, as a shell has it for SIGPIPE."""
 WRONG_USAGE = click.UsageError.exit_code
-"""The exit status of a ConfigError, that of click for an unknown command, option or value."""
+"""The exit status of a ConfigError, which click has for an unknown command, option or value."""
 
 
 def silence(*streams: TextIO) -> None:

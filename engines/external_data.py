@@ -1,7 +1,7 @@
-"""Which files an ONNX graph reads beside itself: the locations of external data in its tensors.
+"""Which other files an ONNX graph reads: the locations of external data in its tensors.
 
 Read from the wire format of Protocol Buffers, field by field and without the package onnx, which engines do not need:
-a file of any size is checked before an engine opens it. Field numbers are those of onnx.proto.
+a file of any size is checked before an engine opens it. Field numbers are from onnx.proto.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class Manifest:
 
     @property
     def saliency_map(self) -> str:
-        """The name of the exported map, `OFFICIAL_MAP` for that of the model's authors."""
+        """The name of the exported map, `OFFICIAL_MAP` for the map of the model's authors."""
         return self.saliency.get("choice", OFFICIAL_MAP)
 
     @property

@@ -73,7 +73,7 @@ _ENTRIES = {"graphs": GraphSpec, "prompt_sets": PromptRecord, "files": FileRecor
 
 
 def _convert(value: Any, kind: Any, key: str = "") -> Any:
-    """`value`, which stands at `key` of bundle.json, as `kind`. Raises BundleError, naming the key inside it."""
+    """`value`, found at `key` of bundle.json, as `kind`. Raises BundleError, naming the key inside it."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeError) as error:  # UnicodeError for half of a surrogate pair

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cpuinfo() -> str:
-    """What Linux says of the processor, empty where there is no such file."""
+    """The text of /proc/cpuinfo, empty where there is none."""
     try:
         return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

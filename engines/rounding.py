@@ -21,7 +21,7 @@ _BYTES = (2, 3)  # TensorProto.UINT8, TensorProto.INT8
 
 
 def stated_precision(model: Any) -> str:
-    """The precision of a loaded ONNX model: that of its weights, by number of values; fp32 without any."""
+    """The precision of most values of the weights of a loaded ONNX model; fp32 without any."""
     count = dict.fromkeys(PRECISIONS, 0)
     names = {number: name for name, number in LOW_TYPES.items()} | {_FLOAT: "fp32"} | dict.fromkeys(_BYTES, "int8")
     for tensor in model.graph.initializer:

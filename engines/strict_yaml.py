@@ -21,7 +21,7 @@ def parse_yaml(text: str) -> Any:
         """Plain data only, and no duplicate keys."""
 
     def mapping(loader: Any, node: Any) -> dict[Any, Any]:
-        # What the merge key "<<" brings may be replaced by a key beside it, so only the others must be distinct.
+        # What the merge key "<<" brings may be replaced by another key, so only the others must be distinct.
         keys = [loader.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
         distinct_keys([(key, None) for key in keys])
         loader.flatten_mapping(node)

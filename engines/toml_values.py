@@ -39,7 +39,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def convert(value: object, kind: Any, key: str, file: Path, words: Mapping[str, str] = WORDS) -> Any:
-    """`value`, which stands at `key` of `file`, as `kind`; a Path in it is relative to the file. words: as
+    """`value`, found at `key` of `file`, as `kind`; a Path in it is relative to the file. words: as
     `WORDS`, where a file has better ones.
 
     Raises ConfigError, naming the key inside it.

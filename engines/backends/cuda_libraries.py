@@ -1,4 +1,4 @@
-"""CUDA's shared libraries: finds those of a CUDA in this environment and loads them into the process."""
+"""Finds CUDA's shared libraries in this environment and loads them into the process."""
 
 from __future__ import annotations
 

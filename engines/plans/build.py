@@ -1,6 +1,6 @@
 """Builds a TensorRT plan from an ONNX graph, with one code path for TensorRT 10, TensorRT 11 and TensorRT for RTX.
 
-The types are those of the graph: every network is strongly typed, and there is no precision flag. TF32 is the only
+The plan has the types of the graph: every network is strongly typed, and there is no precision flag. TF32 is the only
 choice, since it is a way to multiply float32 numbers and not a type.
 """
 

@@ -40,7 +40,7 @@ class Family:
 
     @property
     def keeps_timings(self) -> bool:
-        """Whether it has timing caches; those of TensorRT for RTX only print a deprecation warning."""
+        """Whether it has timing caches; TensorRT for RTX only prints a deprecation warning for its own."""
         return self.name == "tensorrt"
 
     def explain(self) -> str:

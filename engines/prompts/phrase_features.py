@@ -1,4 +1,4 @@
-"""Text features of single phrases, by content: each phrase is encoded once, on its own or beside phrases of its length.
+"""Text features of single phrases, by content: each phrase is encoded once, alone or with phrases of its length.
 
 The features of a phrase do not depend on what else is encoded: texts of one batch have equally many tokens, so none is
 padded, and a batch has at least two texts, since products with a single row are computed in another order.

@@ -150,7 +150,7 @@ def encode_sets(
 
 
 def _mean(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The mean over the texts [n, D...]; that of one text is itself."""
+    """The mean over the texts [n, D...]."""
     return np.asarray(features.mean(axis=0, dtype=np.float64), np.float32)
 
 

@@ -82,7 +82,7 @@ class BoxLists:
         return BoxLists(self.boxes[order], self.offsets, self.scores[order])
 
     def followed_by(self, other: BoxLists) -> BoxLists:
-        """These lists and then those of `other`, whose boxes have score 0 where it has no scores."""
+        """These lists and then the lists of `other`, whose boxes have score 0 where it has no scores."""
         scores = None
         if self.scores is not None:
             scores = np.append(self.scores, np.zeros(len(other.boxes)) if other.scores is None else other.scores)

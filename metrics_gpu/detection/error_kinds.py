@@ -123,7 +123,7 @@ def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:
         a, n = given_offsets[p], given_offsets[p + 1] - given_offsets[p]
         c, m = truth_offsets[p], truth_offsets[p + 1] - truth_offsets[p]
         known = np.zeros(m, np.bool_)
-        for i in range(n):  # hits first: a box is a duplicate or a miss only beside the hits of all others
+        for i in range(n):  # hits first: whether a box is a duplicate depends on the hits of all others
             best, at = _MET, -1
             for j in range(m):
                 value = ious[starts[p] + i * m + j]

@@ -1,4 +1,4 @@
-"""The default protocol's scores of boxes beside those of their unions: matched boxes, invented boxes.
+"""The default protocol's scores of single boxes: matched boxes and invented boxes.
 
 Every pair counts, answered or not (docs/detection.md §1). F1 = 2 tp / (given + true boxes), summed over pairs, where tp
 is the size of the largest matching of a pair. Row 0 is the estimate, in which every patient counts once; the others are

@@ -23,7 +23,7 @@ _I1, _I2 = readonly(types.int64, 1), readonly(types.int64, 2)
 
 @dataclass(frozen=True, eq=False)
 class UnionCounts:
-    """int64 [P] each: pixels of the union of the given boxes, those of them in the region, and those of the region."""
+    """int64 [P] each: pixels of the union of the given boxes, of its part in the region, and of the region."""
 
     area: Int
     overlap: Int

@@ -4,7 +4,7 @@ Up to `LEAVE_ONE_OUT` patients with a finding, each is a fold of its own, which 
 into `FOLDS` folds, stratified by finding, `REPEATS` times in different orders. This is done once per dataset, so that
 all models share the folds.
 
-Of each fold the best threshold is that of the other folds' drawn patients, so a replicate fits anew what it scores. The
+The best threshold of a fold is fitted on the drawn patients of the other folds, so each replicate fits it anew. The
 curves are rounded to 2^-32: their weighted sums are exact in float64, so that leaving a fold out is a subtraction
 without rounding, levels that are equally good stay so, and no sum depends on the order of the pairs.
 """

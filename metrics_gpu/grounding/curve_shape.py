@@ -53,7 +53,7 @@ def near_best(curves: NDArray[np.float64], within: float = 0.05, tau_from: float
 
 
 def level_histogram(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pixels of each level, and those of them inside the region: two int64 [P, 101].
+    """Pixels of each level, and how many of them lie inside the region: two int64 [P, 101].
 
     Level k holds the normalised values from k/100 to below (k+1)/100, the last one 1. Raises ValueError for counts
     whose first threshold does not mark every pixel (another normalisation or comparison than the default's), since

@@ -32,7 +32,7 @@ class Pairs:
     pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark all pixels
         (another normalisation or comparison than the default's).
     draws: of the patients of the dataset, for replicates; patient_of: integers [P], the patient of each pair.
-    masks: the counts are those of masks, equal at every threshold above 0: nothing is searched, and what the scores say
+    masks: the counts are of masks, equal at every threshold above 0: nothing is searched, and what the scores say
         of a best threshold is what they say of the fixed one.
     Raises ValueError if they do not fit together.
     """
@@ -99,8 +99,8 @@ class ClassSums:
 def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: bool) -> list[ClassSums]:
     """The sums of every class.
 
-    crossed: with cross-fitted scores, for which pairs need folds; keep: their thresholds are those of the estimate in
-    each replicate.
+    crossed: with cross-fitted scores, for which pairs need folds; keep: each
+    replicate keeps the thresholds of the estimate.
     """
     counts, class_of, crossed = pairs.counts, np.asarray(pairs.class_of), crossed and not pairs.masks
     draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
@@ -109,7 +109,7 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     best = (dice[:, 0], iou[:, 0]) if pairs.masks else _each_best(dice, iou, options)
     table = np.column_stack([np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best, dice[:, :-1], iou[:, :-1]])
     person, weights = patient_of, draws.weights if crossed else None
-    if crossed and pairs.draws is None:  # folds are not those of one patient who has all pairs
+    if crossed and pairs.draws is None:  # without draws one patient has all pairs, which no fold can divide
         person, weights = np.arange(len(counts)), np.ones((1, len(counts)), np.uint16)
     sums = []
     for c in range(len(pairs.names)):
@@ -126,7 +126,7 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
 
 def _split(sums: Float) -> Sums:
     dice, iou = np.split(sums[:, 1 + _PLAIN :], 2, axis=1)
-    shape = len(sums), LEVELS  # of masks, one column stands for all
+    shape = len(sums), LEVELS  # counts of masks have one column for all levels
     return Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], np.broadcast_to(dice, shape), np.broadcast_to(iou, shape))
 
 

@@ -2,7 +2,7 @@
 
 A map is smoothed on its own grid, drawn over the part of the image that the network saw, and normalised to [-1, 1]
 there. What it did not see is NaN and leaves map and region alike, so a region in that border costs nothing.
-`PhraseScores` keeps such regions and constant maps apart, so that they can be counted, or count as 0
+`PhraseScores` keeps these regions and constant maps apart, so that they can be counted, or count as 0
 (docs/metrics.md §16).
 """
 
@@ -124,7 +124,7 @@ class PhraseMeans:
 
 
 def phrase_means(scores: Sequence[PhraseScores], categories: Sequence[str]) -> PhraseMeans:
-    """The means of pairs; `categories`: that of each pair. NaN without any pair."""
+    """The means of pairs; `categories`: one for each pair. NaN without any pair."""
     members = [np.flatnonzero(np.array(categories) == name) for name in dict.fromkeys(categories)]
 
     def mean(values: Sequence[float]) -> float:

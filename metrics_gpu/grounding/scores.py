@@ -109,7 +109,7 @@ def grounding(
 
     levels: for `per_model` only: levels of Dice and IoU, from `model_levels` over all datasets; replicates keep them,
     as they keep the folds of `cross_fit`. Raises ValueError if an argument does not fit, one that `options.unit` needs
-    is missing, a patient was not drawn from, or a pair has no region (such pairs are not counted, docs/metrics.md §6).
+    is missing, a patient was not drawn from, or a pair has no region (no such pair is counted, docs/metrics.md §6).
     """
     return groundings(pairs, [(options or GroundingOptions(), levels)], tau)[0]
 
@@ -183,7 +183,7 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
 def _levels(
     classes: Sequence[ClassSums], options: GroundingOptions, levels: tuple[int, int] | None
 ) -> list[Levels | None]:
-    """For each class the levels to read; None where each pair has its own, or that of its fold."""
+    """For each class the levels to read; None where each pair, or each fold, has its own."""
     if levels is not None:
         return [_fixed(levels)] * len(classes)
     if options.unit in ("per_image", "cross_fit"):

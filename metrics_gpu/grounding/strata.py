@@ -61,7 +61,7 @@ def size_strata(
 ) -> Strata:
     """Grounding of one (model, dataset) per size stratum; a stratum may have no pair.
 
-    pairs: those of all classes, which are divided into strata. pixels: of the evaluation grid. Raises ValueError as
+    pairs: of all classes; they are divided into strata. pixels: of the evaluation grid. Raises ValueError as
     `strata_of` and `grounding`, and for thresholds of a whole model (`per_model`).
     """
     index, names = strata_of(pairs.counts.region, pixels, tertiles=tertiles)

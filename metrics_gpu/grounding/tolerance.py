@@ -19,8 +19,8 @@ from ..sweep.masks import GRID, unpack_masks
 def region_distance(counts: Counts, masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> NDArray[np.float64]:
     """Euclidean distance in pixels from each map's first maximum to the nearest pixel of its region, float64 [P].
 
-    masks: those of the sweep, bool [P, H, W] or packed uint8 [P, H, ceil(W / 8)]; width: W. 0 for a hit; infinite for
-    a degenerate map or an empty region. Raises ValueError if the masks are not those of P pairs.
+    masks: of the sweep, bool [P, H, W] or packed uint8 [P, H, ceil(W / 8)]; width: W. 0 for a hit; infinite for
+    a degenerate map or an empty region. Raises ValueError if the masks do not fit P pairs.
     """
     if len(masks) != len(counts):
         raise ValueError(f"masks of shape {masks.shape} do not fit {len(counts)} pairs of width {width}")

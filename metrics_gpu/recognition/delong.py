@@ -1,7 +1,7 @@
 """DeLong's variance of an AUC and of the difference of two (E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson,
 Biometrics 44, 1988), by mid-ranks in O(n log n) (X. Sun, W. Xu, IEEE Signal Processing Letters 21, 2014).
 
-`auc_estimate` takes images as independent; `auc_parts` takes those of a patient together.
+`auc_estimate` takes images as independent; `auc_parts` takes the images of a patient together.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def auc_parts(
 
 
 def auc_difference(difference: float, parts: NDArray[np.float64], level: float = 0.95) -> AucDifference:
-    """Interval and test of a difference; `parts`: those of one side minus those of the other, from `auc_parts`."""
+    """Interval and test of a difference; `parts`: of one side minus the other, from `auc_parts`."""
     variance = float((parts**2).sum())
     half = normal_quantile(level) * math.sqrt(variance)
     interval = Interval(max(difference - half, -1.0), min(difference + half, 1.0), level, "delong")

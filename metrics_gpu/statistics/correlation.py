@@ -30,7 +30,7 @@ class Correlation:
 
     r, r2: Pearson's and its square, which is the R² of the least-squares line; slope, intercept: that line's.
     spearman: of the ranks, tied points sharing the mean rank.
-    fisher: 95 % interval of r by Fisher's z (n >= 4); fisher_r2: the same for r², from 0 if that of r holds 0.
+    fisher: 95 % interval of r by Fisher's z (n >= 4); fisher_r2: the same for r², from 0 if the interval of r holds 0.
     bootstrap_r2: percentile interval of r² over points, or groups of points, drawn with replacement; from 4 of them.
     adjusted_r2: without its upward bias, 1 / (n - 1) where there is no relation. p, spearman_p: two-sided, over all
         permutations of up to 8 points, else over a sample; None for groups.
@@ -118,7 +118,7 @@ def trend_band(
 ) -> tuple[Float, Float] | None:
     """The 95 % interval of the least-squares line through points (x, y) at each value of `at`.
 
-    Points and groups are those of `correlation`.
+    Points and groups are as in `correlation`.
     Student's t for independent points; percentiles over lines through drawn `groups` of points that are not. None
     where `correlation` has no line, of fewer than four points or groups, or where too few drawn lines are defined.
     """

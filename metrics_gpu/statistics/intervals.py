@@ -1,10 +1,9 @@
 """Which interval a number has, and whether it means something at all (docs/metrics.md §8.3).
 
 One method per quantity: the bootstrap over patients; Student's t on what patients add, for a mean of few patients;
-Wilson's for hits of a class with few pairs, which expected hits are not. A number that too few patients, images of one
-label or models stand behind has none.
-
-Exact and effective-number rules for proportions, and what patients add to a mean, are here too.
+Wilson's for hits of a class with few pairs, which expected hits are not. A number of too few patients, images of one
+label, or models has none. Exact and effective-number rules for proportions, and what patients add to a mean, are here
+too.
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ MANY_PATIENTS: Final = 10
 
 
 def meaningful(**counts: int) -> bool:
-    """Whether an interval of a number that rests on these counts (keys of `LEAST`) means something."""
+    """Whether a number of these counts (keys of `LEAST`) has an interval that means something."""
     return all(count >= LEAST[name] for name, count in counts.items())
 
 
@@ -201,7 +200,7 @@ def mean_interval(
 ) -> Interval | None:
     """Interval of a mean over pairs, or of a difference of two.
 
-    drawn: its bootstrap replicates. parts: what patients add to it. bounds: those of its values, None for none.
+    drawn: its bootstrap replicates. parts: what patients add to it. bounds: of its values, None for none.
     """
     if drawn is None or parts is None or not meaningful(patients=parts.patients):
         return None

@@ -20,7 +20,7 @@ class Counts:
     """Result of the sweep for P (image, class) pairs; all arrays share the first axis (docs/metrics.md §2 to §5).
 
     area: int32 [P, 101], pixels u of the evaluation grid with Mn(u) >= tau_k; area[:, 0] is the number of pixels.
-    overlap: int32 [P, 101], those of them inside the region.
+    overlap: int32 [P, 101], how many of them lie inside the region.
     region: int32 [P], pixels of the region.
     argmax: int32 [P], row * width + column of the upsampled map's first maximum in row-major order; 0 if degenerate.
     hit: bool [P], that pixel lies in the region; False if degenerate.

@@ -3,7 +3,7 @@
 Per pair: (1) the grid's rows are interpolated horizontally, once; (2) exact minimum and maximum over all seen pixels;
 (3) per output row the bin of each pixel, and one histogram over (bin, inside the region); (4) suffix sums.
 
-The counts equal those of the canonical arithmetic (docs/metrics.md §2 and §3): float32, horizontal before
+The counts equal the canonical arithmetic's (docs/metrics.md §2 and §3): float32, horizontal before
 vertical, true division, comparison with float32(k/100). Two shortcuts keep that exact:
 
 * Step 2 computes only the rows that can hold an extreme: rounded sums and products are monotone, so the canonical
@@ -129,7 +129,7 @@ _seen_c = compiled(_seen)
 
 
 def _extremes(rows: Float, ends: Float, lo: Int, hi: Int, weight: Float, line: Float) -> tuple[Any, Any]:
-    """Minimum and maximum of the upsampled map. `ends` [h, 2] are those of each grid row, `line` is scratch."""
+    """Minimum and maximum of the upsampled map. `ends` [h, 2] has both of each grid row, `line` is scratch."""
     height = len(lo)
     lower, upper = np.empty(height, np.float32), np.empty(height, np.float32)
     for y in range(height):

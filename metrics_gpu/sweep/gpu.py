@@ -1,6 +1,6 @@
 """The fused sweep on a GPU, through CuPy: one launch for a batch, compiled at run time (`nvrtc`) from `sweep.cu`.
 
-The integers are those of the CPU (`sweep.sweep`), which checks the arguments that both share.
+The integers equal the CPU's (`sweep.sweep`). Both check their arguments by the same functions.
 """
 
 from __future__ import annotations

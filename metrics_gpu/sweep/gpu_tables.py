@@ -57,7 +57,7 @@ class DeviceTables:
         """The thresholds float32 [101], for work in the current stream."""
         return self._thresholds(self._device(), thresholds.tobytes())
 
-    # Kept tables may be used in another stream than that of their upload, so wait until the upload is done.
+    # Kept tables may be used in another stream than the one that uploaded them, so wait until the upload is done.
 
     def _make_shared(
         self, device: int, span: tuple[float, ...], cells: tuple[int, int], size: tuple[int, int], upsample: Mode

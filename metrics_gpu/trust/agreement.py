@@ -3,7 +3,7 @@
 Whether a reader names a finding in an image is a rating of 1 or 0. Chance-corrected coefficients are those for two or
 more readers who can differ by image and can be missing: AC1 (K. L. Gwet, Br J Math Stat Psychol 61, 2008), kappa
 (J. L. Fleiss, Psychol Bull 76, 1971) and alpha (K. Krippendorff, 1970). AC1 is stable where a finding is rare; kappa
-and alpha are not, and stand beside it.
+and alpha are not, and are given for comparison.
 
 Every number is computed for the patients as they are and for each bootstrap draw of them, by one function.
 """
@@ -65,7 +65,7 @@ def presence_agreement(
     images, share, pairs, agreeing, ratings, positive, weighted = sums.T
     prevalence, observed = ratio(share, images), ratio(agreeing, pairs)
     spread = 2 * prevalence * (1 - prevalence)
-    # Alpha's chance is that of the ratings of images with two readers or more, and its agreement is of a finite sample.
+    # Alpha counts chance over the ratings of images with two readers or more, and corrects for a finite sample.
     part = ratio(positive, ratings)
     by_alpha = 1 - 2 * part * (1 - part)
     finite = ratio(np.ones_like(ratings), ratings)

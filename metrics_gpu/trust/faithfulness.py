@@ -48,7 +48,7 @@ def fill_of(image: Grey, name: str) -> Grey:
 def cell_order(saliency: NDArray[np.float32]) -> NDArray[np.intp]:
     """The cells of a map [h, w] by descending saliency, flat indices intp [h * w]; ties by the lowest index.
 
-    A map that is not finite has no order of its own: its cells stand in theirs, as those of a constant map.
+    A map that is not finite has no order: its cells keep their places, as in a constant map.
     """
     flat = saliency.reshape(-1)
     return np.argsort(-flat if np.isfinite(flat).all() else np.zeros(flat.shape), kind="stable")
@@ -68,7 +68,7 @@ def steps_of(grid: tuple[int, int]) -> int:
 def inner_stages(start: Grey, end: Grey, order: NDArray[np.intp], grid: tuple[int, int], steps: int) -> Grey:
     """uint8 [steps - 1, S, S]: the images between `start` and `end`, uint8 [S, S] each, which are no part of it.
 
-    In stage k of 1..steps-1 the first round(k * cells / steps) cells of `order` (intp [h * w]) are those of `end`. The
+    In stage k of 1..steps-1 the first round(k * cells / steps) cells of `order` (intp [h * w]) are from `end`. The
     cell of a pixel is the one that holds it when the grid covers the image. Deletion goes from the image to the fill,
     insertion from the fill to the image.
     """

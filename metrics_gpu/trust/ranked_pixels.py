@@ -1,8 +1,8 @@
 """The compiled loops of `localisation`: each map upsampled and its pixels ranked once, then scored on several regions.
 
-The arithmetic of maps is the sweep's to the last bit (docs/metrics.md §2): ranks are those of the canonical scaled
-map. Scaled values lie in [0, 1], so their bits order as they do, and the upper two bits are 0: three passes of a radix
-sort of 10 bits each rank all pixels.
+The arithmetic of maps is the sweep's to the last bit (docs/metrics.md §2): the canonical scaled map is ranked. Scaled
+values lie in [0, 1], so their bits order as they do, and the upper two bits are 0: three passes of a radix sort of 10
+bits each rank all pixels.
 """
 
 from __future__ import annotations

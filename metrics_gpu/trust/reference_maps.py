@@ -1,4 +1,4 @@
-"""Maps that a model's own map must beat: those of the same finding in other patients (docs/trust.md §1.2)."""
+"""Maps that a model's own map must beat: maps of the same finding in other patients (docs/trust.md §1.2)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def rank_changes(before: Float, after: Float, class_of: NDArray[np.integer]) -> 
 
 @dataclass(frozen=True)
 class ChangeCorrelation:
-    """Correlation over n changes of an image between the change of the score and that of the map.
+    """Correlation over n changes of an image between the change of the score and the change of the map.
 
     pearson, with the patient bootstrap `interval`; spearman. None where `reason` says why.
     """
@@ -82,7 +82,7 @@ def change_correlation(
 
 
 def _correlations(x: Float, y: Float, draws: Draws, patient_of: NDArray[np.intp]) -> Float:
-    """float64 [1 + B]: Pearson's r of all points, and of those of each draw; NaN where they have no spread."""
+    """float64 [1 + B]: Pearson's r of all points, and of the points of each draw; NaN where they have no spread."""
     x, y = _standardised(x), _standardised(y)  # the sums are of multiples of 2^-32, fine enough for values of order 1
     n, sx, sy, sxx, syy, sxy = draws.sums(patient_of, np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])).T
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -35,7 +35,7 @@ def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
 
 
 def _iou(given: BoxLists, truth: Rectangles, sizes: Int, level: float) -> float:
-    """Pixels of all intersections over those of all unions, of the boxes whose probability is above `level`."""
+    """Pixels of all intersections over pixels of all unions, of the boxes whose probability is above `level`."""
     if given.scores is not None:
         given = given.keep(given.scores.astype(np.float32) > np.float32(level))
     counts = union_counts(_drawn(given, sizes), truth)

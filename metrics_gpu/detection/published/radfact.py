@@ -28,8 +28,8 @@ def _boxes(answers: Answers, _table: BoxOverlaps) -> Values:
 
 
 def _phrases(answers: Answers, _table: BoxOverlaps) -> Values:
-    """A finding is a phrase; its boxes are entailed if more than half of their area is covered by those of the other
-    side. Fractions per image, then means over the images where they are defined."""
+    """A finding is a phrase; its boxes are entailed if the boxes of the other side cover more than half of
+    their area. Fractions per image, then means over the images where they are defined."""
     counts, images = _masks(answers), np.unique(answers.case_of, return_inverse=True)[1]
     entailed = (ratio(counts.overlap, whole) > _COVERED for whole in (counts.area, counts.region))
     phrases = answers.given.lengths > 0, np.ones(len(images), np.bool_)
