@@ -77,8 +77,8 @@ def plan(models: Sequence[str], checkpoints: Path | None, shared: Shared) -> lis
         if checkpoints is None:
             jobs.append(Job(model, (*start, "--weights", "stand-in")))
             continue
-        facts = PUBLISHED[model]
-        files = {variant: path for variant in facts.variants if (path := facts.find(checkpoints, variant))}
+        variants = PUBLISHED[model].variants
+        files = {variant: path for variant, facts in variants.items() if (path := facts.find(checkpoints))}
         for variant, path in files.items():
             size = ("--resolution", variant) if model == "kad" else ()
             jobs.append(Job(f"{model}-{variant}", (*start, "--checkpoint", str(path), *size)))

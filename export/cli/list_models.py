@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ...engines.bundle import sha256_of
-from ..models.published import PUBLISHED, Published
+from ..models.published import PUBLISHED, PublishedVariant
 from .models_in_config import ModelTable
 
 
@@ -26,10 +26,10 @@ def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] 
             yield f"{name}: installed by another package"
             continue
         yield f"{name}: {facts.title}"
-        for variant, file in facts.variants.items():
-            yield f"  {variant:<9} {file}"
+        for variant, published in facts.variants.items():
+            yield f"  {variant:<9} {published.file}"
             if folder is not None:
-                yield f"            {_found(facts, folder, variant)}"
+                yield f"            {_presence(published, folder, facts.sha256)}"
         for known, digest in facts.sha256.items():
             yield f"  sha256    {known}: {digest}"
         if not facts.sha256:
@@ -54,11 +54,11 @@ def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] 
         yield "Give --checkpoints DIR to see which of the files are there."
 
 
-def _found(facts: Published, folder: Path, variant: str) -> str:
-    path = facts.find(folder, variant)
+def _presence(variant: PublishedVariant, folder: Path, sha256: Mapping[str, str]) -> str:
+    path = variant.find(folder)
     if path is None:
-        return f"not found; looked for {', '.join(facts.files[variant][-2:])} in {folder}"
-    expected = facts.sha256.get(path.name)
+        return f"not found; looked for {', '.join(variant.paths[-2:])} in {folder}"
+    expected = sha256.get(path.name)
     if expected is None:
         return f"found: {path}"
     same = sha256_of(path) == expected

@@ -29,47 +29,10 @@ SIZE = 224
 MEAN, STD = 0.5, 1 / 2048  # 0..1 becomes -1024..1024
 THRESHOLDS = "op_threshs"  # scales the authors' probabilities, never the logits
 
-_NIH = (
-    "Atelectasis",
-    "Consolidation",
-    "Infiltration",
-    "Pneumothorax",
-    "Edema",
-    "Emphysema",
-    "Fibrosis",
-    "Effusion",
-    "Pneumonia",
-    "Pleural_Thickening",
-    "Cardiomegaly",
-    "Nodule",
-    "Mass",
-    "Hernia",
-)
-LABELS = (*_NIH, "Lung Lesion", "Fracture", "Lung Opacity", "Enlarged Cardiomediastinum")
+LABELS = PUBLISHED["xrv"].outputs
 """The names of the 18 outputs of every published file, in their order."""
 
-_CHEXPERT = (
-    "Atelectasis",
-    "Consolidation",
-    "Pneumothorax",
-    "Edema",
-    "Effusion",
-    "Pneumonia",
-    "Cardiomegaly",
-    "Lung Lesion",
-    "Fracture",
-    "Lung Opacity",
-    "Enlarged Cardiomediastinum",
-)
-TRAINED: Mapping[str, Sequence[str]] = {
-    "all": LABELS,
-    "nih": _NIH,
-    "pc": (*_NIH, "Fracture"),
-    "chex": _CHEXPERT,
-    "mimic_nb": _CHEXPERT,
-    "mimic_ch": _CHEXPERT,
-    "rsna": ("Pneumonia", "Lung Opacity"),
-}
+TRAINED = {variant: facts.findings for variant, facts in PUBLISHED["xrv"].variants.items()}
 """Variant -> the outputs that its training had labels for; the others are random."""
 
 
@@ -163,8 +126,8 @@ class XrvAdapter(Adapter):
 
 def _variant(checkpoint: Path) -> str:
     """Which published file this is, by its name. Raises CheckpointError."""
-    for variant, names in PUBLISHED["xrv"].files.items():
-        if checkpoint.name in {Path(name).name for name in names}:
+    for variant, facts in PUBLISHED["xrv"].variants.items():
+        if checkpoint.name in {Path(path).name for path in facts.paths}:
             return variant
     raise CheckpointError(
         f"{checkpoint} has none of the published names, by which torchxrayvision says which outputs were trained (see "

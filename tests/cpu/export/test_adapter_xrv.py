@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def name_of(variant: str) -> str:
-    return Path(PUBLISHED["xrv"].files[variant][-1]).name
+    return Path(PUBLISHED["xrv"].variants[variant].paths[-1]).name
 
 
 def golden(root: Path) -> tuple[NDArray[np.uint8], dict[str, NDArray[Any]]]:

@@ -42,7 +42,7 @@ class Made:
             small = xrv.XrvDenseNet
             monkeypatch.setattr(xrv, "XrvDenseNet", lambda outputs: small(outputs, (1, 1, 1, 1)))
             self.state = fill(lambda: small(18, (1, 1, 1, 1)))
-            self.file = folder / Path(PUBLISHED["xrv"].files["all"][-1]).name
+            self.file = folder / Path(PUBLISHED["xrv"].variants["all"].paths[-1]).name
         elif model == "afloc":
             resnet = ResNetConfig(stem=8, widths=(8, 8, 16, 16), blocks=(1, 1, 1, 1))
             monkeypatch.setattr(afloc, "BertConfig", lambda **sizes: replace(BERT, **sizes))
