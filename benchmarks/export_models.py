@@ -97,7 +97,7 @@ def main() -> None:
     if arguments.one is not None:
         arguments.json.write_text(json.dumps(export_one(arguments.one, arguments.prompts, arguments.keep)))
     else:
-        from xbench_fast.export.machine import versions
+        from xbench_fast.export.libraries import versions
         from xbench_fast.runtime.benching.benchmark_record import write_record
 
         kept = json.loads(arguments.json.read_text())["models"] if arguments.json and arguments.json.is_file() else {}

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
-from ..engines.errors import ConfigError, MissingExtraError
+from ..engines.errors import ConfigError
 from ..engines.geometry import Geometry
 from ..engines.registry import did_you_mean
+from .libraries import required
 from .models import MODELS
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class CheckpointRecord:
 
     def stored(self) -> dict[str, str]:
         """The entry `checkpoint` of bundle.json."""
-        told = {"activation": self.activation} if self.activation else {}
-        return {"name": self.name, "sha256": self.sha256, **told}
+        activation = {"activation": self.activation} if self.activation else {}
+        return {"name": self.name, "sha256": self.sha256, **activation}
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class TokenizerSpec:
 class Adapter(ABC):
     """A loaded model, in evaluation mode and float32, and what a bundle must know about it.
 
-    `module` holds the network; its tensor names are the published ones. A constant that was not learnt, such as a
+    `module` holds the network; its tensor names are the published ones. A constant that was not learnt, for example a
     smoothing filter, is one of its buffers with `persistent=False`. `text_shape` is the shape of one prompt's
     features, [D] for most models; `text_inputs` names the arguments of `encode_text`; `context` is the greatest
     number of tokens; `probability = sigmoid(logits)` for every model, and `cosine = logits / logit_scale` where the
@@ -119,8 +120,7 @@ class Adapter(ABC):
     `prompt_style` is the model whose built-in prompts are used, if it is not `name`.
 
     `grid`, `text_shape`, `context` and `vocabulary_size` may be left out: they are then found by running the model
-    (export.measuring). `stand_in` is needed only for an export without a checkpoint, `outputs` only for a comparison
-    with the authors' code.
+    (export.measuring). `stand_in` is needed only for an export without a checkpoint.
 
     `maps` are the saliency maps the model can be exported with, by name, each with its description; the first is the
     official one. `map_name` is the selected one, empty for the official one.
@@ -201,7 +201,7 @@ class Adapter(ABC):
             self.saliency = Saliency(self.saliency.kind, self.maps[name])
 
     def rename(self, name: str) -> None:
-        """Gives the model the name that the user chose; the built-in prompts stay those of the original name."""
+        """Gives the model the name that the user chose; the built-in prompts of the original name stay."""
         self.prompt_style, self.name = self.prompt_style or self.name, name
 
     def cautions(self) -> tuple[str, ...]:
@@ -222,11 +222,6 @@ class Adapter(ABC):
 
         Returns logits float32 [B, Q] and saliency float32 [B, Q, *grid], rows from the top.
         """
-
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """The authors' own outputs for the same arguments, under the names of the goldens (docs/parity.md §2)."""
-        logits, saliency = self.forward(image, text)
-        return {"logits": logits, "saliency": saliency}
 
 
 def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
@@ -260,22 +255,21 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
 def _known(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, all of which `function` takes."""
     given = {key: value for key, value in options.items() if value is not None}
-    known = [key for key in inspect.signature(function).parameters if key not in ("checkpoint", "variant", "seed")]
-    if unknown := sorted(set(given) - set(known)):
+    options_of_class = [
+        key for key in inspect.signature(function).parameters if key not in ("checkpoint", "variant", "seed")
+    ]
+    if unknown := sorted(set(given) - set(options_of_class)):
         raise ConfigError(
-            f"The model '{name.rpartition(':')[2]}' has no option '{unknown[0]}': {did_you_mean(unknown[0], known)}."
+            f"The model '{name.rpartition(':')[2]}' has no option '{unknown[0]}': "
+            f"{did_you_mean(unknown[0], options_of_class)}."
         )
     return given
 
 
 def adapter_class(name: str) -> type[Adapter]:
     """The class of the model `name`. Raises ConfigError (unknown, or no adapter) and MissingExtraError (no torch)."""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        message = "Loading a model needs PyTorch, which is not installed; install xbench-fast[export]."
-        raise MissingExtraError(message) from error
-    found = MODELS.load(name)
-    if not (isinstance(found, type) and issubclass(found, Adapter)):
-        raise ConfigError(f"'{name}' is not a model: {found!r} is no subclass of xbench_fast.export.Adapter.")
-    return found
+    required("torch", "A model")
+    target = MODELS.load(name)
+    if not (isinstance(target, type) and issubclass(target, Adapter)):
+        raise ConfigError(f"'{name}' is not a model: {target!r} is no subclass of xbench_fast.export.Adapter.")
+    return target

@@ -23,7 +23,7 @@ ACCEPT: Final = 2.0
 class Int8Options:
     """How an image graph is written in INT8.
 
-    `calibration`: the images that ranges are taken from. `form`: one of engines.quantised.FORMS, or "auto": that of
+    `calibration`: the images that ranges are taken from. `form`: one of engines.quantised.FORMS, or "auto": the form of
     this machine's processor. `percentile`: of the values that a range
     covers; None: the whole range. `keep_float`: names of layers that stay in float32; "auto": those with the largest
     errors, until the change is accepted.
@@ -39,12 +39,12 @@ class Int8Options:
 class BundleOptions:
     """How a bundle is made.
 
-    `tokenizer` is a folder with the model's vocabulary, by default that of the weights; `prompts` replaces or adds
-    prompt sets. With `precision` "fp16" or "bf16" both graphs are of that type (export.lower), with "int8" the image
-    graph multiplies bytes (export.quantise); the variant says it, and the parity report gives its effect on tensors
-    and `metrics`: on the images and boxes of `parity_data`, or on probe pictures. On these images no interval of a
-    change may reach beyond `accept` points (None: `ACCEPT` for int8, no bound for others). `force` replaces a bundle;
-    `progress` receives a message a step. export.cli.radiographs has metrics and opens images.
+    `tokenizer` is a folder with the model's vocabulary, by default the folder of the weights. `prompts` replaces or
+    adds prompt sets. With `precision` "fp16" or "bf16" both graphs are of that type (export.half_precision), with
+    "int8" the image graph multiplies bytes (export.int8). The variant names it, and the parity report gives its effect
+    on tensors and `metrics`: on the images and boxes of `parity_data`, or on probe pictures. On these images no
+    interval of a change may reach beyond `accept` points (None: `ACCEPT` for int8, no bound for others). `force`
+    replaces a bundle; `progress` receives a message a step. export.cli.radiographs has metrics and opens images.
     """
 
     tokenizer: Path | None = None

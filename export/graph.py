@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +12,7 @@ from torch import Tensor, nn
 
 from ..engines.errors import ExportError
 from ..engines.manifest import GraphSpec, TensorSpec
+from .libraries import quiet, short_reason
 
 if TYPE_CHECKING:
     from .adapter import Adapter
@@ -138,7 +135,7 @@ def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, pat
     )
     module.eval()
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), quiet():
             program = torch.onnx.export(
                 module,
                 example,
@@ -152,7 +149,7 @@ def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, pat
             assert program is not None
             model = program.model_proto
     except Exception as error:  # the exporter raises many classes
-        raise ExportError(f"The {spec.file} graph cannot be exported: {' '.join(str(error).split())[:600]}") from error
+        raise ExportError(f"The {spec.file} graph cannot be exported: {short_reason(error, 600)}.") from error
     del program
     if model.ByteSize() > _LIMIT:
         raise ExportError(f"{spec.file} would have {model.ByteSize()} bytes; a single ONNX file holds less than 2 GiB.")
@@ -163,22 +160,6 @@ def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, pat
         onnx.checker.check_model(str(path), full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(f"The exported {spec.file} is not valid ONNX: {error}") from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides the messages of the exporter's passes; failures are raised as exceptions."""
-    loggers = [logging.getLogger(name) for name in ("onnxscript", "onnx_ir", "torch.onnx", "torch.export")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def _clean(model: Any) -> None:
@@ -198,11 +179,11 @@ def _clean(model: Any) -> None:
 
 def _check_axes(model: Any, spec: GraphSpec) -> None:
     """Raises ExportError if the exporter fixed an axis that must stay dynamic; otherwise it would fail at run time."""
-    for promised, found in zip((*spec.inputs, *spec.outputs), (*model.graph.input, *model.graph.output), strict=True):
-        axes = found.type.tensor_type.shape.dim
+    for promised, value in zip((*spec.inputs, *spec.outputs), (*model.graph.input, *model.graph.output), strict=True):
+        axes = value.type.tensor_type.shape.dim
         shape = tuple(axis.dim_param if axis.HasField("dim_param") else axis.dim_value for axis in axes)
-        if found.name != promised.name or shape != promised.shape:
+        if value.name != promised.name or shape != promised.shape:
             raise ExportError(
-                f"{spec.file}: the tensor '{promised.name}' came out as '{found.name}' {list(shape)} instead of "
+                f"{spec.file}: the tensor '{promised.name}' came out as '{value.name}' {list(shape)} instead of "
                 f"{list(promised.shape)}; the model does not keep the axes free."
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.errors import ConfigError, MissingExtraError
+from ..engines.errors import ConfigError
 from ..engines.geometry import Geometry
 from ..engines.prompts.prompt_files import FindingPrompts
+from .libraries import required
 from .prompts.builtin import builtin_sets
 
 if TYPE_CHECKING:
@@ -50,21 +50,20 @@ class LiveAdapter:
         adapter = self._adapter
         device = next(adapter.module.parameters()).device
         ids = torch.as_tensor(self._tokenizer(list(texts)), dtype=torch.int64)
-        if ids.shape != (len(texts), adapter.context) or not 0 <= int(ids.min()) <= int(ids.max()) < self._words:
+        fits = ids.shape == (len(texts), adapter.context)
+        if not fits or not 0 <= int(ids.min()) <= int(ids.max()) < adapter.vocabulary_size:
             raise ConfigError(
                 f"The tokenizer gives ids {list(ids.shape)} up to {int(ids.max())}, and the model takes "
-                f"[{len(texts)}, {adapter.context}] below {self._words}; give the tokenizer of the model, such as "
-                "open_clip.get_tokenizer(NAME)."
+                f"[{len(texts)}, {adapter.context}] below {adapter.vocabulary_size}; give the model's own tokenizer, "
+                "for example open_clip.get_tokenizer(NAME)."
             )
         with torch.no_grad(), evaluating(adapter.module):
-            self._graph.mean, self._graph.std = (each.to(device) for each in (self._graph.mean, self._graph.std))
+            self._graph.mean, self._graph.std = (
+                statistic.to(device) for statistic in (self._graph.mean, self._graph.std)
+            )
             features = adapter.encode_text(ids.to(device)).float()
             logits, saliency = self._graph(torch.from_numpy(np.ascontiguousarray(pixels)).to(device), features)
         return logits.float().cpu().numpy(), saliency.float().cpu().numpy()
-
-    @property
-    def _words(self) -> int:
-        return self._adapter.vocabulary_size
 
 
 def live_open_clip(model: Any, tokenizer: Callable[[list[str]], Any]) -> LiveAdapter:
@@ -73,10 +72,7 @@ def live_open_clip(model: Any, tokenizer: Callable[[list[str]], Any]) -> LiveAda
     Raises ConfigError as `OpenClipAdapter.of_model`, and MissingExtraError.
     """
     for name in ("torch", "onnx", "open_clip"):
-        if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(
-                f"A model of open_clip needs {name}, which is not installed; install xbench-fast[export]."
-            )
+        required(name, "A model of open_clip")
     from .models.families.open_clip import OpenClipAdapter
 
     if not callable(tokenizer):

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..engines.errors import ExportError
 from ..engines.rounding import LOW_TYPES
+from .libraries import short_reason
 
 PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 _NORMS = {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
@@ -56,8 +57,7 @@ def lower(source: Path, target: Path, precision: str, not_learnt: Collection[str
     except (OSError, ExportError):
         raise
     except Exception as error:  # the checker and protobuf raise their own classes
-        reason = " ".join(str(error).split())[:300]
-        raise ExportError(f"{source.name} cannot be written in {precision}: {reason}") from error
+        raise ExportError(f"{source.name} cannot be written in {precision}: {short_reason(error, 300)}.") from error
 
 
 class _Lowering:
@@ -85,10 +85,10 @@ class _Lowering:
         """Rewrites the model."""
         heads = last_products(self._graph, self._floats, self._not_learnt)
         for number, node in enumerate(self._graph.node):
-            kind = _FLOAT if number in heads else self._type_of(node)
-            alone = kind == LOW_TYPES["bf16"] and node.op_type not in _BF16_ON_CUDA
+            dtype = _FLOAT if number in heads else self._type_of(node)
+            alone = dtype == LOW_TYPES["bf16"] and node.op_type not in _BF16_ON_CUDA
             add = self._add_between_casts if alone else self._add
-            add(node, kind)
+            add(node, dtype)
         del self._graph.node[:]
         del self._graph.value_info[:]
         self._graph.node.extend(self._nodes)
@@ -138,73 +138,73 @@ class _Lowering:
         allowed = {entry.type_param_str: entry.allowed_type_strs for entry in schema.type_constraints}
         wanted = f"tensor({_NAMES[self._precision]})"
         for names, formal in ((node.input, schema.inputs), (node.output, schema.outputs)):
-            for place, name in enumerate(names):
-                kind = formal[min(place, len(formal) - 1)].type_str
-                if name in self._floats and wanted not in allowed.get(kind, [kind]):
+            for position, name in enumerate(names):
+                type_name = formal[min(position, len(formal) - 1)].type_str
+                if name in self._floats and wanted not in allowed.get(type_name, [type_name]):
                     return False
         return True
 
-    def _add(self, node: Any, kind: int) -> None:
+    def _add(self, node: Any, dtype: int) -> None:
         if node.op_type == "Cast":  # takes any type, and its attribute sets the result's type
             self._nodes.append(node)
             return
-        for place, name in enumerate(node.input):
+        for position, name in enumerate(node.input):
             if name in self._floats:
-                node.input[place] = self._as(name, kind)
+                node.input[position] = self._as(name, dtype)
         for name in node.output:
             if name in self._floats:
-                self._now[name] = kind
+                self._now[name] = dtype
         self._nodes.append(node)
 
-    def _add_between_casts(self, node: Any, kind: int) -> None:
-        """Adds the node in float32; its results are rounded to `kind`, so that the following nodes stay in it."""
+    def _add_between_casts(self, node: Any, dtype: int) -> None:
+        """Adds the node in float32; its results are rounded to `dtype`, so that the following nodes stay in it."""
         from onnx import helper
 
         self._add(node, _FLOAT)
-        for place, name in enumerate(node.output):
+        for position, name in enumerate(node.output):
             if name in self._floats:
-                node.output[place] = f"{name}_exact"
-                self._nodes.append(helper.make_node("Cast", [node.output[place]], [name], to=kind))
-                self._now[name] = kind
+                node.output[position] = f"{name}_exact"
+                self._nodes.append(helper.make_node("Cast", [node.output[position]], [name], to=dtype))
+                self._now[name] = dtype
 
-    def _as(self, name: str, kind: int) -> str:
-        """The name of the tensor `name` in type `kind`; adds a cast or a converted weight if needed."""
+    def _as(self, name: str, dtype: int) -> str:
+        """The name of the tensor `name` in type `dtype`; adds a cast or a converted weight if needed."""
         from onnx import helper
 
-        if self._now[name] == kind:
+        if self._now[name] == dtype:
             return name
-        if (name, kind) not in self._casts:
-            new = self._casts[name, kind] = f"{name}_{'fp32' if kind == _FLOAT else self._precision}"
+        if (name, dtype) not in self._casts:
+            new = self._casts[name, dtype] = f"{name}_{'fp32' if dtype == _FLOAT else self._precision}"
             if name in self._weights:
                 self._lowered[name] = self._stored(name, new)
             else:
-                self._nodes.append(helper.make_node("Cast", [name], [new], to=kind))
-        return self._casts[name, kind]
+                self._nodes.append(helper.make_node("Cast", [name], [new], to=dtype))
+        return self._casts[name, dtype]
 
     def _stored(self, name: str, new: str) -> Any:
         from onnx import helper, numpy_helper
 
         values = numpy_helper.to_array(self._weights[name])
-        kind = helper.tensor_dtype_to_np_dtype(self._low)
-        return numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), new)
+        dtype = helper.tensor_dtype_to_np_dtype(self._low)
+        return numpy_helper.from_array(np.ascontiguousarray(values.astype(dtype)), new)
 
 
 def last_products(graph: Any, floats: Container[str], not_learnt: frozenset[str] = frozenset()) -> set[int]:
     """Indices of the nodes between each output and the last product or norm before it, that one included; `floats` are
     the tensors of floating point numbers. A product with a constant of `not_learnt` is not the last one."""
     made_by = {name: number for number, node in enumerate(graph.node) for name in node.output}
-    found: set[int] = set()
+    last: set[int] = set()
     waiting = [value.name for value in graph.output]
     while waiting:
         number = made_by.get(waiting.pop())
-        if number is None or number in found:
+        if number is None or number in last:
             continue
-        found.add(number)
+        last.add(number)
         node = graph.node[number]
         ends = node.op_type in PRODUCTS and not_learnt.isdisjoint(node.input)
         if not ends and node.op_type not in _NORMS:
             waiting += [name for name in node.input if name in floats]
-    return found
+    return last
 
 
 def _beyond_half(tensor: Any) -> bool:

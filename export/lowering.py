@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .adapter import Adapter
     from .parity.checks import ParityReport
     from .parity.low_precision import PrecisionTrial
-    from .parity.metric_changes import TrialMetrics
     from .parity.trial_data import TrialData
     from .quantise import LayerError
 
@@ -39,39 +38,21 @@ _EXPLAINED = 2  # batches that the errors of layers are taken from
 
 
 @dataclass(frozen=True)
-class FullGraphs:
-    """A model's graphs in float32 in `folder`, the prompt sets with the features of its text graph, and the constants
-    of its image graph that were not learnt."""
+class ExportedGraphs:
+    """A model's graphs in `folder`, the prompt sets with the features of its text graph, the constants of its image
+    graph that were not learnt, and how an INT8 graph was quantised."""
 
     adapter: Adapter
     words: Tokenizer | None
     folder: Path
-    graphs: Mapping[str, GraphSpec]
+    specs: Mapping[str, GraphSpec]
     features: list[PromptSet]
     not_learnt: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class LowGraphs:
-    """The same in a lower precision."""
-
-    folder: Path
-    features: list[PromptSet]
     quantisation: Quantisation | None = None
 
 
-@dataclass(frozen=True)
-class Materials:
-    """What judges a lower precision: the metrics, and the images in `trial`, None for probe pictures; `calibration` is
-    for int8."""
-
-    metrics: TrialMetrics
-    trial: TrialData | None = None
-    calibration: TrialData | None = None
-
-
-def materials(options: BundleOptions, adapter: Adapter) -> Materials:
-    """The metrics and images of `options`, which name a lower precision; those that calibrate are chosen. Raises
+def choose_images(options: BundleOptions, adapter: Adapter) -> BundleOptions:
+    """`options`, which name a lower precision, with the images that calibrate and those that judge it. Raises
     ConfigError, DataError and ImageError."""
     if options.precision not in PRECISIONS:
         raise ConfigError(f"Unknown precision '{options.precision}': {did_you_mean(options.precision, PRECISIONS)}.")
@@ -83,68 +64,65 @@ def materials(options: BundleOptions, adapter: Adapter) -> Materials:
     if options.metrics is None:
         raise ConfigError(f"A graph in {options.precision} is judged by metrics; give BundleOptions its `metrics`.")
     if options.precision in LOW_TYPES:
-        return Materials(options.metrics, options.parity_data)
+        return options
     if calibration is None:
         raise ConfigError("Ranges of int8 are taken from radiographs; give --calibration a folder or a dataset.")
     from .parity.trial_data import parted
 
     chosen, trial = parted(calibration, options.parity_data, CALIBRATED, adapter.geometry)
-    return Materials(options.metrics, trial, chosen)
+    return replace(options, parity_data=trial, int8=replace(options.int8, calibration=chosen))
 
 
 def write_lower(
-    full: FullGraphs,
-    options: BundleOptions,
-    found: Materials,
-    report: ParityReport,
-    encode: Callable[[Path, str], list[PromptSet]],
-) -> LowGraphs:
-    """Writes the graphs in `options.precision` and adds their verdict to the `report` of the float32 graphs.
+    full: ExportedGraphs, options: BundleOptions, report: ParityReport, encode: Callable[[Path, str], list[PromptSet]]
+) -> ExportedGraphs:
+    """Writes the float32 graphs `full` in `options.precision` and adds their verdict to the `report`.
 
-    `encode` gives the prompt sets with the features of the text graph in a folder. Raises ParityError with the reason
-    when the verdict is against them, ExportError, ConfigError and DataError.
+    `options` come from `choose_images`; `encode` gives the prompt sets with the features of the text graph in a folder.
+    Raises ParityError with the reason when the verdict is against them, ExportError, ConfigError and DataError.
     """
     from .parity.low_precision import PrecisionTrial
 
-    precision, say = options.precision, options.progress
+    assert options.metrics is not None
+    precision, say, images = options.precision, options.progress, options.parity_data
     folder = full.folder / precision
     folder.mkdir()
-    trial = PrecisionTrial(full.adapter, full.words, full.folder, folder, precision, threads_to_use(), found.metrics)
+    trial = PrecisionTrial(full.adapter, full.words, full.folder, folder, precision, threads_to_use(), options.metrics)
     if precision in LOW_TYPES:
         from .lower import lower
 
-        for spec in full.graphs.values():
+        for spec in full.specs.values():
             say(f"writing {spec.file} in {precision}")
             lower(full.folder / spec.file, folder / spec.file, precision, full.not_learnt)
         features = encode(folder, precision)
-        trial.extend(report, full.features, features, found.trial, say)
-        reason = "" if options.accept is None else trial.refusal(report.metrics, options.accept, found.trial)
+        trial.extend(report, full.features, features, images, say)
+        reason = "" if options.accept is None else trial.refusal(report.metrics, options.accept, images)
         if reason:
             raise ParityError(f"{reason} No bundle was written; use another --precision.")
-        return LowGraphs(folder, features)
-    if "text" in full.graphs:
+        return replace(full, folder=folder, features=features)
+    if "text" in full.specs:
         shutil.copyfile(full.folder / "text.onnx", folder / "text.onnx")
-    assert found.calibration is not None
-    quantising = _Quantising(full, folder, options, found.calibration)
-    return LowGraphs(folder, full.features, quantising.judged(trial, report, found.trial))
+    assert options.int8.calibration is not None
+    quantising = _Quantising(full, folder, options, options.int8.calibration)
+    return replace(full, folder=folder, quantisation=quantising.judged(trial, report))
 
 
 @dataclass(frozen=True)
 class _Quantising:
     """The image graph in INT8; again with more layers in float32 while the verdict is against it, if that is asked."""
 
-    full: FullGraphs
+    full: ExportedGraphs
     folder: Path
     options: BundleOptions
     data: TrialData
 
-    def judged(self, trial: PrecisionTrial, report: ParityReport, images: TrialData | None) -> Quantisation:
+    def judged(self, trial: PrecisionTrial, report: ParityReport) -> Quantisation:
         """Writes the graph and its verdict into `report`. Raises ParityError with the layers that explain it."""
         import onnxruntime
 
         from .quantise import Recipe, layer_errors
 
-        options, say = self.options, self.options.progress
+        options, images, say = self.options, self.options.parity_data, self.options.progress
         auto = options.int8.keep_float == ("auto",)
         given = frozenset() if auto else frozenset(options.int8.keep_float)
         recipe = Recipe(self.form, options.int8.percentile, given, frozenset(self.full.not_learnt))
@@ -169,7 +147,10 @@ class _Quantising:
             self.form,
             recipe.method,
             self.data.description,
-            self._records(),
+            tuple(
+                CalibrationImage(case.name, hashlib.sha256(case.image.read_bytes()).hexdigest())
+                for case in self.data.cases
+            ),
             len(layers),
             tuple(sorted(recipe.keep)),
             self.data.reader,
@@ -201,11 +182,6 @@ class _Quantising:
             f"of {self.data.description}"
         )
         return quantise(self.full.folder / "image.onnx", self.folder / "image.onnx", recipe, self.batches)
-
-    def _records(self) -> tuple[CalibrationImage, ...]:
-        return tuple(
-            CalibrationImage(case.name, hashlib.sha256(case.image.read_bytes()).hexdigest()) for case in self.data.cases
-        )
 
 
 def _explained(errors: list[LayerError], kept: int | None) -> str:

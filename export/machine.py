@@ -1,47 +1,20 @@
-"""Checks what an export needs of the machine: packages, threads, memory, and disk space for unfinished files."""
+"""What an export takes of the machine: threads, memory, time, and disk space for unfinished files."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import platform
 import resource
 import shutil
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ..engines.errors import ExportError, MissingExtraError, disk_reason
+from ..engines.errors import ExportError, disk_reason
 from ..engines.replacing import sibling
 
-_ROOM = 2.2  # the graphs are written once (lowered ones beside them) and once copied into the bundle
-_PACKAGES = ("xbench-fast", "torch", "onnx", "onnxscript", "onnxruntime", "tokenizers", "open_clip_torch", "numpy")
-
-
-def require_packages() -> None:
-    """Raises MissingExtraError before any work starts, if a package of the export is not installed."""
-    for name in ("torch", "onnx", "onnxscript", "onnxruntime"):
-        try:
-            missing = importlib.util.find_spec(name) is None
-        except ValueError:  # the name is blocked in this process
-            missing = True
-        if missing:
-            extras = "export,cpu" if name == "onnxruntime" else "export"
-            raise MissingExtraError(f"An export needs {name}, which is not installed; install xbench-fast[{extras}].")
-
-
-def versions() -> dict[str, str]:
-    """Package -> version, of Python and of the installed packages that an export uses."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+_ROOM = 2.2  # the graphs are written once (lowered ones next to them) and once copied into the bundle
 
 
 def threads_to_use() -> int:
@@ -58,7 +31,7 @@ def peak_memory_mib() -> float:
 
 @contextmanager
 def workspace(target: Path, size: int) -> Iterator[Path]:
-    """A hidden folder beside the target for unfinished files, removed when the work is done, as is an unused `out`.
+    """A hidden folder next to the target for unfinished files, removed when the work is done, as is an unused `out`.
 
     `size` is about the bytes of the float32 graphs. Raises ExportError when the disk is full or writing fails.
     """

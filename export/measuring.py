@@ -9,6 +9,7 @@ import torch
 
 from ..engines.errors import ConfigError
 from ..engines.geometry import Geometry
+from .libraries import short_reason
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +66,7 @@ def _text_shape(adapter: _Model) -> tuple[int, ...]:
     try:
         one = _encode(adapter, torch.ones(3, 2, dtype=torch.int64))
     except Exception as error:  # of the user's own code
-        raise ConfigError(f"encode_text of {adapter.name} fails with ids [3, 2]: {_short(error)}.") from error
+        raise ConfigError(f"encode_text of {adapter.name} fails with ids [3, 2]: {short_reason(error)}.") from error
     if one.ndim < 2 or one.shape[0] != 3:
         raise ConfigError(
             f"encode_text of {adapter.name} returns {list(one.shape)} for 3 texts; it must return [3, ...]."
@@ -82,7 +83,7 @@ def _grid(adapter: _Model) -> tuple[int, int]:
     except Exception as error:  # of the user's own code
         raise ConfigError(
             f"forward of {adapter.name} fails with an image [1, 3, {size}, {size}] and text "
-            f"{[2, *adapter.text_shape]}: {_short(error)}."
+            f"{[2, *adapter.text_shape]}: {short_reason(error)}."
         ) from error
     if logits.shape != (1, 2) or saliency.ndim != 4 or saliency.shape[:2] != (1, 2):
         raise ConfigError(
@@ -109,7 +110,3 @@ def _runs(run: Callable[[int], object], number: int) -> bool:
     except Exception:  # a table of positions or words that is too short raises whatever the code raises
         return False
     return True
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__

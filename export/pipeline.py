@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,7 +19,9 @@ from ..engines.prompts.prompt_set import PromptSet
 from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
 from .bundle_options import BundleOptions, Progress
-from .machine import peak_memory_mib, require_packages, threads_to_use, timed, versions, workspace
+from .libraries import require_packages, versions
+from .lowering import ExportedGraphs, choose_images, write_lower
+from .machine import peak_memory_mib, threads_to_use, timed, workspace
 from .models.published import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
@@ -75,8 +77,8 @@ class ModelSource:
         if adapter.weights != "published":
             return
         records = [record for record in (adapter.checkpoint, adapter.text_checkpoint) if record is not None]
-        known = PUBLISHED[self.model].sha256.values() if self.model in PUBLISHED else ()
-        if records and all(record.sha256 in known for record in records):
+        published = PUBLISHED[self.model].sha256.values() if self.model in PUBLISHED else ()
+        if records and all(record.sha256 in published for record in records):
             names = " and ".join(record.name for record in records)
             adapter.weights_source = f"{names}, by {'its' if len(records) == 1 else 'their'} sha256"
         elif self.statement:
@@ -104,10 +106,10 @@ def export_bundle(source: ModelSource, out: Path, options: BundleOptions | None 
     start, options = time.perf_counter(), options or BundleOptions()
     require_packages()
     adapter = source.load()
-    told = f" ({adapter.weights_source})" if adapter.weights_source else ""
+    origin = f" ({adapter.weights_source})" if adapter.weights_source else ""
     if adapter.weights == "own":
-        told = "; if the authors published this file, --weights published --source TEXT says where"
-    options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read{told}")
+        origin = "; if the authors published this file, --weights published --source TEXT says where"
+    options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read{origin}")
     for caution in (*adapter.cautions(), *adapter.notes):
         options.progress(f"caution: {caution}")
     options = replace(options, tokenizer=options.tokenizer or tokenizer_beside(adapter, source.checkpoint))
@@ -128,45 +130,38 @@ def export_adapter(
     from .parity.compare_graphs import check_parity
 
     options = options or BundleOptions()
-    found = None
-    if options.precision != "fp32" or options.parity_data is not None or options.int8.calibration is not None:
-        from .lowering import FullGraphs, materials, write_lower
-
-        found = materials(options, adapter)
+    in_float32 = options.precision == "fp32" and options.parity_data is None and options.int8.calibration is None
+    if not in_float32:
+        options = choose_images(options, adapter)
         adapter.variant += f"-{options.precision}"
     target, say = out / f"{adapter.name}-{adapter.variant}", options.progress
     check_place(target, options.force)
     words = select_tokenizer(adapter, options.tokenizer, say)
     sets = _sets(adapter, options.prompts, say)
-    compared = words and compare_texts(adapter, words, _all_texts(sets))
+    compared = compare_texts(adapter, words, _all_texts(sets)) if words else None
     if caution := own_words_caution(adapter.prompt_style or adapter.name, sets):
         say(f"caution: {caution}")
-    if found is not None and found.trial is not None:
-        found.trial.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
+    if options.parity_data is not None:
+        options.parity_data.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
     seconds = {"load": loading}
     with workspace(target, sum(tensor.nbytes for tensor in adapter.module.state_dict().values())) as folder:
-        graphs = _export_graphs(adapter, folder, options, seconds)
-        constants = not_learnt(adapter, folder / graphs["image"].file)
+        specs = _export_graphs(adapter, folder, options, seconds)
+        constants = not_learnt(adapter, folder / specs["image"].file)
         with timed(seconds, "prompts"):
             say(f"encoding {len(_all_texts(sets))} prompts of {len(sets)} sets")
-            encode = partial(_encode, adapter, sets, words, graphs)
-            features = encode(folder)
+            encode = partial(_encode, adapter, sets, words, specs)
+            graphs = ExportedGraphs(adapter, words, folder, specs, encode(folder), constants)
         with timed(seconds, "parity"):
             say("comparing the graphs with the model in batches of different size")
-            queries = {prompt_set.name: prompt_set.features for prompt_set in features}
+            queries = {prompt_set.name: prompt_set.features for prompt_set in graphs.features}
             report = check_parity(adapter, words, folder, queries, say=say)
             report.require()
             say(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
-        quantisation = None
-        if found is not None:
+        if not in_float32:
             with timed(seconds, options.precision):
-                full = FullGraphs(adapter, words, folder, graphs, features, constants)
-                low = write_lower(full, options, found, report, encode)
-            folder, features, quantisation = low.folder, low.features, low.quantisation
-        manifest = _manifest(adapter, words, graphs, features, report, options.precision)
-        text = {**manifest.text, COMPARED: compared} if words else manifest.text
-        manifest = replace(manifest, text=text, quantisation=quantisation, not_learnt=constants)
-        bundle = write_bundle(target, manifest, _files(folder, graphs, features, words), replace=options.force)
+                graphs = write_lower(graphs, options, report, encode)
+        manifest = _manifest(graphs, report, options.precision, compared)
+        bundle = write_bundle(target, manifest, _files(graphs), replace=options.force)
     say(f"{bundle.path}: written and verified")
     with timed(seconds, "cost"):
         cost = measure_cost(adapter)
@@ -229,33 +224,27 @@ def _encode(
     return encode_sets(sets, words, encoder, per_query, averaged=adapter.averages_prompts)
 
 
-def _files(
-    folder: Path, graphs: Mapping[str, GraphSpec], features: Sequence[PromptSet], words: Tokenizer | None
-) -> dict[str, Path]:
-    """The bundle's files by name; those that are not in `folder` yet are written there."""
-    files = {spec.file: folder / spec.file for spec in graphs.values()}
-    for prompt_set in features:
-        files[prompt_set.file] = folder / prompt_set.file
+def _files(graphs: ExportedGraphs) -> dict[str, Path]:
+    """The bundle's files by name; those that are not in the folder of the graphs yet are written there."""
+    files = {spec.file: graphs.folder / spec.file for spec in graphs.specs.values()}
+    for prompt_set in graphs.features:
+        files[prompt_set.file] = graphs.folder / prompt_set.file
         prompt_set.save(files[prompt_set.file])
-    for name, content in (stored_files(words) if words else {}).items():
-        files[name] = folder / name
+    for name, content in (stored_files(graphs.words) if graphs.words else {}).items():
+        files[name] = graphs.folder / name
         files[name].parent.mkdir(parents=True, exist_ok=True)
         files[name].write_bytes(content)
     return files
 
 
 def _manifest(
-    adapter: Adapter,
-    words: Tokenizer | None,
-    graphs: Mapping[str, GraphSpec],
-    features: Sequence[PromptSet],
-    report: ParityReport,
-    precision: str,
+    graphs: ExportedGraphs, report: ParityReport, precision: str, compared: Mapping[str, Any] | None
 ) -> Manifest:
     """The manifest, without times and paths of this run: a second export of a checkpoint gives the same digest, but for
     the speed of int8."""
     from .graph import opset_for
 
+    adapter, words = graphs.adapter, graphs.words
     record, encoder = adapter.checkpoint, adapter.text_checkpoint
     text: dict[str, Any] = {"tokenizer": words.record, "context": adapter.context} if words else {}
     if adapter.texts_per_query > 1:
@@ -264,6 +253,8 @@ def _manifest(
         text["averages_prompts"] = True
     if encoder is not None:
         text["checkpoint"] = encoder.stored()
+    if words is not None:
+        text[COMPARED] = compared
     return Manifest(
         model=adapter.name,
         variant=adapter.variant,
@@ -279,12 +270,14 @@ def _manifest(
         },
         logit_scale=float(adapter.logit_scale),
         text=text,
-        graphs=graphs,
-        prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in features},
+        graphs=graphs.specs,
+        prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in graphs.features},
         opset=opset_for(precision),
         exporter=versions(),
         parity=report.to_json(),
         precision=precision,
         weights_source=adapter.weights_source,
         findings=adapter.findings,
+        quantisation=graphs.quantisation,
+        not_learnt=graphs.not_learnt,
     )

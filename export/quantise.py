@@ -12,11 +12,8 @@ symmetric, biases stay float32, and only inputs and weights of products are byte
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from numpy.typing import NDArray
 from ..engines.backends.ort_session import CPU_PROVIDER, open_session
 from ..engines.errors import ConfigError, ExportError
 from ..engines.registry import did_you_mean
+from .libraries import quiet, short_reason
 from .lower import last_products
 from .machine import threads_to_use
 
@@ -64,8 +62,8 @@ class LayerError:
 def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> list[str]:
     """Writes the float32 graph `source` as `target` in INT8 and returns the names of the products in bytes.
 
-    `batches` are the inputs that ranges are taken from; those of an earlier call with the same source and method are
-    kept beside `target`. Raises ExportError, and ConfigError for a name of `recipe.keep` that is no such product.
+    `batches` are the inputs that ranges are taken from; ranges of an earlier call with the same source and method are
+    kept beside `target`. Raises ExportError, and ConfigError for a name of `recipe.keep` that is no product in bytes.
     """
     import onnx
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
@@ -80,11 +78,14 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
     if recipe.percentile is not None:
         options["CalibPercentile"] = recipe.percentile
     try:
-        with _quiet():
+        with quiet():
             full = folded_graph(source, target)
             model = onnx.load(str(full))
             layers = products_to_quantise(model, recipe.not_learnt)
-            _check_names(recipe.keep, layers)
+            for name in sorted(recipe.keep.difference(layers)):
+                raise ConfigError(
+                    f"--keep-float {name}: the graph has no product of this name: {did_you_mean(name, layers)}."
+                )
             chosen = [name for name in layers if name not in recipe.keep]
             if not chosen:
                 raise ExportError(f"{source.name} has no product with a constant weight left for int8; use fp16.")
@@ -114,8 +115,7 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
     except (OSError, ExportError, ConfigError):
         raise
     except Exception as error:  # the library, protobuf and the checker raise their own classes
-        reason = " ".join(str(error).split())[:300]
-        raise ExportError(f"{source.name} cannot be written in int8: {reason}") from error
+        raise ExportError(f"{source.name} cannot be written in int8: {short_reason(error, 300)}.") from error
     return chosen
 
 
@@ -152,23 +152,23 @@ def _separate(graph: Any, chosen: Sequence[str]) -> bool:
     names, stored = set(chosen), {tensor.name: tensor for tensor in graph.initializer}
     rounded = {node.input[1] for node in graph.node if node.name in names}
     readers = [
-        (node, place)
+        (node, position)
         for node in graph.node
-        for place, name in enumerate(node.input)
+        for position, name in enumerate(node.input)
         if name in rounded and node.name not in names
     ]
-    for node, place in readers:
-        copy = f"{node.input[place]}_float32"
+    for node, position in readers:
+        copy = f"{node.input[position]}_float32"
         if copy not in stored:
             stored[copy] = graph.initializer.add()
-            stored[copy].CopyFrom(stored[node.input[place]])
+            stored[copy].CopyFrom(stored[node.input[position]])
             stored[copy].name = copy
-        node.input[place] = copy
+        node.input[position] = copy
     return bool(readers)
 
 
 def _followers(graph: Any, chosen: Sequence[str]) -> list[str]:
-    """The ReLUs of the results of convolutions in `chosen`. Where nothing else takes such a result, the library lets
+    """The ReLUs of the results of convolutions in `chosen`. Where nothing else takes that result, the library lets
     its bytes begin at 0 in place of the ReLU."""
     names = set(chosen)
     results = {node.output[0] for node in graph.node if node.op_type == "Conv" and node.name in names}
@@ -178,7 +178,7 @@ def _followers(graph: Any, chosen: Sequence[str]) -> list[str]:
 def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
     """The error of every product in bytes of the graph that `quantise` wrote as `target`, largest first.
 
-    The inputs are those of the graph in bytes, for `batches`. A ReLU before a product that the bytes replace, since
+    The inputs are values of the graph in bytes, for `batches`. A ReLU before a product that the bytes replace, since
     they begin at 0, is no error.
     """
     import onnx
@@ -191,14 +191,14 @@ def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
     noise = np.zeros((len(layers), 2))
     for batch in batches:
         values = {**batch, **dict(zip(names, session.run(names, dict(batch)), strict=True))}
-        for place, layer in enumerate(layers):
+        for number, layer in enumerate(layers):
             full, rounded = (values[name] for name in layer.inputs)
-            noise[place] += _squares(np.maximum(full, 0) if layer.cut else full, rounded)
-    found = [
+            noise[number] += _squares(np.maximum(full, 0) if layer.cut else full, rounded)
+    errors = [
         LayerError(layer.name, layer.kind, (_share(lost, size) + layer.lost) ** 0.5)
         for layer, (lost, size) in zip(layers, noise.tolist(), strict=True)
     ]
-    return sorted(found, key=lambda each: -each.error)
+    return sorted(errors, key=lambda layer_error: -layer_error.error)
 
 
 @dataclass(frozen=True)
@@ -263,12 +263,6 @@ class _Reader:
         return next(self._rest, None)
 
 
-def _check_names(keep: frozenset[str], layers: Sequence[str]) -> None:
-    for name in sorted(keep):
-        if name not in layers:
-            raise ConfigError(f"--keep-float {name}: the graph has no such product: {did_you_mean(name, layers)}.")
-
-
 def _clean(target: Path) -> None:
     """Removes what the library adds for its own use, and checks the graph."""
     import onnx
@@ -282,15 +276,3 @@ def _clean(target: Path) -> None:
     del model.graph.value_info[:]
     onnx.checker.check_model(model, full_check=True)
     target.write_bytes(model.SerializeToString())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The library warns through the root logger, and prints what it counts for percentiles."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with redirect_stdout(StringIO()):
-            yield
-    finally:
-        logging.disable(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ..engines.errors import EngineError
 from ..engines.rounding import PRECISIONS
 from .adapter import Adapter, adapter_class, stand_in_adapter
+from .libraries import short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -106,27 +108,23 @@ class TorchRunner:
                     torch.cuda.synchronize(self._device)
             return scores
         except Exception as error:  # a compiler's failures share no base
-            words = " ".join(str(error).split())[:300]
-            raise EngineError(f"PyTorch could not run the model: {type(error).__name__}: {words}") from error
+            reason = f"{type(error).__name__}: {short_reason(error, 300)}"
+            raise EngineError(f"PyTorch could not run the model: {reason}.") from error
         finally:
             torch.set_float32_matmul_precision(before[0])
             torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = before[1:]
 
 
-def eager_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
-    """The model as PyTorch runs it without compilation."""
-    return TorchRunner(model, variant, precision, device, compiled=False)
-
-
-def compiled_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
-    """The model through torch.compile with its defaults, for one size of batch."""
-    return TorchRunner(model, variant, precision, device, compiled=True)
+eager_runner = partial(TorchRunner, compiled=False)
+"""The model as PyTorch runs it without compilation."""
+compiled_runner = partial(TorchRunner, compiled=True)
+"""The model through torch.compile with its defaults, for one size of batch."""
 
 
 def _adapter(model: str, variant: str) -> Adapter:
     """The adapter of a bundle's model: its own variant, then a saliency map and a precision, as the exporter names."""
-    kind = adapter_class(model)
-    base, name = _split(variant, kind.variants, kind.maps)
+    model_class = adapter_class(model)
+    base, name = _split(variant, model_class.variants, model_class.maps)
     adapter = stand_in_adapter(model, base)
     if name:
         adapter.choose_map(name)

@@ -21,7 +21,8 @@ from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
 from ..engines.quantised import OTHER_NUMBERS
 from ..engines.rounding import stated_precision
-from .machine import require_packages, versions, workspace
+from .libraries import require_packages, short_reason, versions
+from .machine import workspace
 from .parity.alone import GraphTrial, batch_sizes
 from .parity.output_checks import last_function, not_finite, refusal, remarks
 
@@ -68,7 +69,7 @@ def read_features(path: Path, sets: PromptSets) -> list[PromptSet]:
         raise ConfigError(f"The features {path} cannot be read ({error}); give an .npz file.") from error
     if set(arrays) != set(sets):
         raise ConfigError(f"{path} has features for {sorted(arrays)}, the prompts for {sorted(sets)}; make them fit.")
-    found = []
+    prompt_sets = []
     for name, entries in sets.items():
         count = sum(len(entry.positive + entry.negative) for entry in entries)
         features = arrays[name]
@@ -77,8 +78,8 @@ def read_features(path: Path, sets: PromptSets) -> list[PromptSet]:
                 f"{path}: the features of '{name}' are {features.dtype} {list(features.shape)}; give float32 "
                 f"[{count}, D...], a row a text."
             )
-        found.append(assemble(name, entries, features))
-    return found
+        prompt_sets.append(assemble(name, entries, features))
+    return prompt_sets
 
 
 def wrap(
@@ -158,20 +159,20 @@ def _interface(graph: Path, size: int) -> tuple[GraphSpec, int, str, str]:
         model = onnx.load(str(graph), load_external_data=False)
         onnx.checker.check_model(str(graph))
     except Exception as error:  # protobuf's and the checker's own classes
-        raise ExportError(f"{graph} is no valid ONNX file: {' '.join(str(error).split())[:300]}") from error
-    found = {value.name: _shape(value) for value in (*model.graph.input, *model.graph.output)}
+        raise ExportError(f"{graph} is no valid ONNX file: {short_reason(error, 300)}.") from error
+    tensors = {value.name: _shape(value) for value in (*model.graph.input, *model.graph.output)}
     if [value.name for value in model.graph.input] != ["pixels", "text"] or [v.name for v in model.graph.output] != [
         "logits",
         "saliency",
     ]:
         raise ExportError(
-            f"{graph} has the tensors {list(found)}; a bundle's graph has the inputs pixels, text and the outputs "
+            f"{graph} has the tensors {list(tensors)}; a bundle's graph has the inputs pixels, text and the outputs "
             "logits, saliency, in this order."
         )
     if external_locations(graph):
         raise ExportError(f"{graph} keeps its weights in another file; save it as a single file.")
-    (pixels, pixel_type), (text, text_type) = found["pixels"], found["text"]
-    (logits, logit_type), (saliency, saliency_type) = found["logits"], found["saliency"]
+    (pixels, pixel_type), (text, text_type) = tensors["pixels"], tensors["text"]
+    (logits, logit_type), (saliency, saliency_type) = tensors["logits"], tensors["saliency"]
     fits = (
         (pixel_type, text_type, logit_type, saliency_type) == ("uint8", "float32", "float32", "float32")
         and pixels[1:] == [1, size, size]
@@ -184,8 +185,8 @@ def _interface(graph: Path, size: int) -> tuple[GraphSpec, int, str, str]:
     )
     if not fits:
         raise ExportError(
-            f"{graph} has {found} (0 is a free axis); wanted are pixels uint8 [batch, 1, {size}, {size}], text float32 "
-            "[findings, D...], logits float32 [batch, findings], saliency float32 [batch, findings, h, w]."
+            f"{graph} has {tensors} (0 is a free axis); wanted are pixels uint8 [batch, 1, {size}, {size}], text "
+            "float32 [findings, D...], logits float32 [batch, findings], saliency float32 [batch, findings, h, w]."
         )
     spec = GraphSpec(
         "image.onnx",
@@ -207,5 +208,5 @@ def _shape(value: Any) -> tuple[list[int], str]:
     import onnx
 
     tensor = value.type.tensor_type
-    kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name if tensor.elem_type else "none"
-    return [axis.dim_value if axis.HasField("dim_value") else 0 for axis in tensor.shape.dim], kind
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name if tensor.elem_type else "none"
+    return [axis.dim_value if axis.HasField("dim_value") else 0 for axis in tensor.shape.dim], dtype

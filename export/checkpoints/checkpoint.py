@@ -14,11 +14,11 @@ from torch import Tensor
 from ...engines.errors import CheckpointError
 from ..adapter import CheckpointRecord
 from .inert_pickle import Record
-from .matching import identify, renamed
+from .matching import ModelTensors, TensorNames, identify, renamed
 from .names import has_word, plain_name, without_wrappers
 from .torch_files import module_tensors
 
-# Keys under which training scripts put a flat state dict, or the module itself, and those of averaged weights.
+# Keys under which training scripts put a flat state dict or the module itself, and keys of averaged weights.
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "weights")
 AVERAGED = ("model_ema", "ema", "state_dict_ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
 _COUNTER = "n_averaged"  # of torch's AveragedModel
@@ -43,7 +43,7 @@ class Checkpoint:
 
     @cached_property
     def record(self) -> CheckpointRecord:
-        """File name and sha256, for the bundle; of shards, that of the list `sha256sum` would print of the files."""
+        """File name and sha256, for the bundle; of shards, the sha256 of the list that `sha256sum` prints of them."""
         from ...engines.bundle import sha256_of  # so that a model is built without what bundles need
 
         try:
@@ -56,7 +56,7 @@ class Checkpoint:
 
     def tensors(self, *anchors: str) -> dict[str, Tensor]:
         """A flat checkpoint's tensors by name, out of wrappers (`state_dict`, `model`, ...), and without what other
-        programs add to names (`names.plain_name`), and with `anchors` without what stands before one of these names.
+        programs add to names (`names.plain_name`), and with `anchors` without the prefix of these names.
 
         Averaged weights are taken only where there are no others. Raises CheckpointError where the tensors lie under
         other keys alone, for a name that occurs both with a prefix and without it, and for objects in place of tensors.
@@ -65,9 +65,14 @@ class Checkpoint:
         if not _count(content) and (places := self.places()):
             raise CheckpointError(
                 f"{self.path} has no tensors at the top, nor under the keys that are known ({', '.join(WRAPPERS)}): "
-                f"they are under {places}; save those of the model alone."
+                f"they are under {places}; save the model's tensors alone."
             )
         return self.after(self.named(content), anchors)
+
+    def model_tensors(self, published: TensorNames) -> ModelTensors:
+        """The tensors that a model needs, under its own names. Raises CheckpointError as `tensors`."""
+        tensors = published.of(self.tensors(*published.anchors), self.path)
+        return ModelTensors(tensors, self.path, published.model, self.names())
 
     def states(self) -> Iterator[Mapping[Any, Any]]:
         """The content, and what is under the known keys in it, from the outside to the state that is read."""
@@ -93,17 +98,17 @@ class Checkpoint:
     def places(self) -> str:
         """Under which keys tensors are, with their numbers, those with most of them first; empty where there are none.
 
-        What stands before their names is shown as far as it is the same for all below a key.
+        The prefix that all names below a key share is shown.
         """
         shared: dict[str, list[str]] = {}
         for name in self.names():
             shared.setdefault(name.partition(".")[0], []).append(name)
-        told = []
+        descriptions = []
         for names in sorted(shared.values(), key=len, reverse=True):
             parts = [name.split(".")[:-1] for name in (min(names), max(names))]
             same = [one for one, other in zip(*parts, strict=False) if one == other]
-            told.append(f"'{'.'.join(same[:3])}' ({len(names)})")
-        return ", ".join(told[:_LISTED]) + (", ..." if len(told) > _LISTED else "")
+            descriptions.append(f"'{'.'.join(same[:3])}' ({len(names)})")
+        return ", ".join(descriptions[:_LISTED]) + (", ..." if len(descriptions) > _LISTED else "")
 
     def after(self, tensors: dict[str, Tensor], anchors: Iterable[str]) -> dict[str, Tensor]:
         """The tensors with the prefix of the anchor, without it; all of them where no name ends in an anchor."""
@@ -113,7 +118,7 @@ class Checkpoint:
             anchor, places = _ends(tensors, anchors)
         if not places or anchor in places:
             return tensors
-        # What holds the anchor alone, such as the scale of a loss, is no model.
+        # A prefix with the anchor alone, for example the scale of a loss, is no model.
         models = [each for each in places if sum(name.startswith(each.removesuffix(anchor)) for name in tensors) > 1]
         places = models or places
         plain = [name for name in places if not has_word(name.removesuffix(anchor), "ema")]
@@ -135,14 +140,16 @@ class Checkpoint:
         """
         for name in (name for name, value in content.items() if isinstance(value, Tensor)):
             if not _is_name(name):
-                kind = f"of {len(name):,} characters" if isinstance(name, str) else f"of the type {type(name).__name__}"
+                fault = (
+                    f"of {len(name):,} characters" if isinstance(name, str) else f"of the type {type(name).__name__}"
+                )
                 raise CheckpointError(
-                    f"A tensor of {self.path} has a key {kind}; keys of weights are text of at most {_LONGEST:,} "
+                    f"A tensor of {self.path} has a key {fault}; keys of weights are text of at most {_LONGEST:,} "
                     "characters: save the tensors under their names."
                 )
         tensors = {name: value for name, value in content.items() if isinstance(value, Tensor)}
         objects = {key: value.name for key, value in content.items() if isinstance(value, Record) and _is_name(key)}
-        odd = next((name for name, kind in objects.items() if _is_tensor_class(kind)), None)
+        odd = next((name for name, fault in objects.items() if _is_tensor_class(fault)), None)
         if odd is not None:
             raise CheckpointError(
                 f"The tensor {odd} of {self.path} is not stored as plain values ({objects[odd]}); save the checkpoint "
@@ -168,15 +175,10 @@ class Checkpoint:
         if text not in self.notes:
             self.notes.append(text)
 
-    def part(self, key: str, model: str) -> dict[str, Tensor]:
-        """The tensors under the top-level `key` of `model`'s files. Raises CheckpointError as `tensors`, and without
-        that key."""
-        return self.parts({key: ""}, model)[key]
-
     def parts(self, anchors: Mapping[str, str], model: str) -> dict[str, dict[str, Tensor]]:
         """As `find_parts`. Raises CheckpointError if a part is missing."""
-        found = self.find_parts(anchors)
-        if found is None:
+        parts = self.find_parts(anchors)
+        if parts is None:
             names = [name for name in self.content if _is_name(name)]
             other, places = identify(self.names()), self.places()
             guess = f"its tensors are under {places}" if places else f"its keys are {', '.join(names[:5])}"
@@ -184,7 +186,7 @@ class Checkpoint:
                 guess = f"it looks like a checkpoint of {other}"
             missing = next((key for key in anchors if _state(self.content.get(key)) is None), next(iter(anchors)))
             raise CheckpointError(f"{self.path} is not a checkpoint of {model}: it has no '{missing}'; {guess}.")
-        return found
+        return parts
 
     def find_parts(self, anchors: Mapping[str, str]) -> dict[str, dict[str, Tensor]] | None:
         """The tensors under these top-level keys, or in a flat checkpoint those whose names begin with them.
@@ -204,7 +206,7 @@ class Checkpoint:
         return {key: _below(f"{key}.", flat) for key in anchors} if names and all(n in flat for n in names) else None
 
     def names(self) -> list[str]:
-        """All tensor names, those of nested dictionaries with their key in front."""
+        """All tensor names, in nested dictionaries with their key in front."""
         return list(_names(self.content, set()))
 
     def settings(self) -> Mapping[str, Any]:
@@ -234,8 +236,8 @@ def _is_tensor_class(name: str) -> bool:
 
 def _ends(names: Iterable[str], anchors: Iterable[str]) -> tuple[str, list[str]]:
     """The first anchor in which a name ends, and these names."""
-    known = list(names)
-    ends = ((anchor, [name for name in known if f".{name}".endswith(f".{anchor}")]) for anchor in anchors)
+    listed = list(names)
+    ends = ((anchor, [name for name in listed if f".{name}".endswith(f".{anchor}")]) for anchor in anchors)
     return next(((anchor, places) for anchor, places in ends if places), ("", []))
 
 

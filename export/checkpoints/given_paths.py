@@ -1,5 +1,5 @@
 """What is given as a checkpoint: the weights in a folder (a repository of Hugging Face, whole or in shards, or a file),
-and what a file is that is none: a web page, a pointer, an archive of other files."""
+and what a path is that has none: a web page, a pointer, an archive, a folder of a training's parts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import codecs
 import html
 import json
 import re
+import shlex
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ...engines.errors import CheckpointError
 from ...engines.strict_json import parse_json
 from ...engines.user_files import entries
-from .sharded_folders import joining_command
 
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 _HEAD = 4096
@@ -57,6 +58,14 @@ _OTHER = (".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".index", ".pb", ".npz")  
 _ADAPTER = "adapter_model"
 _LISTED = 5
 
+# Parts of a training's processes are not read here: their tables are pickles of the training's own classes, and ZeRO
+# flattens the weights of all layers into one tensor.
+_TABLE, _PART = ".metadata", ".distcp"
+_SCRIPT, _LATEST = "zero_to_fp32.py", "latest"
+_ZERO: Final = re.compile(r"(\w+_)?zero_pp_rank_\d+_mp_rank_\d+_(model|optim)_states\.pt")
+_ZERO_STATES: Final = re.compile(r"mp_rank_\d+_model_states\.pt")
+_TRUST: Final = "it unpickles the folder, so run it only where you trust the folder's origin"
+
 
 def what_it_is(path: Path) -> str | None:
     """One sentence about a file that cannot be a checkpoint, with what to do; None for one that may be.
@@ -68,12 +77,12 @@ def what_it_is(path: Path) -> str | None:
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_HEAD)
-    found = (
+    verdict = (
         ("empty (0 bytes)", "copy or download it again")
         if size == 0
         else _binary(path, head, size) or _text(head, size)
     )
-    return None if found is None else f"{path} is {found[0]}, not a checkpoint; {found[1]}."
+    return None if verdict is None else f"{path} is {verdict[0]}, not a checkpoint; {verdict[1]}."
 
 
 def is_safetensors(path: Path) -> bool:
@@ -86,9 +95,9 @@ def is_safetensors(path: Path) -> bool:
 
 
 def _binary(path: Path, head: bytes, size: int) -> tuple[str, str] | None:
-    for start, kind, advice in _STARTS:
+    for start, format_name, advice in _STARTS:
         if head.startswith(start):
-            return kind, advice
+            return format_name, advice
     if head[257:262] == b"ustar":
         return "a tar archive", _UNPACK
     if head.startswith(b"PK\x03\x04") and not zipfile.is_zipfile(path):
@@ -168,11 +177,11 @@ class Weights:
 def find_weights(folder: Path) -> Weights:
     """The weights in `folder`. Raises CheckpointError, naming the candidates, when there are none or several."""
     names = [path.name for path in entries(folder) if path.is_file()]
-    known = [name for name in _PUBLISHED if name in names]
-    if known:
-        others = ", ".join(known[1:])
-        note = f"{folder} also holds {others}; {known[0]} is read, as transformers does" if others else ""
-        return Weights(folder / known[0], note)
+    published = [name for name in _PUBLISHED if name in names]
+    if published:
+        others = ", ".join(published[1:])
+        note = f"{folder} also holds {others}; {published[0]} is read, as transformers does" if others else ""
+        return Weights(folder / published[0], note)
     files = [path.name for path in weight_files(folder)]
     if adapters := [name for name in files if name.startswith(_ADAPTER)]:
         raise CheckpointError(
@@ -227,3 +236,49 @@ def read_index(path: Path) -> dict[str, list[str]]:
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+
+
+def joining_command(path: Path) -> str | None:
+    """One sentence on a folder of torch.distributed.checkpoint or DeepSpeed, or on a file in one, with the command that
+    joins its parts; None for anything else.
+
+    Raises OSError for a folder that may not be listed.
+    """
+    if path.is_dir():
+        folders = [*(inner for inner in entries(path) if inner.is_dir()), path]
+        return next(
+            filter(None, (sentence for one in folders for sentence in (_distributed(one), _deepspeed(one)))), None
+        )
+    if path.name == _TABLE or path.suffix == _PART:
+        return _distributed(path.parent)
+    return _deepspeed(path.parent) if _ZERO.fullmatch(path.name) else None
+
+
+def _distributed(folder: Path) -> str | None:
+    """About `.metadata` and `__0_0.distcp`, which FSDP, Lightning and accelerate write too."""
+    table = (folder / _TABLE).is_file()
+    if not table and not any(one.suffix == _PART for one in entries(folder)):
+        return None
+    if not table:
+        return (
+            f"{folder} holds the parts of a torch.distributed.checkpoint, and not its table, the hidden file {_TABLE}; "
+            "copy the folder again with its hidden files."
+        )
+    command = f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {shlex.quote(str(folder))} OUT.pt"
+    return f"{folder} is a folder of torch.distributed.checkpoint; join its parts by {command} ({_TRUST})."
+
+
+def _deepspeed(folder: Path) -> str | None:
+    """About the folder of one step (`global_step100`), or the one above, which has `latest` and the script."""
+    names = [one.name for one in entries(folder)]
+    if any(map(_ZERO.fullmatch, names)):
+        root = folder.parent if (folder.parent / _SCRIPT).is_file() or (folder.parent / _LATEST).is_file() else folder
+    elif _SCRIPT in names:
+        root = folder
+    else:
+        if _LATEST in names and (states := [one for one in folder.glob("*/*") if _ZERO_STATES.fullmatch(one.name)]):
+            return f"{folder} is a folder of DeepSpeed without ZeRO; give its file {min(states)}."
+        return None
+    script = shlex.quote(str(root / _SCRIPT)) if (root / _SCRIPT).is_file() else "-m deepspeed.utils.zero_to_fp32"
+    command = f"python {script} {shlex.quote(str(root))} OUT"
+    return f"{folder} is a folder of DeepSpeed ZeRO; join its parts by {command} ({_TRUST}), and give OUT."

@@ -11,5 +11,5 @@ def cached_file(repository: str, *names: str) -> Path | None:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
         return None
-    found = (try_to_load_from_cache(repository, name) for name in names)
-    return next((Path(path) for path in found if isinstance(path, str)), None)
+    paths = (try_to_load_from_cache(repository, name) for name in names)
+    return next((Path(path) for path in paths if isinstance(path, str)), None)

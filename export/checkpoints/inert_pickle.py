@@ -64,7 +64,7 @@ def read_pickle(
 
 
 class _Machine:
-    """The stack and the memo of one pickle. Only what stands on the stack is changed, and only plain containers."""
+    """The stack and the memo of one pickle. Only values on the stack are changed, and only plain containers."""
 
     def __init__(self, builders: Mapping[tuple[str, str], Builder], storage: Callable[[Any], Any]) -> None:
         self.builders, self.storage = builders, storage
@@ -75,8 +75,8 @@ class _Machine:
 
     def run(self, stream: IO[bytes]) -> Any:
         start = stream.tell()
-        for opcode, argument, place in pickletools.genops(stream):
-            self.read = (place or start) - start + 1
+        for opcode, argument, position in pickletools.genops(stream):
+            self.read = (position or start) - start + 1
             name = opcode.name
             if name in _PUSHES:
                 self.stack.append(argument)
@@ -143,14 +143,14 @@ class _Machine:
                 arguments = tuple(self.marked())
                 self.stack.append(self.make(Record(argument.replace(" ", ".", 1)), arguments))
             case "OBJ":
-                kind, *rest = self.marked()
-                self.stack.append(self.make(kind, tuple(rest)))
+                callee, *rest = self.marked()
+                self.stack.append(self.make(callee, tuple(rest)))
             case "REDUCE" | "NEWOBJ":
-                arguments, kind = stack.pop(), stack.pop()
-                stack.append(self.make(kind, arguments))
+                arguments, callee = stack.pop(), stack.pop()
+                stack.append(self.make(callee, arguments))
             case "NEWOBJ_EX":
-                _, arguments, kind = stack.pop(), stack.pop(), stack.pop()
-                stack.append(self.make(kind, arguments))
+                _, arguments, callee = stack.pop(), stack.pop(), stack.pop()
+                stack.append(self.make(callee, arguments))
             case "BUILD":
                 state, target = stack.pop(), stack[-1]
                 for part in state if isinstance(state, tuple) else (state,):
@@ -189,9 +189,9 @@ class _Machine:
             for key, value in zip(values[::2], values[1::2], strict=True):
                 items[self.key(key)] = value
 
-    def make(self, kind: Any, arguments: Any) -> Any:
-        """What stands for a call: plain containers and what `builders` make, else a record with the name alone."""
-        module, _, name = kind.name.rpartition(".") if isinstance(kind, Record) else ("", "", "an object")
+    def make(self, callee: Any, arguments: Any) -> Any:
+        """The value of a call: plain containers and what `builders` make, else a record with the name alone."""
+        module, _, name = callee.name.rpartition(".") if isinstance(callee, Record) else ("", "", "an object")
         if not isinstance(arguments, tuple):
             raise TypeError("a call without a tuple of arguments")
         if (builder := self.builders.get((module, name))) is not None:
@@ -201,8 +201,8 @@ class _Machine:
             return self.dictionary(given)
         if module in _PYTHON and name in ("set", "frozenset", "list", "tuple") and isinstance(given, list | tuple):
             self.pay(len(given))
-            kind = {"set": set, "frozenset": frozenset, "list": list, "tuple": tuple}[name]
-            return kind(map(self.key, given) if "set" in name else given)
+            callee = {"set": set, "frozenset": frozenset, "list": list, "tuple": tuple}[name]
+            return callee(map(self.key, given) if "set" in name else given)
         if module in _PYTHON and name == "bytes" and not arguments:
             return b""
         if (module, name) == ("_codecs", "encode") and isinstance(arguments[0], str):  # bytes in protocols 0 to 2
@@ -212,7 +212,7 @@ class _Machine:
             return given
         if name in _MAKERS and arguments and isinstance(arguments[0], Record):
             return Record(arguments[0].name)
-        return Record(kind.name if isinstance(kind, Record) else name)
+        return Record(callee.name if isinstance(callee, Record) else name)
 
     def dictionary(self, given: Any) -> dict[Any, Any]:
         """Of a dictionary, or of the list of pairs that Python 2 wrote; empty for a factory of default values."""

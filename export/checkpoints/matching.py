@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,25 +44,53 @@ def identify(names: Iterable[str]) -> str | None:
 
 
 @dataclass(frozen=True)
-class TensorSizes:
-    """Reads a model's sizes from the shapes of a checkpoint's tensors; `names` are the file's own tensor names."""
+class TensorNames:
+    """How the published files of `model` name its tensors.
 
-    tensors: Mapping[str, Tensor]
+    `anchors` are tensors that a file holds, by which the prefix of all names is found. `rename` gives the module's
+    names. `aliases` are pairs of a second name and the module's own, which counts where a file has both. `unused` is a
+    pattern of the module's names: the model does not need tensors that match it.
+    """
+
+    model: str
+    anchors: tuple[str, ...] = ()
+    unused: str = ""
+    rename: Callable[[str], str] = str
+    aliases: tuple[tuple[str, str], ...] = ()
+
+    def of(self, tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+        """The tensors of the file at `path` that the model needs, under the module's names. Raises CheckpointError."""
+        named = renamed(tensors, self.rename, path=path)
+        for alias, name in self.aliases:
+            if alias in named:
+                named.setdefault(name, named.pop(alias))
+        return {name: x for name, x in named.items() if not (self.unused and re.search(self.unused, name))}
+
+
+@dataclass(frozen=True)
+class ModelTensors:
+    """A model's tensors from the file at `path`, whose own names of all tensors are `names`."""
+
+    by_name: Mapping[str, Tensor]
     path: Path
     model: str
     names: Iterable[str]
 
-    def __call__(self, name: str, dimensions: int = 2) -> tuple[int, ...]:
+    def install(self, module: nn.Module) -> None:
+        """As the function `install`."""
+        install(module, self.by_name, path=self.path, model=self.model, names=self.names)
+
+    def shape(self, name: str, dimensions: int = 2) -> tuple[int, ...]:
         """The shape of the tensor `name`. Raises CheckpointError if it is missing or has other dimensions."""
-        if name not in self.tensors:
+        if name not in self.by_name:
             other = identify(self.names)
-            place = place_of({name: ()}, (), self.names)
-            guess = f"; {place}" if place else ""
+            hint = place_of({name: ()}, (), self.names)
+            guess = f"; {hint}" if hint else ""
             guess = f"; it looks like a checkpoint of {other}" if other and other != self.model else guess
             raise CheckpointError(
                 f"{self.path} is not a checkpoint of {self.model}: the tensor {name} is missing{guess}."
             )
-        shape = tuple(self.tensors[name].shape)
+        shape = tuple(self.by_name[name].shape)
         if len(shape) != dimensions or 0 in shape:
             raise CheckpointError(
                 f"{self.path} is not a checkpoint of {self.model}: {name} has the shape {list(shape)}."
@@ -70,65 +99,69 @@ class TensorSizes:
 
     def count(self, prefix: str, start: int = 0) -> int:
         """How many numbered children, from `start`, the module `prefix` (with its dot) has."""
-        children = {name.removeprefix(prefix).split(".")[0] for name in self.tensors if name.startswith(prefix)}
+        children = {name.removeprefix(prefix).split(".")[0] for name in self.by_name if name.startswith(prefix)}
         return sum(child.isdigit() and int(child) >= start for child in children)
 
 
 def match_tensors(
     needed: Mapping[str, tuple[int, ...]],
-    found: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
     *,
     path: Path,
     model: str,
     names: Iterable[str] = (),
 ) -> None:
-    """Checks that `found` has exactly the tensors `needed`, name by name and shape by shape.
+    """Checks that `tensors` has exactly the tensors `needed`, name by name and shape by shape.
 
     `names` are the file's own tensor names, from which another known model is recognised. Raises CheckpointError with
-    the first few missing, unexpected and wrongly shaped tensors, and with what is known of such names.
+    the first few missing, unexpected and wrongly shaped tensors, and with hints from their names.
     """
-    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if shapes == needed:
         return
-    missing = [name for name in needed if name not in found]
-    unexpected = [name for name in found if name not in needed]
+    missing = [name for name in needed if name not in tensors]
+    unexpected = [name for name in tensors if name not in needed]
     wrong = [
         f"{name} {list(shapes[name])} instead of {list(needed[name])}"
         for name in needed
         if name in shapes and shapes[name] != needed[name]
     ]
     differences = {"missing": missing, "unexpected": unexpected, "of another shape": wrong}
-    parts = [f"{len(items)} {kind} ({_first(items)})" for kind, items in differences.items() if items]
+    parts = [
+        f"{len(items)} {difference} ({', '.join(items[:SHOWN])}{', ...' if len(items) > SHOWN else ''})"
+        for difference, items in differences.items()
+        if items
+    ]
     other = identify(names)
-    known = other in (None, identify(needed)) or str(other).lower() == model.lower()
-    told = [] if known else [f"it looks like a checkpoint of {other}"]
-    told += [_other_image_size(name, shapes[name], needed[name]) for name in needed if name in shapes]
-    told += [place_of(needed, found, names), nearest_form(unexpected, found)]
-    guess = "; ".join(filter(None, told))
+    expected = other in (None, identify(needed)) or str(other).lower() == model.lower()
+    hints = [] if expected else [f"it looks like a checkpoint of {other}"]
+    hints += [_other_image_size(name, shapes[name], needed[name]) for name in needed if name in shapes]
+    hints += [place_of(needed, tensors, names), nearest_form(unexpected, tensors)]
+    guess = "; ".join(filter(None, hints))
     raise CheckpointError(
         f"{path} does not fit the model {model}: tensors {', '.join(parts)}{f'; {guess}' if guess else ''}."
     )
 
 
-def patches_per_side(found: Sequence[int], own: Sequence[int]) -> tuple[int, int] | None:
+def patches_per_side(stored: Sequence[int], needed: Sequence[int]) -> tuple[int, int] | None:
     """The sides of two square grids of patches, from the shapes [N, C] or [1, N, C] of the embeddings of their
     positions, which have as many class tokens; None where only one grid is square, or both are equal."""
-    if len(found) != len(own) or not len(own) >= 2 or found[-1] != own[-1]:
+    if len(stored) != len(needed) or not len(needed) >= 2 or stored[-1] != needed[-1]:
         return None
-    tokens = own[-2] - math.isqrt(own[-2]) ** 2
+    tokens = needed[-2] - math.isqrt(needed[-2]) ** 2
     if tokens > _MOST_TOKENS:
         return None
-    side = math.isqrt(max(found[-2] - tokens, 0))
-    if found[-2] == own[-2] or side == 0 or side**2 + tokens != found[-2]:
+    side = math.isqrt(max(stored[-2] - tokens, 0))
+    if stored[-2] == needed[-2] or side == 0 or side**2 + tokens != stored[-2]:
         return None
-    return side, math.isqrt(own[-2])
+    return side, math.isqrt(needed[-2])
 
 
-def _other_image_size(name: str, found: tuple[int, ...], own: tuple[int, ...]) -> str:
-    """A sentence on the embeddings of the positions of an image tower, if they are those of another image size."""
+def _other_image_size(name: str, stored: tuple[int, ...], needed: tuple[int, ...]) -> str:
+    """A sentence for an image tower whose embeddings of positions belong to another image size; else empty."""
     positions = any(has_word(name, word) for word in ("pos", "position", "positional"))
     image = positions and "." in name and not has_word(name, "text")  # CLIP's text tower is at the top
-    sides = patches_per_side(found, own) if image else None
+    sides = patches_per_side(stored, needed) if image else None
     if sides is None:
         return ""
     one, other = sides
@@ -139,33 +172,31 @@ def _other_image_size(name: str, found: tuple[int, ...], own: tuple[int, ...]) -
 
 
 def install(
-    module: nn.Module, found: Mapping[str, Tensor], *, path: Path, model: str, names: Iterable[str] = ()
+    module: nn.Module, tensors: Mapping[str, Tensor], *, path: Path, model: str, names: Iterable[str] = ()
 ) -> None:
-    """Puts float32 copies of `found` into `module` (built on the meta device), checked, in evaluation mode.
+    """Puts float32 copies of `tensors` into `module` (built on the meta device), checked, in evaluation mode.
 
     Raises CheckpointError as `match_tensors`, and for a tensor that is sparse, does not own all its values, holds
     numbers of another kind than the model's (whole or complex ones for real ones), or one that is not finite.
     """
     needed = module.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in needed.items()}
-    if not needed.keys() >= found.keys():
-        found = renamed(found, lambda name: _as_needed(name, needed), path=path)
-    match_tensors(shapes, found, path=path, model=model, names=names)
-    own = {name: _own(name, tensor, needed[name], path) for name, tensor in found.items()}
-    module.load_state_dict(own, strict=True, assign=True)
+    if not needed.keys() >= tensors.keys():
+        # Only a wrapper inside the name may keep the two apart: what the model itself has keeps its name.
+        plain = {name: without_wrappers(name) for name in tensors if name not in needed}
+        tensors = renamed(tensors, lambda name: plain[name] if plain.get(name) in needed else name, path=path)
+    match_tensors(shapes, tensors, path=path, model=model, names=names)
+    values = {name: _own(name, tensor, needed[name], path) for name, tensor in tensors.items()}
+    module.load_state_dict(values, strict=True, assign=True)
     module.eval().requires_grad_(False)
-
-
-def _as_needed(name: str, needed: Mapping[str, Tensor]) -> str:
-    """The name of the model's own tensor, if only a wrapper inside the name keeps the two apart."""
-    plain = without_wrappers(name)
-    return plain if name not in needed and plain in needed else name
 
 
 def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
     import torch
 
-    if tensor.layout is not torch.strided or _repeats(tensor):
+    strided = tensor.layout is torch.strided
+    # A step of 0 lets one stored value stand for several.
+    if not strided or any(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.stride(), strict=True)):
         raise CheckpointError(f"The tensor {name} of {path} is not stored as plain values; save the checkpoint again.")
     if tensor.is_floating_point() and not wanted.is_floating_point() and bool((tensor == tensor.trunc()).all()):
         # Counters and positions, cast together with the weights; infinity is lost when they are cast back.
@@ -173,10 +204,10 @@ def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
         if bool((whole == tensor).all()):
             return whole
     if tensor.is_complex() or tensor.is_floating_point() != wanted.is_floating_point():
-        found, own = (str(one.dtype).removeprefix("torch.") for one in (tensor, wanted))
+        stored, needed = (str(one.dtype).removeprefix("torch.") for one in (tensor, wanted))
         raise CheckpointError(
-            f"The tensor {name} of {path} is {found}, the model's own is {own}; save the checkpoint again with numbers "
-            "of that kind (quantised weights cannot be exported)."
+            f"The tensor {name} of {path} is {stored}, the model's own is {needed}; save the checkpoint again with "
+            "numbers of that kind (quantised weights cannot be exported)."
         )
     if not tensor.is_floating_point():
         return tensor.clone()
@@ -184,15 +215,6 @@ def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
     if not bool(values.isfinite().all()):
         raise CheckpointError(f"The tensor {name} of {path} holds values that are not finite; the file is damaged.")
     return values
-
-
-def _repeats(tensor: Tensor) -> bool:
-    """Whether one stored value stands for several."""
-    return any(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-
-
-def _first(items: list[str]) -> str:
-    return ", ".join(items[:SHOWN]) + (", ..." if len(items) > SHOWN else "")
 
 
 def renamed(tensors: Mapping[str, Tensor], rename: Callable[[str], str], *, path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Names of tensors as training tools change them: what stands before, inside and behind a name, and how to undo it."""
+"""Names of tensors as training tools change them: prefixes, inserted parts and endings, and how to undo them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ they are left out only where the model's own names say so."""
 _FORMS: Final = (
     (
         r"lora_|(^|\.)base_layer\.|(^|\.)modules_to_save\.",
-        "it holds a LoRA adapter beside the weights: merge it (merge_and_unload of peft) and save the state_dict",
+        "it also holds a LoRA adapter: merge it (merge_and_unload of peft) and save the state_dict",
     ),
     (
         r"(^|[._])flat_param(_\d+)?$",
@@ -47,7 +47,7 @@ _FORMS: Final = (
         "its weights are quantised, which cannot be exported: save them in 16 or 32 bits",
     ),
 )
-"""Names that are no longer those of the weights, and the way out."""
+"""Patterns of names that weights have after a transformation, and how to undo it."""
 
 
 def plain_name(name: str) -> str:
@@ -70,32 +70,32 @@ def has_word(name: str, word: str) -> bool:
 
 
 def nearest_form(names: Iterable[str], tensors: Mapping[str, Tensor]) -> str:
-    """What was done to the weights with such names, and the way back; empty for names that say nothing."""
-    found = list(names)
+    """How weights with these names were transformed, and how to undo it; empty for other names."""
+    listed = list(names)
     for pattern, sentence in _FORMS:
-        if name := next((name for name in found if re.search(pattern, name)), None):
+        if name := next((name for name in listed if re.search(pattern, name)), None):
             return f"{sentence} (as {name} shows)"
     empty = [name for name, tensor in tensors.items() if tensor.ndim and not tensor.numel()]
     if empty and len(empty) * 2 > len(tensors):
         return (
             "most of its tensors are empty, as DeepSpeed ZeRO 3 leaves them in the states of the model: the weights "
-            "are in those of the optimiser, and zero_to_fp32.py in the folder of the training joins them"
+            "are in the optimiser's states, and zero_to_fp32.py in the folder of the training joins them"
         )
     return ""
 
 
-def place_of(needed: Mapping[str, Sequence[int]], found: Iterable[str], names: Iterable[str]) -> str:
+def place_of(needed: Mapping[str, Sequence[int]], tensors: Iterable[str], names: Iterable[str]) -> str:
     """Where the file with the tensors `names` has more of those `needed` than were found: under which prefix."""
     counts = Counter(prefix for name in names for prefix in _before(plain_name(name), needed))
     prefix, count = max(counts.items(), key=lambda item: (item[1], -len(item[0])), default=("", 0))
-    if not prefix or 2 * count < len(needed) or count <= sum(name in needed for name in found):
+    if not prefix or 2 * count < len(needed) or count <= sum(name in needed for name in tensors):
         return ""
-    told = f"{count} of the {len(needed)} tensors that it needs are" if len(needed) > 1 else "it is"
-    return f"{told} under '{prefix}': save what is there alone, as the whole state"
+    subject = f"{count} of the {len(needed)} tensors that it needs are" if len(needed) > 1 else "it is"
+    return f"{subject} under '{prefix}': save what is there alone, as the whole state"
 
 
 def _before(name: str, needed: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """What stands before each end of the name that is one of `needed`."""
+    """The prefixes of the name whose rest is one of `needed`."""
     for dot in re.finditer(r"\.", name):
         if name[dot.end() :] in needed:
             yield name[: dot.start()]

@@ -2,12 +2,12 @@
 
 Three containers are known: files of `torch.save` and TorchScript archives (see `torch_files`), safetensors, and the
 index of safetensors or `torch.save` files in shards. Which it is follows from the content, not from the file's name. A
-folder stands for the weights in it (see `given_paths`). Every refusal is a CheckpointError.
+folder is searched for the weights in it (see `given_paths`). Every refusal is a CheckpointError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _INDEX = ".index.json"
 def read_checkpoint(path: Path) -> Checkpoint:
     """Reads the file, the index of shards, or the weights of the folder at `path`; nothing in it is run.
 
-    Objects beside the tensors become records of their class (see `inert_pickle`). Raises CheckpointError when the file
+    Other objects than tensors become records of their class (see `inert_pickle`). Raises CheckpointError when the file
     is missing, damaged or no checkpoint, and when a folder has no weights, or several.
     """
     if not path.exists():
@@ -33,8 +33,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         notes = []
         if path.is_dir():
-            found = find_weights(path)
-            path, notes = found.path, [found.note] if found.note else []
+            weights = find_weights(path)
+            path, notes = weights.path, [weights.note] if weights.note else []
         if path.name.endswith(_INDEX):
             content, files = _read_shards(path)
             return Checkpoint(path, content, files, sum(file.stat().st_size for file in files), notes)
@@ -71,27 +71,19 @@ def _read_shards(index: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
 
 def _read(path: Path) -> Any:
     """Converts every exception of a parser to a CheckpointError, except OSError."""
-    if is_safetensors(path):
-        return _guarded(path, _read_safetensors)
-    if (sentence := what_it_is(path)) is not None:
+    safetensors = is_safetensors(path)
+    if not safetensors and (sentence := what_it_is(path)) is not None:
         raise CheckpointError(sentence)
-    return _guarded(path, read_torch)
-
-
-def _guarded(path: Path, read: Callable[[Path], Any]) -> Any:
     try:
-        return read(path)
+        if safetensors:
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        return read_torch(path)
     except (OSError, CheckpointError):
         raise
-    except Exception as error:
+    except Exception as error:  # damaged files make the parsers raise whatever their code raises
         reason = (str(error) or type(error).__name__).strip().splitlines()[0][:160].rstrip(".")
         raise CheckpointError(
             f"The checkpoint {path} is truncated, damaged or not a checkpoint ({reason}); copy it again."
         ) from error
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
-    tensors: dict[str, Tensor] = load_file(path)
-    return tensors

@@ -1,20 +1,23 @@
 """Stand-in weights: values that depend only on seed, tensor name and shape.
 
-They let two implementations of one architecture be compared without a trained checkpoint. The scheme is that of the
-goldens (docs/parity.md §2); only raw PCG64 output is used, whose stream NumPy keeps across versions.
+They let two implementations of one architecture be compared without a trained checkpoint. The scheme is the
+same as for the goldens (docs/parity.md §2); only raw PCG64 output is used, whose stream NumPy keeps across versions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import nn
+
+M = TypeVar("M", bound="nn.Module")
 
 _AT_ONCE = 1 << 15
 """Values that are made in one piece, which stays in the processor's cache."""
@@ -65,6 +68,16 @@ def fill(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[Any]:
 def image(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float32]:
     """A batch of already normalised input [B, C, H, W], about unit variance (also used for random text features)."""
     return _noise(name, tuple(shape), seed)
+
+
+def stand_in_module(build: Callable[[], M], seed: int = 0, prefix: str = "") -> M:
+    """The module that `build` returns, with stand-in values; `prefix` as of `fill_module`."""
+    import torch
+
+    with torch.device("meta"):
+        module = build()
+    fill_module(module, seed, prefix)
+    return module
 
 
 def fill_module(module: nn.Module, seed: int = 0, prefix: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Which GELU the layers of a checkpoint compute, where the file or a configuration beside it says so.
+"""Which GELU the layers of a checkpoint compute, where the file, or a configuration in its folder, states it.
 
 Weights have the same names and shapes with both. The code of a TorchScript archive is read as text and not run.
 """
@@ -31,7 +31,7 @@ def scripted_activation(path: Path) -> str:
     """
     if not zipfile.is_zipfile(path):
         return ""
-    kinds, left = set[str](), _MOST_CODE
+    activations, left = set[str](), _MOST_CODE
     try:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
@@ -42,15 +42,15 @@ def scripted_activation(path: Path) -> str:
                 left -= len(text)
                 if left < 0:
                     return ""
-                kinds |= {kind for kind, call in _CALLS if call.search(text)}
+                activations |= {activation for activation, call in _CALLS if call.search(text)}
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError):
         return ""
-    return kinds.pop() if len(kinds) == 1 else ""
+    return activations.pop() if len(activations) == 1 else ""
 
 
 def configured_activation(path: Path) -> str:
-    """What the config.json of transformers beside the weights at `path` states for both towers of a CLIP; empty where
-    there is none, or one that states no such thing.
+    """The activation that transformers' config.json in the folder of the weights states for both towers of a CLIP;
+    empty without that file, and where it states none.
 
     Its `hidden_act` is QuickGELU by default.
     """

@@ -61,9 +61,9 @@ def read_torch(path: Path) -> Any:
         storages = _Archive(archive, root, path)
         content = read_pickle(io.BytesIO(_record(archive, data)), BUILDERS, storages)
         if f"{root}constants.pkl" in names and any(name.startswith(f"{root}code/") for name in names):
-            found: dict[str, Tensor] = {}
-            _collect(content, "", found, set())
-            return found
+            tensors: dict[str, Tensor] = {}
+            _collect(content, "", tensors, set())
+            return tensors
     return _plain(content)
 
 
@@ -71,13 +71,13 @@ def module_tensors(value: Any) -> dict[str, Tensor] | None:
     """The tensors of a module that was saved whole, under the names of its `state_dict`; None for anything else."""
     if not (isinstance(value, Record) and isinstance(value.attributes.get("_modules"), dict)):
         return None
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for count, (name, tensor) in enumerate(_walk(value, "", 64)):
         if count > _MOST_TENSORS:
             raise ValueError("its module has no end")
         if tensor is not None:
-            found[name] = tensor
-    return found
+            tensors[name] = tensor
+    return tensors
 
 
 def _walk(module: Any, prefix: str, depth: int) -> Iterator[tuple[str, Tensor | None]]:
@@ -181,9 +181,9 @@ class _Stream(_Storages):
             start += 8 + count * wanted[key].itemsize
 
     def find(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
-        start, found = self.places[key]
-        if found != count:
-            raise ValueError(f"the storage {key} holds {found} values, not {count}")
+        start, stored = self.places[key]
+        if stored != count:
+            raise ValueError(f"the storage {key} holds {stored} values, not {count}")
         return self.part(key, start, count * dtype.itemsize, dtype)
 
 
@@ -225,10 +225,10 @@ def _noting(wanted: dict[str, torch.dtype]) -> Callable[[Any], Any]:
 
 def _stated(pid: Sequence[Any]) -> tuple[str, torch.dtype, int, *tuple[Any, ...]]:
     """Key, type, count and maybe view of a storage; what is none of these is not hashed and not written out."""
-    _, kind, key, _, count, *view = pid
-    if not (isinstance(kind, Record) and isinstance(key, str) and isinstance(count, int)):
+    _, storage_type, key, _, count, *view = pid
+    if not (isinstance(storage_type, Record) and isinstance(key, str) and isinstance(count, int)):
         raise TypeError("a storage without type, key or count")
-    return key, _STORAGES[kind.name.rpartition(".")[2].removesuffix("Storage")], count, *view
+    return key, _STORAGES[storage_type.name.rpartition(".")[2].removesuffix("Storage")], count, *view
 
 
 def _tensor(storage: Tensor, offset: int, shape: Sequence[int], stride: Sequence[int], *_: Any) -> Tensor:
@@ -278,11 +278,11 @@ BUILDERS: dict[tuple[str, str], Callable[..., Any]] = {
 """What a call of these names makes; all others make a record."""
 
 
-def _collect(node: Any, name: str, found: dict[str, Tensor], seen: set[int]) -> None:
+def _collect(node: Any, name: str, tensors: dict[str, Tensor], seen: set[int]) -> None:
     """The tensors of a TorchScript object tree, under their dotted names."""
     if isinstance(node, Tensor):
-        found[name] = node
+        tensors[name] = node
     elif isinstance(node, Record) and id(node) not in seen:
         seen.add(id(node))
         for key, value in node.attributes.items():
-            _collect(value, f"{name}.{key}" if name else str(key), found, seen)
+            _collect(value, f"{name}.{key}" if name else str(key), tensors, seen)

@@ -30,24 +30,24 @@ class Shared:
 
     def arguments(self, model: str) -> list[str]:
         """The arguments for `model`: of a folder its part for the model, if there is one, and files as they are."""
-        found = [*self.common]
+        arguments = [*self.common]
         if self.tokenizer is not None and (self.tokenizer / model).is_dir():
-            found += ["--tokenizer", str(self.tokenizer / model)]
+            arguments += ["--tokenizer", str(self.tokenizer / model)]
         if (text := self._text_encoder(model)) is not None:
-            found += ["--text-encoder", str(text)]
+            arguments += ["--text-encoder", str(text)]
         for path in self.prompts:
             if not path.is_dir():
-                found += ["--prompts", str(path)]
+                arguments += ["--prompts", str(path)]
             elif (path / model).is_dir():
-                found += ["--prompts", str(path / model)]
-        return found
+                arguments += ["--prompts", str(path / model)]
+        return arguments
 
     def _text_encoder(self, model: str) -> Path | None:
         if self.text_encoder is None or model not in (*_OWN_TEXT, *_COMMON_TEXT):
             return None
-        own = self.text_encoder / model
-        if own.exists():
-            return own
+        folder = self.text_encoder / model
+        if folder.exists():
+            return folder
         return self.text_encoder if model in _COMMON_TEXT else None
 
 
@@ -94,7 +94,7 @@ def export_all(models: Sequence[str], flags: Flags, say: Callable[[str], None]) 
     shared = Shared(flags.common(), flags.tokenizer, text, flags.prompts)
     for model in models:
         if text is not None and model in _OWN_TEXT and not (text / model).exists():
-            say(f"{model}: there is no {text / model}; its text weights are those beside its image file")
+            say(f"{model}: there is no {text / model}; its text weights are taken from the folder of its image file")
     outcomes = run_all(plan(models, flags.checkpoints, shared), say)
     for line in summary(outcomes):
         say(line)

@@ -106,7 +106,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--text-encoder",
     type=click.Path(path_type=Path),
     help="MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files do not hold (a folder or a file). BioViL, "
-    "BioViL-T: the text weights, where they are not beside the image file.",
+    "BioViL-T: the text weights, where they are not in the folder of the image file.",
 )
 @click.option("--config", type=_FILE, show_default=f"./{DEFAULT_FILE}", help="The file with the models.")
 @click.option(
@@ -178,7 +178,7 @@ def command(context: click.Context, /, **_: Any) -> int:
     With several models (--model all, everything, or kad,clip) each of their files found in --checkpoints is exported,
     in a process of its own; --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR, and
     --text-encoder DIR that folder or, for MedKLIP and MAVL, DIR itself.
-    Other models, those of [models] too, are exported by their own names.
+    Other models, also of [models], are exported by their own names.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -228,9 +228,9 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     assert flags.out is not None
     for line in flags.table.own_code(entry):
         _say(line)
-    known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, **entry.options}
+    model_options = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, **entry.options}
     if entry.family:  # its tokenizer is part of the model
-        known["tokenizer"] = flags.tokenizer
+        model_options["tokenizer"] = flags.tokenizer
     source = ModelSource(
         entry.target,
         entry.name,
@@ -238,7 +238,7 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
         flags.variant,
         flags.seed,
         flags.saliency,
-        options=known,
+        options=model_options,
         statement=flags.source,
     )
     with importable(flags.table.path):

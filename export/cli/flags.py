@@ -166,14 +166,14 @@ class Flags:
 
     def common(self) -> list[str]:
         """The options that every export of several models is given."""
-        found: list[str] = []
+        arguments: list[str] = []
         for name in _ALWAYS:
             value: Any = getattr(self, name)
             flag = f"--{name.replace('_', '-')}"
-            for each in value if isinstance(value, tuple) else (value,):
-                if each is not None and each is not False:
-                    found += [flag] if each is True else [flag, str(each)]
-        return found
+            for item in value if isinstance(value, tuple) else (value,):
+                if item is not None and item is not False:
+                    arguments += [flag] if item is True else [flag, str(item)]
+        return arguments
 
 
 def complete_models(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
@@ -186,8 +186,8 @@ def complete_models(context: click.Context, option: click.Parameter, incomplete:
 
 def complete_maps(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """What a shell completes for --saliency: the maps of the model, or of all."""
-    known = MAPS.get(context.params.get("model") or "", (*ATTENTION_MAPS, *PATCH_MAPS))
-    return [name for name in known if name.startswith(incomplete)]
+    maps = MAPS.get(context.params.get("model") or "", (*ATTENTION_MAPS, *PATCH_MAPS))
+    return [name for name in maps if name.startswith(incomplete)]
 
 
 def models_named(text: str) -> tuple[str, ...]:

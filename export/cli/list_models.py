@@ -30,8 +30,8 @@ def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] 
             yield f"  {variant:<9} {published.file}"
             if folder is not None:
                 yield f"            {_presence(published, folder, facts.sha256)}"
-        for known, digest in facts.sha256.items():
-            yield f"  sha256    {known}: {digest}"
+        for file, digest in facts.sha256.items():
+            yield f"  sha256    {file}: {digest}"
         if not facts.sha256:
             yield "  sha256    unknown"
         yield f"  where     {facts.where}"

@@ -14,7 +14,7 @@
     [models.other.options]                  # keyword arguments of the class's own `load`
     depth = 3
 
-Relative paths are relative to the file, and modules beside it can be imported. An option on the command line takes
+Relative paths are relative to the file, and modules in its folder can be imported. An option on the command line takes
 precedence. `xbench-fast` reads the rest of the file.
 """
 
@@ -69,7 +69,7 @@ class _Model(msgspec.Struct, rename={"target": "class"}):
 
 _KEYS = _Model.__struct_encode_fields__
 _OWN = ("class", "family", "arch", "options")
-_LISTS = ("prompts", "data_option", "keep_float")  # one value stands for a list of one
+_LISTS = ("prompts", "data_option", "keep_float")  # one value means a list of one
 _DATA = ("parity_data", "calibration")
 
 
@@ -118,20 +118,20 @@ def read_models(path: Path | None = None) -> ModelTable:
     Raises ConfigError when the file is not there, is not TOML, or has an unknown key or a value of the wrong kind
     under [models].
     """
-    found = Path(DEFAULT_FILE) if path is None else path
-    if not found.is_file():
+    file = Path(DEFAULT_FILE) if path is None else path
+    if not file.is_file():
         if path is not None:
             raise ConfigError(f"The configuration file {path} does not exist; check --config.")
         return ModelTable()
-    data = read_toml(found)
-    table = convert(data.get("models", {}), dict[str, Any], "models", found)
-    entries = {name: _entry(name, value, found) for name, value in table.items()}
+    data = read_toml(file)
+    table = convert(data.get("models", {}), dict[str, Any], "models", file)
+    entries = {name: _entry(name, value, file) for name, value in table.items()}
     bundles = data.get("bundles")
     first = bundles[0] if isinstance(bundles, list) and bundles else bundles
-    out = found.parent / Path(first).expanduser() if isinstance(first, str) else None
+    out = file.parent / Path(first).expanduser() if isinstance(first, str) else None
     free = None if out is not None and (out / "bundle.json").exists() else out
-    datasets = tuple(convert(data.get("datasets", {}), dict[str, Any], "datasets", found))
-    return ModelTable(found, entries, free, named=path is not None, datasets=datasets)
+    datasets = tuple(convert(data.get("datasets", {}), dict[str, Any], "datasets", file))
+    return ModelTable(file, entries, free, named=path is not None, datasets=datasets)
 
 
 def of_family(family: str, name: str) -> ModelEntry:
@@ -177,9 +177,9 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
         raise ConfigError(f"{path}: [{where}] has an 'arch' but no family; write family = \"open_clip\".")
     target = target or _target(name, model.target or name, path)
     settings = {key: getattr(model, key) for key in table if key not in _OWN}
-    for key in settings.keys() & set(_DATA):  # a folder beside the file, or the name of a dataset
-        place = path.parent / Path(settings[key]).expanduser()
-        settings[key] = str(place) if place.is_dir() else settings[key]
+    for key in settings.keys() & set(_DATA):  # a path relative to the file, or the name of a dataset
+        folder = path.parent / Path(settings[key]).expanduser()
+        settings[key] = str(folder) if folder.is_dir() else settings[key]
     if mistaken := sorted(model.options.keys() & {*_KEYS, "name", "force"}):
         raise ConfigError(f"{path}: '{mistaken[0]}' is no option of a class; write it in [{where}] itself.")
     options = {**model.options, **({"arch": _arch(model.arch, path)} if model.arch else {})}
@@ -188,8 +188,8 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
 
 def _arch(value: str, path: Path) -> str:
     """A name (also "ViT-B/16"), or a path, relative to the TOML file, of a configuration or its folder."""
-    place = path.parent / Path(value).expanduser()
-    return str(place) if value.endswith(".json") or place.is_dir() else value
+    configuration = path.parent / Path(value).expanduser()
+    return str(configuration) if value.endswith(".json") or configuration.is_dir() else value
 
 
 def _target(name: str, target: str, path: Path) -> str:

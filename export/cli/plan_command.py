@@ -47,7 +47,7 @@ def build_plans(
     default=next(iter(FAMILIES)),
     help="Which TensorRT.",
 )
-@click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch: that of eval's --batch.")
+@click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch: eval's --batch.")
 @click.option("--tf32", is_flag=True, help="Let products of a float32 graph round their inputs to TF32.")
 def plan_command(paths: tuple[Path, ...], backend: str, batch: int, tf32: bool) -> int:
     """Build TensorRT plans of bundles for this machine's GPU.
@@ -57,6 +57,6 @@ def plan_command(paths: tuple[Path, ...], backend: str, batch: int, tf32: bool) 
     Its batches never exceed the largest_batch of bundle.json.
     """
     require_backend(backend)
-    found = [Bundle.load(path) for folder in paths for path in find_bundles(folder) or [folder]]
-    build_plans(found, backend, batch, tf32=tf32, say=lambda line: echo(line, err=True))
+    bundles = [Bundle.load(path) for folder in paths for path in find_bundles(folder) or [folder]]
+    build_plans(bundles, backend, batch, tf32=tf32, say=lambda line: echo(line, err=True))
     return 0

@@ -49,7 +49,7 @@ _OPTIONS = (
         "--percentile",
         type=click.FloatRange(50, 100, min_open=True),
         show_default="the smallest to the largest value",
-        help="int8: share of a layer's values that its range covers, such as 99.99.",
+        help="int8: share of a layer's values that its range covers, e.g. 99.99.",
     ),
     click.option(
         "--int8-for",

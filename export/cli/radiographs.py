@@ -1,7 +1,7 @@
 """Radiographs and metrics for an export in a lower precision, from the public Python interface of this project.
 
 Only this file joins the export with the rest: `export` itself knows the shapes that it is handed (export.parity). The
-radiographs are those of a dataset, named as `eval` names it, or of a folder: one with `annotations.csv` beside
+radiographs come from a dataset, named as `eval` names it, or from a folder: one with `annotations.csv` and
 `images/` is read as the dataset `csv`, any other is taken as images without annotations.
 """
 
@@ -57,33 +57,33 @@ def open_radiographs(
 ) -> list[TrialData | None]:
     """The radiographs of each text: NAME=PATH, a dataset of the configuration, or a folder; of None, None.
 
-    `options` are those of --data-option, `say` gets the line on a reader in a Python file. Raises ConfigError and
+    `options` are the values of --data-option, `say` gets the line on a reader in a Python file. Raises ConfigError and
     DataError.
     """
     table = ModelTable() if table is None else table
-    told: dict[str, dict[str, Any]] = {}
+    dataset_options: dict[str, dict[str, Any]] = {}
     for item in options:
         name, key, value = read_data_option(item)
-        told.setdefault(name, {})[key] = value
+        dataset_options.setdefault(name, {})[key] = value
     used: set[str] = set()
-    found = [None if text is None else _open(str(text), table, told, used, say) for text in texts]
-    for name in told:
+    radiographs = [None if text is None else _open(str(text), table, dataset_options, used, say) for text in texts]
+    for name in dataset_options:
         if name not in used:
             raise ConfigError(
-                f"--data-option {name}.{next(iter(told[name]))}: neither --parity-data nor --calibration names a "
-                f"dataset '{name}'{f' ({did_you_mean(name, sorted(used))})' if used else ''}; give it there."
+                f"--data-option {name}.{next(iter(dataset_options[name]))}: neither --parity-data nor --calibration "
+                f"names a dataset '{name}'{f' ({did_you_mean(name, sorted(used))})' if used else ''}; give it there."
             )
-    return found
+    return radiographs
 
 
 def _open(
-    text: str, table: ModelTable, told: dict[str, dict[str, Any]], used: set[str], say: Callable[[str], None]
+    text: str, table: ModelTable, dataset_options: dict[str, dict[str, Any]], used: set[str], say: Callable[[str], None]
 ) -> TrialData:
     name, equals, path = text.partition("=")
     root = Path(path) if equals and name and path else None
     folder = Path(text)
-    own = root is None and text not in table.datasets and (folder / ANNOTATIONS).is_file()
-    if own:
+    annotated_folder = root is None and text not in table.datasets and (folder / ANNOTATIONS).is_file()
+    if annotated_folder:
         name, root = "csv", folder
     elif root is None and text not in table.datasets:
         if folder.is_dir():
@@ -97,10 +97,10 @@ def _open(
     used.add(name)
     with warnings.catch_warnings(record=True) as lines:
         warnings.simplefilter("always")
-        data = load_dataset(name, root, config=table.path if table.named else None, **told.get(name, {}))
+        data = load_dataset(name, root, config=table.path if table.named else None, **dataset_options.get(name, {}))
     for line in lines:
         say(str(line.message))
-    return _dataset(data, "" if own else name)
+    return _dataset(data, "" if annotated_folder else name)
 
 
 def _dataset(data: Radiographs, name: str) -> TrialData:
@@ -110,18 +110,18 @@ def _dataset(data: Radiographs, name: str) -> TrialData:
     for source in data.sources:
         digest.update(source.read_bytes())
     stem = data.sources[0].name if data.sources else data.name
-    cases = tuple(_case(each, number, stem) for number, each in enumerate(data))
-    place = f"The dataset '{data.name}' in {data.root}"
-    return TrialData(name, place, cases, prepare, data.inputs, data.classes, digest.hexdigest(), decoder_version())
+    cases = tuple(_case(radiograph, number, stem) for number, radiograph in enumerate(data))
+    title = f"The dataset '{data.name}' in {data.root}"
+    return TrialData(name, title, cases, prepare, data.inputs, data.classes, digest.hexdigest(), decoder_version())
 
 
-def _case(radiograph: Radiograph, place: int, stem: str) -> TrialCase:
+def _case(radiograph: Radiograph, position: int, stem: str) -> TrialCase:
     """A case named by its row in the annotation file, since a bundle may be shared and file names can identify a
     patient."""
-    name = f"{stem} row {radiograph.rows[0]}" if radiograph.rows else f"{stem} case {place + 1}"
+    name = f"{stem} row {radiograph.rows[0]}" if radiograph.rows else f"{stem} case {position + 1}"
     patient = f"patient {radiograph.patient_id}" if radiograph.patient_id else radiograph.case_id
     labels = {finding: bool(label) for finding, label in radiograph.labels.items() if label is not None}
-    return TrialCase(name, patient, radiograph.path, labels, place)
+    return TrialCase(name, patient, radiograph.path, labels, position)
 
 
 def _folder(folder: Path) -> TrialData:

@@ -95,7 +95,7 @@ def triton_command(
     Each prompt set of a bundle becomes a model <bundle>--<set>: pixels uint8 [batch, 1, S, S] in; logits and saliency
     out, one entry a finding (labels.txt has their names), as xbench-fast serve answers for that set. The text features
     are part of the graph, so that Triton can join requests into batches; the last bits of an answer can depend on its
-    batch, unlike those of serve. Nothing is fetched, torch is not needed.
+    batch, unlike the answers of serve. Nothing is fetched, torch is not needed.
 
     \b
     Examples:
@@ -129,7 +129,7 @@ def _chosen(folder: Path, names: tuple[str, ...]) -> list[Bundle]:
         )
     if "all" in names:
         return [Bundle.load(path) for path in paths]
-    found: dict[str, Bundle] = {}
+    chosen: dict[str, Bundle] = {}
     listed = {path.name: Bundle.load(path, check_hashes=False) for path in paths}
     for name in names:
         wanted = [key for key in listed if key == name] or [
@@ -137,5 +137,5 @@ def _chosen(folder: Path, names: tuple[str, ...]) -> list[Bundle]:
         ]
         if not wanted:
             raise ConfigError(f"There is no bundle called '{name}' in {folder}: {did_you_mean(name, listed)}.")
-        found |= {key: Bundle.load(listed[key].path) for key in wanted}
-    return list(found.values())
+        chosen |= {key: Bundle.load(listed[key].path) for key in wanted}
+    return list(chosen.values())

@@ -22,7 +22,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     required=True,
     metavar="MODE:SIZE[:RESIZE[:INTERPOLATION]]",
     help="How an image becomes the graph's pixels: squash:224, crop:224:256:bicubic (torchvision's centre), "
-    "floor_crop:224:256:bicubic (that of transformers), pad_crop:224:256:area.",
+    "floor_crop:224:256:bicubic (transformers' centre), pad_crop:224:256:area.",
 )
 @click.option("--features", required=True, type=_FILE, help=".npz with one float32 array [Q, D...] per prompt set.")
 @click.option("--prompts", required=True, type=_FILE, help="YAML or JSON: which finding each row is for, and its text.")
@@ -84,7 +84,7 @@ def wrap_command(
     if not graph.is_file():
         raise ConfigError(f"There is no file {graph}; give the path of the ONNX file.")
     from ...engines.prompts.prompt_files import read_prompt_file
-    from ..machine import require_packages
+    from ..libraries import require_packages
     from ..wrap import Facts, read_features, read_geometry, wrap
 
     require_packages()

@@ -17,17 +17,15 @@ from torch import Tensor, nn
 
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import TensorSizes, install
+from ..checkpoints.matching import TensorNames
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
-from ..tokenizing.reference import bert_reference
-from .carzero_checkpoint import WORD_TABLE, check_settings
+from ..checkpoints.stand_in import stand_in_module
+from ..tokenizing.reference import BERT_CASED, bert_reference
+from .carzero import WORD_TABLE, check_settings
 from .layers.bert import Bert, BertConfig
-from .layers.resampling import Resampled, corner_matrix
+from .layers.resampling import SIGMA, Resampled, corner_matrix, gaussian_matrix
 from .layers.resnet import ResNetBackbone, ResNetConfig
-from .layers.smoothing import SIGMA, SmoothedCells
 from .saliency_maps import MAPS, SMOOTHED
-from .vocabularies import BERT_CASED
 
 PREFIX = "afloc."
 VARIANT = "resnet-50"
@@ -48,12 +46,11 @@ STATED: dict[str, object] = {
     "model.text.norm": False,
     "data.text.word_num": WORDS,
 }
-# Tensors of a published file that neither map nor score uses.
-UNUSED = (
-    "img_encoder.local2_embedder.",
-    "img_encoder.local_f_embedder.",
-    "text_encoder.model.pooler.",
-    "text_encoder.model.embeddings.position_ids",
+NAMES = TensorNames(
+    "AFLoc",
+    anchors=(WORD_TABLE,),
+    unused=r"^img_encoder\.local2_embedder\.|^img_encoder\.local_f_embedder\.|^text_encoder\.model\.pooler\."
+    r"|^text_encoder\.model\.embeddings\.position_ids",
 )
 
 
@@ -82,12 +79,12 @@ class Afloc(nn.Module):
         self.img_encoder = _ImageEncoder(resnet, bert.width)
         self.enlarge = Resampled(corner_matrix(ENLARGED, SIZE))
         self.cells = 2 * resnet.grid(ENLARGED) - 1
-        self.smooth = SmoothedCells(self.cells)
+        self.smooth = Resampled(gaussian_matrix(self.cells))
 
     def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 3, 224, 224] -> the image [B, C] and its cells [B, C, h, w], not normalised."""
-        found: tuple[Tensor, Tensor] = self.img_encoder(self.enlarge(image))
-        return found
+        encoded: tuple[Tensor, Tensor] = self.img_encoder(self.enlarge(image))
+        return encoded
 
     def encode_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """ids, mask int64 [T, N] -> [T, C]: the sum over the tokens, as CARZero's sum of merged words has the same."""
@@ -108,19 +105,17 @@ class AflocAdapter(Adapter):
         """Reads the authors' Lightning file; its other classes are never imported. Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
         check_settings(source, STATED, "AFLoc")
-        found = {name: x for name, x in source.tensors(WORD_TABLE).items() if not name.startswith(UNUSED)}
-        sizes = TensorSizes(found, path=checkpoint, model="AFLoc", names=source.names())
+        tensors = source.model_tensors(NAMES)
         with torch.device("meta"):
-            module = Afloc(BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))
-        install(module, found, path=checkpoint, model="AFLoc", names=source.names())
+            module = Afloc(BertConfig(vocabulary=tensors.shape(WORD_TABLE)[0], pooler=False))
+        tensors.install(module)
         return cls._describe(module, "published", source.record)
 
     @classmethod
     def stand_in(cls, variant: str = VARIANT, seed: int = 0) -> Self:
         """`variant` is "resnet-50"."""
-        with torch.device("meta"):
-            module = Afloc(BertConfig(vocabulary=VOCABULARY, pooler=False))
-        fill_module(module, seed, prefix=f"state_dict.{PREFIX}")
+        config = BertConfig(vocabulary=VOCABULARY, pooler=False)
+        module = stand_in_module(lambda: Afloc(config), seed, f"state_dict.{PREFIX}")
         return cls._describe(module, "stand-in", None)
 
     @classmethod
@@ -158,28 +153,6 @@ class AflocAdapter(Adapter):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """The logit is the cosine, without a scale; the map is a dot product without bounds."""
         pooled, cells = self.module.encode_image(image)
-        maps = _products(cells, text)
-        return _cosines(pooled, text), maps if self.map_name else self.module.smooth(maps)
-
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """`image_global` [B, C], `image_local` [B, C, h, w], `text_global` [Q, C], `score` [B, Q], `similarity_raw` and
-        `similarity_map` [B, Q, h, w]."""
-        pooled, cells = self.module.encode_image(image)
-        maps = _products(cells, text)
-        return {
-            "image_global": pooled,
-            "image_local": cells,
-            "text_global": text,
-            "score": _cosines(pooled, text),
-            "similarity_raw": maps,
-            "similarity_map": self.module.smooth(maps),
-        }
-
-
-def _cosines(pooled: Tensor, text: Tensor) -> Tensor:
-    return F.normalize(pooled, dim=-1) @ F.normalize(text, dim=-1).T
-
-
-def _products(cells: Tensor, text: Tensor) -> Tensor:
-    """[B, C, h, w], [Q, C] -> [B, Q, h, w]; neither side is normalised."""
-    return torch.unflatten(text @ cells.flatten(2), -1, cells.shape[2:])
+        maps = torch.unflatten(text @ cells.flatten(2), -1, cells.shape[2:])
+        cosine = F.normalize(pooled, dim=-1) @ F.normalize(text, dim=-1).T
+        return cosine, maps if self.map_name else self.module.smooth(maps)

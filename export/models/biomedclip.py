@@ -16,16 +16,15 @@ from torch import Tensor, nn
 
 from ...engines.geometry import Geometry
 from ..adapter import CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import TensorSizes, install
+from ..checkpoints.matching import TensorNames
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
-from ..tokenizing.reference import open_clip_bert_reference
+from ..checkpoints.stand_in import stand_in_module
+from ..tokenizing.reference import PUBMED_BERT, open_clip_bert_reference
 from .layers.bert import Bert, BertConfig
 from .layers.vit import VisionTransformer, ViTConfig
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .saliency_maps import MAPS, PATCH_TEXT
 from .two_towers import TwoTowers
-from .vocabularies import PUBMED_BERT
 
 TOKENIZERS = (
     "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224",
@@ -33,9 +32,10 @@ TOKENIZERS = (
     "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract",
 )
 VARIANT, CONTEXT, WIDTH = "vit-b-16", 256, 512
-# Tensors that some versions of the libraries write and none reads: an index buffer and an unused pooling layer.
-UNUSED = ("text.transformer.embeddings.position_ids", "text.transformer.pooler.")
 WORD_TABLE = "text.transformer.embeddings.word_embeddings.weight"
+# Some versions of the libraries write an index buffer and a pooling layer, which none reads.
+UNUSED = r"^text\.transformer\.(embeddings\.position_ids|pooler\.)"
+NAMES = TensorNames("BiomedCLIP", anchors=(WORD_TABLE,), unused=UNUSED)
 
 
 class _ImageTower(nn.Module):
@@ -86,19 +86,16 @@ class BiomedClipAdapter(TwoTowers):
         """Reads `open_clip_pytorch_model.bin`, the same tensors as safetensors, or open_clip's training file.
         Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
-        tensors = {name: x for name, x in source.tensors(WORD_TABLE).items() if not name.startswith(UNUSED)}
-        sizes = TensorSizes(tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
+        tensors = source.model_tensors(NAMES)
         with torch.device("meta"):
-            module = BiomedClip(ViTConfig(), BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))
-        install(module, tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
+            module = BiomedClip(ViTConfig(), BertConfig(vocabulary=tensors.shape(WORD_TABLE)[0], pooler=False))
+        tensors.install(module)
         return cls._describe(module, "published", source.record)
 
     @classmethod
     def stand_in(cls, variant: str = VARIANT, seed: int = 0) -> Self:
         """`variant` is "vit-b-16"."""
-        with torch.device("meta"):
-            module = BiomedClip(ViTConfig(), BertConfig(pooler=False))
-        fill_module(module, seed)
+        module = stand_in_module(lambda: BiomedClip(ViTConfig(), BertConfig(pooler=False)), seed)
         return cls._describe(module, "stand-in", None)
 
     @classmethod

@@ -7,33 +7,112 @@ by a Gaussian. BioViL-T can also compare with an earlier image; here, as in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from ...engines.errors import CheckpointError, ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import TensorSizes, install
+from ..checkpoints.checkpoint import Checkpoint
+from ..checkpoints.hugging_face import cached_file
+from ..checkpoints.matching import ModelTensors, TensorNames
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
-from .biovil_checkpoint import (
-    BIOVIL,
-    BIOVIL_T,
-    TEXT_ANCHOR,
-    BioVilConfig,
-    find_image,
-    find_text,
-    image_tensors,
-    text_tensors,
-)
+from ..checkpoints.stand_in import stand_in_module
 from .layers.bert import EPS, Bert, BertConfig
-from .layers.contrastive import contrast
+from .layers.resampling import SIGMA, Resampled, gaussian_matrix
 from .layers.resnet import ResNetBackbone, ResNetConfig
-from .layers.smoothing import SIGMA, SmoothedCells
 from .saliency_maps import MAPS, PATCH_TEXT, SMOOTHED
 from .two_towers import TwoTowers
+
+TEMPORAL = "encoder.backbone_to_vit.weight"  # tells BioViL-T's image file from BioViL's
+IMAGE_ANCHOR, TEXT_ANCHOR = "encoder.encoder.conv1.weight", "bert.embeddings.word_embeddings.weight"
+LAST = "projector.model.3.weight"
+TEXT_FILES = ("model.safetensors", "pytorch_model.bin")
+
+
+@dataclass(frozen=True)
+class BioVilConfig:
+    """What distinguishes the two models. `temporal`: the image features are half of the image and half of the vector
+    that stands for a missing earlier image."""
+
+    key: str
+    title: str
+    size: int
+    repository: str
+    image_file: str
+    temporal: bool
+
+
+BIOVIL = BioVilConfig(
+    "biovil",
+    "BioViL",
+    480,
+    "microsoft/BiomedVLP-CXR-BERT-specialized",
+    "biovil_image_resnet50_proj_size_128.pt",
+    temporal=False,
+)
+BIOVIL_T = BioVilConfig(
+    "biovil_t",
+    "BioViL-T",
+    448,
+    "microsoft/BiomedVLP-BioViL-T",
+    "biovil_t_image_model_proj_size_128.pt",
+    temporal=True,
+)
+
+
+def find_image(config: BioVilConfig, checkpoint: Path) -> Path:
+    """The image file: `checkpoint` itself, or in that folder. Raises CheckpointError for a folder without it."""
+    if not checkpoint.is_dir() or (checkpoint / config.image_file).is_file():
+        return checkpoint / config.image_file if checkpoint.is_dir() else checkpoint
+    other = next((one for one in (BIOVIL, BIOVIL_T) if (checkpoint / one.image_file).is_file()), None)
+    hint = f"it holds weights of {other.title}: use --model {other.key}" if other else "give the folder with it"
+    raise CheckpointError(
+        f"The folder {checkpoint} has no {config.image_file}, the image weights of {config.title}; {hint}."
+    )
+
+
+def find_text(config: BioVilConfig, image: Path) -> Path:
+    """The text weights, or their folder: the folder of the image file, else in the local Hugging Face cache.
+
+    Raises ConfigError when there are none.
+    """
+    if any((image.parent / name).is_file() for name in TEXT_FILES):
+        return image.parent
+    weights = cached_file(config.repository, *TEXT_FILES)
+    if weights is None:
+        raise ConfigError(
+            f"{image} holds the image weights of {config.title}, and its folder has no {TEXT_FILES[1]} with the text "
+            f"weights: fetch them (huggingface-cli download {config.repository}) and put both files into one folder, "
+            "or give the text weights with --text-encoder."
+        )
+    return weights
+
+
+def image_tensors(config: BioVilConfig, source: Checkpoint) -> ModelTensors:
+    """The tensors of the image file that are used. Raises CheckpointError for the other model's."""
+    # Not used for one image: the classifier of ImageNet, and what compares with an earlier image of the patient.
+    unused = r"^encoder\.(encoder\.fc|vit_pooler)\." if config.temporal else r"^encoder\.encoder\.fc\."
+    names = TensorNames(f"{config.title} (image weights)", anchors=(IMAGE_ANCHOR,), unused=unused)
+    weights = source.model_tensors(names)
+    weights.shape(LAST, dimensions=4)
+    if (TEMPORAL in weights.by_name) != config.temporal:
+        other = BIOVIL if config.temporal else BIOVIL_T
+        raise CheckpointError(
+            f"{source.path} holds the image weights of {other.title}, not of {config.title}; use --model {other.key}."
+        )
+    return weights
+
+
+def text_names(config: BioVilConfig) -> TensorNames:
+    """The names of the text file, without its masked-language head, whose decoder is tied to the table of words."""
+    unused = r"^cls\.predictions\.|^bert\.embeddings\.position_ids"
+    return TensorNames(f"{config.title} (text weights)", anchors=(TEXT_ANCHOR,), unused=unused)
+
 
 RESIZE, WIDTH, CURRENT = 512, 128, 256
 
@@ -88,7 +167,7 @@ class BioVil(nn.Module):
         self.image = _ImageTower(config, resnet)
         self.text = nn.ModuleDict({"bert": Bert(bert), "cls_projection_head": _ProjectionHead(bert.width)})
         self.cells = resnet.grid(config.size)
-        self.smooth = SmoothedCells(self.cells)
+        self.smooth = Resampled(gaussian_matrix(self.cells))
 
     def project(self, features: Tensor) -> Tensor:
         """The image encoder's map [B, C, h, w] -> [B, 128, h, w]."""
@@ -108,33 +187,30 @@ class BioVilAdapter(TwoTowers):
     def load(cls, checkpoint: Path, *, text_encoder: Path | str | None = None) -> Self:
         """Reads a folder with the image and the text weights, or the image file.
 
-        `text_encoder` is the text weights' file or folder, by default that of the image file or the local Hugging Face
-        cache. Raises CheckpointError, and ConfigError when there are no text weights.
+        `text_encoder` is the text weights' file or folder, by default in the folder of the image file or the local
+        Hugging Face cache. Raises CheckpointError, and ConfigError when there are no text weights.
         """
         config = cls.config
         image = read_checkpoint(find_image(config, checkpoint))
-        used = image_tensors(config, image)
-        words, text = text_tensors(find_text(config, image.path) if text_encoder is None else Path(text_encoder))
-        sizes = TensorSizes(words, path=text.path, model=f"{config.title}'s text encoder", names=text.names())
+        image_weights = image_tensors(config, image)
+        text = read_checkpoint(find_text(config, image.path) if text_encoder is None else Path(text_encoder))
+        text_weights = text.model_tensors(text_names(config))
         bert = BertConfig(
-            vocabulary=sizes(TEXT_ANCHOR)[0],
-            positions=sizes("bert.embeddings.position_embeddings.weight")[0],
+            vocabulary=text_weights.shape(TEXT_ANCHOR)[0],
+            positions=text_weights.shape("bert.embeddings.position_embeddings.weight")[0],
             pooler=False,
         )
         with torch.device("meta"):
             module = BioVil(config, bert)
-        for name, tensors, source in (("image", used, image), ("text", words, text)):
-            title = f"{config.title} ({name} weights)"
-            install(module.get_submodule(name), tensors, path=source.path, model=title, names=source.names())
+        image_weights.install(module.image)
+        text_weights.install(module.text)
         module.eval()
         return cls._describe(module, "published", image.record, text.record)
 
     @classmethod
     def stand_in(cls, variant: str, seed: int = 0) -> Self:
         """`variant` is the side of the input."""
-        with torch.device("meta"):
-            module = BioVil(cls.config, BertConfig(pooler=False))
-        fill_module(module, seed)
+        module = stand_in_module(lambda: BioVil(cls.config, BertConfig(pooler=False)), seed)
         return cls._describe(module, "stand-in", None, None)
 
     @classmethod
@@ -183,21 +259,6 @@ class BioVilAdapter(TwoTowers):
         """Logits are the cosine of image and prompt."""
         logits, cells = super().forward(image, text)
         return logits, cells if self.map_name == PATCH_TEXT else self.module.smooth(cells)
-
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """The authors' features, scores and maps; `score_all_prompts` [B] takes all prompts as one question."""
-        features = self.module.image.encoder(image)
-        projected = self.module.project(features)
-        pooled, cells = projected.mean(dim=(2, 3)), projected.flatten(2).transpose(1, 2)
-        score, similarity = contrast(pooled, cells, text, self.scale())
-        raw = torch.unflatten(similarity, -1, self.grid)
-        found: dict[str, Any] = {"image_embedding": features.mean(dim=(2, 3)), "projected_patches": projected}
-        found |= {"patch_embeddings": features, "image_global": pooled, "text_features": text, "score": score}
-        found |= {"similarity_raw": raw, "similarity_map": self.module.smooth(raw)}
-        return {
-            **found,
-            "score_all_prompts": contrast(pooled, cells, text.mean(0, keepdim=True), self.scale())[0][:, 0],
-        }
 
 
 class BioVilTAdapter(BioVilAdapter):

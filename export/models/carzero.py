@@ -6,33 +6,73 @@ same decoder; the score is the mean of the two logits. The map is the first dire
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from ...engines.errors import CheckpointError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import install
+from ..checkpoints.checkpoint import Checkpoint
+from ..checkpoints.inert_pickle import Record
+from ..checkpoints.matching import ModelTensors, TensorNames
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
-from ..tokenizing.reference import bert_reference
-from .carzero_checkpoint import PREFIX, VARIANT, CarzeroConfig, read_config, read_tensors
-from .layers.bert import Bert
+from ..checkpoints.stand_in import stand_in_module
+from ..tokenizing.reference import BERT_CASED, bert_reference
+from .layers.bert import Bert, BertConfig
 from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
-from .layers.vit import VisionTransformer
+from .layers.vit import VisionTransformer, ViTConfig
 from .saliency_maps import LAYER_MEAN, MAPS, PLAIN, Reading, reading_of
-from .vocabularies import BERT_CASED
 
+PREFIX = "CARZero."
+VARIANT = "vit-b-16"
+WORD_TABLE = "text_encoder.model.embeddings.word_embeddings.weight"
+NAMES = TensorNames(
+    "CARZero",
+    rename=lambda name: name.rpartition(PREFIX)[2],
+    # One norm has two names; in the official loading order the second wins.
+    aliases=tuple(
+        (f"fusion_module.decoder_norm.{part}", f"fusion_module.decoder.norm.{part}") for part in ("weight", "bias")
+    ),
+)
+
+# Settings of the training configuration that this adapter supports; tensors do not show them.
+STATED: dict[str, object] = {
+    "model.norm": False,
+    "model.text.last_n_layers": 4,
+    "model.text.aggregate_method": "sum",
+    "model.text.agg_tokens": True,
+    "model.text.norm": False,
+    "model.fusion.H": 4,
+    "model.fusion.decoder_number_layer": 4,
+    "data.text.word_num": 97,
+    "data.image.imsize": 256,
+    "transforms.norm": "CXR_MAE",
+    "transforms.random_crop.crop_size": 224,
+}
 MEAN, STD = (0.4978,) * 3, (0.2449,) * 3
 RESIZE = 256
 TOKENIZERS = ("Laihaoran/BioClinicalMPBERT",)
 ENDS = (101, 102)  # [CLS] and [SEP]
 LAST_LAYERS = 4  # of BERT, summed
 Answer = tuple[Tensor, list[Tensor]]  # logits [B, Q] and per layer the weights [B, Q, N] of one direction
+
+
+@dataclass(frozen=True)
+class CarzeroConfig:
+    """Sizes; the defaults are the published model's. `words` is the number of word places of a prompt."""
+
+    words: int = 97
+    vit: ViTConfig = field(default_factory=ViTConfig)
+    bert: BertConfig = field(default_factory=lambda: BertConfig(vocabulary=28996, pooler=False))
+    decoder: DecoderConfig = field(default_factory=lambda: DecoderConfig(self_attention=False))
+    head: tuple[int, ...] = (1024, 512, 256)
 
 
 def merge_words(states: Tensor, mask: Tensor, words: int) -> Tensor:
@@ -107,19 +147,15 @@ class CarzeroAdapter(Adapter):
     def load(cls, checkpoint: Path) -> Self:
         """Reads the authors' Lightning file; its other classes are never imported. Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
-        config = read_config(source)
         with torch.device("meta"):
-            module = Carzero(config)
-        tensors = read_tensors(source, module.state_dict())
-        install(module, tensors, path=checkpoint, model="CARZero", names=source.names())
+            module = Carzero(read_config(source))
+        read_tensors(source, module.state_dict()).install(module)
         return cls._describe(module, "published", source.record)
 
     @classmethod
     def stand_in(cls, variant: str = VARIANT, seed: int = 0) -> Self:
         """`variant` is "vit-b-16"."""
-        with torch.device("meta"):
-            module = Carzero(CarzeroConfig())
-        fill_module(module, seed, prefix=f"state_dict.{PREFIX}")
+        module = stand_in_module(lambda: Carzero(CarzeroConfig()), seed, f"state_dict.{PREFIX}")
         return cls._describe(module, "stand-in", None)
 
     @classmethod
@@ -135,7 +171,6 @@ class CarzeroAdapter(Adapter):
             std=STD,
             grid=(config.vit.grid,) * 2,
             saliency=Saliency("attention", cls.maps[LAYER_MEAN]),
-            logit_scale=1.0,
             text_shape=(1 + config.words, config.bert.width),
             text_inputs=("input_ids", "attention_mask"),
             context=config.words,
@@ -164,27 +199,45 @@ class CarzeroAdapter(Adapter):
         """The logit is the authors' score (they apply no sigmoid); the map leaves out the share of the whole image."""
         reading = reading_of(self.map_name, self.maps)
         (i2t, maps), (t2i, _) = self.module(self.module.encode_image(image), text, reading)
-        return (i2t + t2i.T) / 2, self._map(maps, reading)
+        patches = join_layers(maps, reading)[..., 1:]  # without key 0, the whole image, and not normalised again
+        return (i2t + t2i.T) / 2, torch.unflatten(patches, -1, self.grid)
 
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """`image_global` [B, C], `image_local` [B, C, h, w], `text_global` [Q, C], `text_local` [Q, C, words],
-        `i2t_logits`, `t2i_logits` and `score` [B, Q], `i2t_attention` [layers, B, Q, 1 + h * w], `t2i_attention`
-        [layers, Q, B, 1 + words], `grounding_map` [B, Q, h, w]."""
-        encoded = self.module.encode_image(image)
-        (i2t, image_maps), (t2i, text_maps) = self.module(encoded, text)
-        return {
-            "image_global": encoded[:, 0],
-            "image_local": torch.unflatten(encoded[:, 1:].transpose(1, 2), -1, self.grid),
-            "text_global": text[:, 0],
-            "text_local": text[:, 1:].transpose(1, 2),
-            "i2t_logits": i2t,
-            "t2i_logits": t2i.T,
-            "score": (i2t + t2i.T) / 2,
-            "i2t_attention": torch.stack(image_maps),
-            "t2i_attention": torch.stack(text_maps),
-            "grounding_map": self._map(image_maps, reading_of("", self.maps)),
-        }
 
-    def _map(self, maps: list[Tensor], reading: Reading) -> Tensor:
-        """Without key 0, not normalised again."""
-        return torch.unflatten(join_layers(maps, reading)[..., 1:], -1, self.grid)
+def read_config(source: Checkpoint) -> CarzeroConfig:
+    """The published sizes with the vocabulary of the file. Raises CheckpointError for a training configuration with
+    other settings, and for a file without a vocabulary."""
+    check_settings(source, STATED, "CARZero")
+    vocabulary, _ = source.model_tensors(NAMES).shape(WORD_TABLE)
+    return CarzeroConfig(bert=BertConfig(vocabulary=vocabulary, pooler=False))
+
+
+def read_tensors(source: Checkpoint, needed: Container[str]) -> ModelTensors:
+    """The tensors `needed`; as in the official loader, others are ignored."""
+    tensors = source.model_tensors(NAMES)
+    return replace(tensors, by_name={name: x for name, x in tensors.by_name.items() if name in needed})
+
+
+def check_settings(source: Checkpoint, expected: Mapping[str, object], model: str) -> None:
+    """Raises CheckpointError where the training configuration of a Lightning file states other settings."""
+    stated = source.content.get("hyper_parameters")
+    for name, wanted in expected.items():
+        value = _look_up(stated, name.split("."))
+        if value is not None and not (isinstance(value, int | float | str) and value == wanted):
+            raise CheckpointError(
+                f"{source.path} was trained with {name} = {reprlib.repr(value)}; only {model} with {wanted!r} can be "
+                "exported."
+            )
+
+
+def _look_up(value: Any, path: Iterable[str]) -> Any:
+    """The value under the keys of `path`; containers and leaves of OmegaConf are the attributes of inert records."""
+    value = _opened(value)
+    for key in path:
+        value = _opened(value.get(key)) if isinstance(value, Mapping) else None
+    return value
+
+
+def _opened(value: Any) -> Any:
+    if not isinstance(value, Record):
+        return value
+    return value.attributes.get("_val", value.attributes.get("_content", value.attributes))

@@ -17,7 +17,7 @@ from ...engines.errors import CheckpointError
 from ...engines.geometry import Geometry
 from ..adapter import CheckpointRecord, Weights
 from ..checkpoints.given_paths import weight_files
-from ..checkpoints.stand_in import fill_module
+from ..checkpoints.stand_in import stand_in_module
 from .clip import PATCHES, SIZE, ClipAdapter, build_clip, image_vectors, read_clip, text_vectors
 from .layers.resampling import Resampled, bicubic_matrix
 from .published import PUBLISHED
@@ -42,7 +42,7 @@ class Members(nn.Module):
 
 class ChexzeroAdapter(ClipAdapter):
     """CheXzero's weights. Of several checkpoints the score is the mean of their differences of cosines, the map the
-    mean of their cosines: their vectors, each of length 1, stand one after the other."""
+    mean of their cosines: their vectors, each of length 1, are joined."""
 
     variants: ClassVar[tuple[str, ...]] = (VARIANT,)
     maps: ClassVar[Mapping[str, str]] = MAPS["chexzero"]
@@ -52,17 +52,14 @@ class ChexzeroAdapter(ClipAdapter):
     def load(cls, checkpoint: Path) -> Self:
         """Reads one of the authors' files, or all files of a folder. Raises CheckpointError."""
         files = weight_files(checkpoint) if checkpoint.is_dir() else []
-        found = [_read(path) for path in (files if len(files) > 1 else [checkpoint])]
-        records = [record for _, record in found]
-        return cls._of([module for module, _ in found], "published", _joined(checkpoint, records))
+        members = [_read(path) for path in (files if len(files) > 1 else [checkpoint])]
+        records = [record for _, record in members]
+        return cls._of([module for module, _ in members], "published", _joined(checkpoint, records))
 
     @classmethod
     def stand_in(cls, variant: str = VARIANT, seed: int = 0) -> Self:
         """`variant` is "vit-b-32"; one checkpoint."""
-        with torch.device("meta"):
-            module = build_clip(PATCHES[variant])
-        fill_module(module, seed)
-        return cls._of([module], "stand-in", None)
+        return cls._of([stand_in_module(lambda: build_clip(PATCHES[variant]), seed)], "stand-in", None)
 
     @classmethod
     def _of(cls, members: Sequence[CLIP], weights: Weights, record: CheckpointRecord | None) -> Self:
@@ -81,7 +78,7 @@ class ChexzeroAdapter(ClipAdapter):
         )
 
     def cautions(self) -> tuple[str, ...]:
-        """That the published numbers are those of several checkpoints, and that OpenAI's file is not CheXzero."""
+        """Warnings that the published numbers need several checkpoints, and that OpenAI's file is not CheXzero."""
         if self.checkpoint is None or len(self.module.members) > 1:
             return ()
         if self.checkpoint.sha256 in PUBLISHED["clip"].sha256.values():
@@ -107,21 +104,6 @@ class ChexzeroAdapter(ClipAdapter):
         """The same class token, and the patches with value-value attention in the last block."""
         return self._encode(image, values=True)
 
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """`image_features` [B, D], `patch_features` [B, N, D], `text_features` [Q, D], `cosine` [B, Q], `probabilities`
-        [B, Q / 2] of the authors (the mean over checkpoints; the first half of the prompts is positive, the other
-        negative) and `similarity_map` [B, Q, h, w]."""
-        found, count = super().outputs(image, text), len(self._members)
-        pairs = (found["image_features"], text)
-        images, texts = (F.normalize(torch.unflatten(x, -1, (count, -1)), dim=-1).transpose(0, 1) for x in pairs)
-        positive, negative = (images @ texts.mT).chunk(2, dim=-1)
-        names = ("image_features", "patch_features", "text_features", "similarity_map")
-        return {
-            **{name: found[name] for name in names},
-            "cosine": found["logits_per_image"],
-            "probabilities": (positive - negative).sigmoid().mean(0),
-        }
-
     @property
     def _members(self) -> Sequence[CLIP]:
         return list(self.module.members)
@@ -129,8 +111,8 @@ class ChexzeroAdapter(ClipAdapter):
     def _encode(self, image: Tensor, *, values: bool = False) -> tuple[Tensor, Tensor]:
         if image.shape[-1] != SIZE:  # the three channels are equal
             image = self.module.shrink(image[:, :1]).expand(-1, 3, -1, -1)
-        found = [image_vectors(model, image, values=values) for model in self._members]
-        pooled, patches = ([pair[place] for pair in found] for place in (0, 1))
+        vectors = [image_vectors(model, image, values=values) for model in self._members]
+        pooled, patches = ([pair[part] for pair in vectors] for part in (0, 1))
         return self._side_by_side(pooled), self._side_by_side(patches)
 
     def _side_by_side(self, vectors: Sequence[Tensor]) -> Tensor:
@@ -146,7 +128,7 @@ def _read(path: Path) -> tuple[CLIP, CheckpointRecord]:
         if "patches of 16 pixels" not in str(error):
             raise
         raise CheckpointError(
-            f"{path} has patches of 16 pixels: CheXzero's code trains such a network without CLIP's weights, but its "
+            f"{path} has patches of 16 pixels: CheXzero's code trains this network without CLIP's weights, but its "
             "published files are ViT-B/32; give one of those."
         ) from error
     return module, record

@@ -15,16 +15,15 @@ from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.hugging_face import cached_file
-from ..checkpoints.matching import install, renamed
-from ..checkpoints.names import without_wrappers
+from ..checkpoints.matching import ModelTensors, TensorNames
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
+from ..checkpoints.stand_in import stand_in_module
+from ..tokenizing.reference import BERT_CASED_OPEN
 from .layers.bert import Bert, BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
 from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAYER_MEAN, Reading, reading_of
-from .vocabularies import BERT_CASED_OPEN
 
 REPOSITORY = "emilyalsentzer/Bio_ClinicalBERT"
 ANCHOR = "disease_embedding_layer.weight"
@@ -56,7 +55,7 @@ class ClinicalBertAdapter(Adapter):
     """
 
     variants: ClassVar[tuple[str, ...]] = ("224",)
-    title: ClassVar[str]
+    names: ClassVar[TensorNames]
     key: ClassVar[str]
     queries: ClassVar[tuple[int, ...]] = ()
     module: _Published
@@ -67,34 +66,27 @@ class ClinicalBertAdapter(Adapter):
         raise TypeError(f"{cls.__name__} names no network.")
 
     @classmethod
-    def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of the file's `model` (names without `module.`) that the network needs."""
-        return dict(tensors)
-
-    @classmethod
     def load(cls, checkpoint: Path, *, text_encoder: Path | str | None = None) -> Self:
         """Reads the authors' file and Bio_ClinicalBERT.
 
-        `text_encoder` is a folder with model.safetensors or pytorch_model.bin, or such a file. Without it the weights
-        are taken from `text_encoder` in the checkpoint, if it has that key, or from the local Hugging Face
+        `text_encoder` is a folder with model.safetensors or pytorch_model.bin, or one of these files. Without it the
+        weights are taken from `text_encoder` in the checkpoint, if it has that key, or from the local Hugging Face
         cache. Raises CheckpointError, and ConfigError when there is no text encoder.
         """
         source = read_checkpoint(checkpoint)
-        tensors = cls.select(_plain(source.tensors(ANCHOR), checkpoint))
+        tensors = source.model_tensors(cls.names)
         with torch.device("meta"):
             module = _Published(cls.network())
-        install(module.model["module"], tensors, path=checkpoint, model=cls.title, names=source.names())
-        text, record = _read_text_encoder(source, None if text_encoder is None else Path(text_encoder), cls.title)
-        install(module.text_encoder, text[1], path=text[0], model="Bio_ClinicalBERT")
+        tensors.install(module.model["module"])
+        text, record = _read_text_encoder(source, None if text_encoder is None else Path(text_encoder), cls.names.model)
+        text.install(module.text_encoder)
         module.eval()
         return cls._describe(module, "published", source.record, record)
 
     @classmethod
     def stand_in(cls, variant: str, seed: int = 0) -> Self:
         """`variant` is "224"."""
-        with torch.device("meta"):
-            module = _Published(cls.network())
-        fill_module(module, seed)
+        module = stand_in_module(lambda: _Published(cls.network()), seed)
         return cls._describe(module, "stand-in", None, None)
 
     @classmethod
@@ -111,7 +103,6 @@ class ClinicalBertAdapter(Adapter):
             std=IMAGENET_STD,
             grid=(CELLS, CELLS),
             saliency=Saliency("attention", cls.maps[LAYER_MEAN]),
-            logit_scale=1.0,
             text_shape=(*cls.queries, BERT.width),
             text_inputs=("input_ids", "attention_mask"),
             context=CONTEXT,
@@ -138,18 +129,21 @@ class ClinicalBertAdapter(Adapter):
         return states[-1][:, 0]
 
 
-def _plain(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Names without `module.`, anywhere in the name, which wrappers in the training script add."""
-    return renamed(tensors, without_wrappers, path=path)
+def _bert_name(name: str) -> str:
+    """BertModel's name; files converted from TensorFlow call LayerNorm's tensors gamma and beta."""
+    name = name.removeprefix("bert.").replace("LayerNorm.gamma", "LayerNorm.weight")
+    return name.replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _read_text_encoder(
-    source: Checkpoint, given: Path | None, model: str
-) -> tuple[tuple[Path, dict[str, Tensor]], CheckpointRecord]:
-    """Path, tensors (BertModel's names) and file record of the text encoder."""
-    own = source.content.get("text_encoder")
-    if given is None and isinstance(own, Mapping):
-        return (source.path, _bert_names(source.part("text_encoder", model), source.path)), source.record
+# Not used: the heads of pre-training, the pooler and the table of positions.
+_BERT_NAMES = TensorNames("Bio_ClinicalBERT", unused=r"^(cls|pooler)\.|embeddings\.position_ids$", rename=_bert_name)
+
+
+def _read_text_encoder(source: Checkpoint, given: Path | None, model: str) -> tuple[ModelTensors, CheckpointRecord]:
+    """Tensors and file record of the text encoder."""
+    if given is None and isinstance(source.content.get("text_encoder"), Mapping):
+        tensors = _BERT_NAMES.of(source.parts({"text_encoder": ""}, model)["text_encoder"], source.path)
+        return ModelTensors(tensors, source.path, _BERT_NAMES.model, ()), source.record
     path = cached_file(REPOSITORY, "model.safetensors", "pytorch_model.bin") if given is None else given
     if path is None:
         raise ConfigError(
@@ -158,24 +152,10 @@ def _read_text_encoder(
             "encoder (option text_encoder)."
         )
     file = read_checkpoint(path)
-    tensors = _bert_names(file.tensors(), path)
+    tensors = _BERT_NAMES.of(file.tensors(), path)
     if "embeddings.word_embeddings.weight" not in tensors:
         raise CheckpointError(
             f"{path} is not a text encoder: it has no embeddings.word_embeddings.weight; give the weights of "
             f"{REPOSITORY} (model.safetensors or pytorch_model.bin)."
         )
-    return (path, tensors), file.record
-
-
-def _bert_names(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """BertModel's names: without `bert.`, the heads of pre-training, the unused pooler and the table of positions;
-    files converted from TensorFlow call LayerNorm's tensors gamma and beta."""
-
-    def plain(name: str) -> str:
-        name = name.removeprefix("bert.").replace("LayerNorm.gamma", "LayerNorm.weight")
-        return name.replace("LayerNorm.beta", "LayerNorm.bias")
-
-    def used(name: str) -> bool:
-        return not name.startswith(("cls.", "pooler.")) and not name.endswith("embeddings.position_ids")
-
-    return renamed({name: tensor for name, tensor in tensors.items() if used(plain(name))}, plain, path=path)
+    return ModelTensors(tensors, path, _BERT_NAMES.model, ()), file.record

@@ -8,7 +8,8 @@ not distinguish them: a file with another sha256 than OpenAI's gets a warning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,20 +17,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...engines.errors import CheckpointError, MissingExtraError
+from ...engines.errors import CheckpointError
 from ...engines.geometry import Geometry
 from ..adapter import CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import TensorSizes, install
+from ..checkpoints.matching import ModelTensors, renamed
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
-from ..tokenizing.reference import clip_reference
-from .clip_checkpoint import canonical_tensors, quick_activation
+from ..checkpoints.stand_in import stand_in_module
+from ..checkpoints.stated_activation import QUICK, configured_activation, scripted_activation
+from ..libraries import required
+from ..tokenizing.reference import CLIP_BPE, clip_reference
 from .layers.attention import PackedAttention
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .published import PUBLISHED
 from .saliency_maps import MAPS, PATCH_TEXT
 from .two_towers import TwoTowers
-from .vocabularies import CLIP_BPE
 
 if TYPE_CHECKING:
     from open_clip.model import CLIP
@@ -37,6 +38,27 @@ if TYPE_CHECKING:
 PATCHES = {"vit-b-32": 32, "vit-b-16": 16}
 SIZE = 224
 ANCHORS = ("visual.conv1.weight", "vision_model.embeddings.patch_embedding.weight")  # in every file, by its naming
+# Scalars and masks of the TorchScript archives, and index buffers of old transformers releases; they are not weights.
+NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "attn_mask", "position_ids")
+# In order; each is replaced where it occurs.
+RENAMES = (
+    ("vision_model.embeddings.patch_embedding.", "visual.conv1."),
+    ("vision_model.embeddings.class_embedding", "visual.class_embedding"),
+    ("vision_model.embeddings.position_embedding.weight", "visual.positional_embedding"),
+    ("vision_model.pre_layrnorm.", "visual.ln_pre."),
+    ("vision_model.post_layernorm.", "visual.ln_post."),
+    ("vision_model.encoder.layers.", "visual.transformer.resblocks."),
+    ("text_model.embeddings.token_embedding.", "token_embedding."),
+    ("text_model.embeddings.position_embedding.weight", "positional_embedding"),
+    ("text_model.final_layer_norm.", "ln_final."),
+    ("text_model.encoder.layers.", "transformer.resblocks."),
+    (".layer_norm1.", ".ln_1."),
+    (".layer_norm2.", ".ln_2."),
+    (".self_attn.", ".attn."),
+    (".mlp.fc1.", ".mlp.c_fc."),
+    (".mlp.fc2.", ".mlp.c_proj."),
+)
+TRANSPOSED = {"visual_projection.weight": "visual.proj", "text_projection.weight": "text_projection"}
 
 
 class _BlockAttention(PackedAttention):
@@ -49,15 +71,10 @@ class _BlockAttention(PackedAttention):
 
 def build_clip(patch: int) -> CLIP:
     """open_clip's CLIP of ViT-B size with QuickGELU, untrained, its attention written out. Downloads nothing."""
-    try:
-        from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
-    except ImportError as error:
-        message = "CLIP needs open_clip_torch, which is not installed; install xbench-fast[export]."
-        raise MissingExtraError(message) from error
-
-    vision = CLIPVisionCfg(layers=12, width=768, patch_size=patch, image_size=SIZE, output_tokens=True)
-    text = CLIPTextCfg(layers=12, width=512, heads=8, context_length=77, vocab_size=49408)
-    model = CLIP(embed_dim=512, vision_cfg=vision, text_cfg=text, quick_gelu=True)
+    library = required("open_clip.model", "CLIP")
+    vision = library.CLIPVisionCfg(layers=12, width=768, patch_size=patch, image_size=SIZE, output_tokens=True)
+    text = library.CLIPTextCfg(layers=12, width=512, heads=8, context_length=77, vocab_size=49408)
+    model: CLIP = library.CLIP(embed_dim=512, vision_cfg=vision, text_cfg=text, quick_gelu=True)
     model.attn_mask = None  # its size is fixed; encode_text makes the mask for the width it is given
     for tower in (model.visual.transformer, model.transformer):
         for block in tower.resblocks:
@@ -69,14 +86,14 @@ def read_clip(path: Path, patches: Mapping[str, int]) -> tuple[CLIP, str, Checkp
     """The network of a checkpoint, its variant of `patches` (pixels of a patch by variant), and the file's record.
     Raises CheckpointError."""
     source = read_checkpoint(path)
-    tensors = canonical_tensors(source.tensors(*ANCHORS), path)
-    patch = TensorSizes(tensors, path=path, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
+    tensors = ModelTensors(canonical_tensors(source.tensors(*ANCHORS), path), path, "CLIP", source.names())
+    patch = tensors.shape("visual.conv1.weight", dimensions=4)[-1]
     variant = next((name for name, size in patches.items() if size == patch), None)
     if variant is None:
         raise CheckpointError(f"{path} is a CLIP with patches of {patch} pixels; known are {', '.join(patches)}.")
     with torch.device("meta"):
         module = build_clip(patch)
-    install(module, tensors, path=path, model="CLIP", names=source.names())
+    tensors.install(module)
     return module, variant, quick_activation(source.path, source.record, source.names())
 
 
@@ -128,10 +145,7 @@ class ClipAdapter(TwoTowers):
     @classmethod
     def stand_in(cls, variant: str, seed: int = 0) -> Self:
         """`variant` is "vit-b-32" or "vit-b-16"."""
-        with torch.device("meta"):
-            module = build_clip(PATCHES[variant])
-        fill_module(module, seed)
-        return cls._describe(module, variant, "stand-in", None)
+        return cls._describe(stand_in_module(lambda: build_clip(PATCHES[variant]), seed), variant, "stand-in", None)
 
     @classmethod
     def _describe(cls, module: CLIP, variant: str, weights: Weights, record: CheckpointRecord | None) -> Self:
@@ -179,3 +193,53 @@ class ClipAdapter(TwoTowers):
     def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same class token, and the patches with value-value attention in the last block."""
         return image_vectors(self.module, image, values=True)
+
+
+def canonical_tensors(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors of any published CLIP file under OpenAI's names; unknown names pass unchanged.
+
+    Raises CheckpointError when the file at `path` has one tensor under two names.
+    """
+    weights = {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[2] not in NO_WEIGHTS}
+    if any(name.startswith(("vision_model.", "text_model.")) for name in weights):
+        return _from_transformers(weights, path)
+    return weights
+
+
+def quick_activation(path: Path, record: CheckpointRecord, names: Iterable[str]) -> CheckpointRecord:
+    """The record of the CLIP file at `path` with the source of QuickGELU; for OpenAI's own files, the record unchanged.
+
+    `names` are its tensors' names. Raises CheckpointError where the file, or the config.json in the folder of one of
+    transformers, states another activation.
+    """
+    if record.sha256 in PUBLISHED["clip"].sha256.values():
+        return record
+    activation, source = scripted_activation(path), "read from TorchScript code"
+    if not activation and any("vision_model." in name for name in names):
+        activation, source = configured_activation(path), "read from config.json"
+    if activation not in ("", QUICK):
+        raise CheckpointError(
+            f"{path} was trained with {activation} ({source}), and this model computes {QUICK}; export it with "
+            "--family open_clip and its architecture, or the folder with --family transformers."
+        )
+    assumed = "assumed, because no CLIP file states it"
+    return replace(record, activation=f"{QUICK}, {source if activation else assumed}")
+
+
+def _from_transformers(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    turned = {name: tensor.T if name in TRANSPOSED else tensor for name, tensor in weights.items()}
+    tensors = renamed(turned, _rename, path=path)
+    for name in [name for name in tensors if ".attn.q_proj." in name]:
+        trio = [name.replace("q_proj", f"{part}_proj") for part in "qkv"]
+        packed = name.replace("q_proj.", "in_proj_")
+        if all(part in tensors for part in trio) and packed not in tensors:
+            tensors[packed] = torch.cat([tensors.pop(part) for part in trio])
+    return tensors
+
+
+def _rename(name: str) -> str:
+    if name in TRANSPOSED:
+        return TRANSPOSED[name]
+    for old, new in RENAMES:
+        name = name.replace(old, new)
+    return name

@@ -9,26 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import install
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
-from ..tokenizing.reference import bert_reference
+from ..checkpoints.stand_in import stand_in_module
+from ..tokenizing.reference import PUBMED_BERT, bert_reference
 from .kad_checkpoint import CONFIGS, KadConfig, read_parts
 from .layers.bert import Bert
 from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
 from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
-from .vocabularies import PUBMED_BERT
-
-__all__ = ["CONFIGS", "CONTEXT", "TOKENIZERS", "Kad", "KadAdapter", "KadText", "QueryNetwork"]
 
 TOKENIZERS = (
     "xmcmic/Med-KEBERT",
@@ -61,13 +57,8 @@ class QueryNetwork(nn.Module):
         self.decoder = QueryDecoder(config.decoder)
         self.mlp_head = nn.Sequential(nn.Linear(config.decoder.width, 2))
 
-    def forward(self, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """patches [B, N, D], text [Q, D] -> logits [B, Q, 2] (absent, present), last layer's attention [B, Q, N]."""
-        logits, maps = self.ask(patches, text)
-        return logits, maps[-1]
-
-    def ask(self, patches: Tensor, text: Tensor, reading: Reading = PLAIN) -> tuple[Tensor, list[Tensor]]:
-        """The same with the map of every layer."""
+    def forward(self, patches: Tensor, text: Tensor, reading: Reading = PLAIN) -> tuple[Tensor, list[Tensor]]:
+        """patches [B, N, D], text [Q, D] -> logits [B, Q, 2] (absent, present), the map of every layer [B, Q, N]."""
         norm = self.decoder.norm
         states, maps = self.decoder(norm(text)[None], norm(patches), reading)
         return self.mlp_head(states), maps
@@ -79,22 +70,33 @@ class Kad(nn.Module):
     def __init__(self, config: KadConfig) -> None:
         super().__init__()
         self.config = config
-        self.image_encoder = ResNetGrid(config.resnet, config.decoder.width)
+        self.image_encoder: nn.Module = ResNetGrid(config.resnet, config.decoder.width)
         self.text_encoder = KadText(config)
         self.model = QueryNetwork(config)
 
+
+class QueryAdapter(Adapter):
+    """What KAD and DeViDe share: prompts query patches."""
+
+    module: Kad
+
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """int64 [T, N] -> float32 [T, D]; without a mask every position counts as a token."""
+        features: Tensor = self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)
+        return features
+
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """image [B, 3, S, S], text features [Q, D] -> logits [B, Q, 2], attention [B, Q, N]."""
-        scores: tuple[Tensor, Tensor] = self.model(self.image_encoder(image), text)
-        return scores
+        """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
+        reading = reading_of(self.map_name, self.maps)
+        logits, maps = self.module.model(self.module.image_encoder(image), text, reading)
+        return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(maps, reading), -1, self.grid)
 
 
-class KadAdapter(Adapter):
+class KadAdapter(QueryAdapter):
     """KAD-224, KAD-512, KAD-1024, and smaller models in the same checkpoint structure."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(CONFIGS)
     maps: ClassVar[Mapping[str, str]] = MAPS["kad"]
-    module: Kad
 
     @classmethod
     def load(cls, checkpoint: Path, *, resolution: int | None = None) -> Self:
@@ -104,15 +106,13 @@ class KadAdapter(Adapter):
         parts = read_parts(source, resolution)
         with torch.device("meta"):
             module = Kad(parts.config)
-        install(module, parts.tensors, path=checkpoint, model="KAD", names=parts.tensors)
+        parts.tensors.install(module)
         return cls._describe(module, parts.variant, parts.weights, parts.vocabulary, source.record)
 
     @classmethod
     def stand_in(cls, variant: str, seed: int = 0) -> Self:
         """`variant` is one of `variants`; "demo" is a model of a few hundred thousand values for quick tests."""
-        with torch.device("meta"):
-            module = Kad(CONFIGS[variant])
-        fill_module(module, seed)
+        module = stand_in_module(lambda: Kad(CONFIGS[variant]), seed)
         return cls._describe(module, variant, "stand-in", None, None)
 
     @classmethod
@@ -136,7 +136,6 @@ class KadAdapter(Adapter):
             std=IMAGENET_STD,
             grid=(side, side),
             saliency=Saliency("attention", cls.maps[LAST_LAYER]),
-            logit_scale=1.0,
             text_shape=(module.config.decoder.width,),
             text_inputs=("input_ids", "attention_mask"),
             context=min(CONTEXT, bert.positions),
@@ -151,21 +150,3 @@ class KadAdapter(Adapter):
             ),
             checkpoint=record,
         )
-
-    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """int64 [T, N] -> float32 [T, D]; without a mask every position counts as a token."""
-        features: Tensor = self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)
-        return features
-
-    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
-        reading = reading_of(self.map_name, self.maps)
-        logits, maps = self.module.model.ask(self.module.image_encoder(image), text, reading)
-        return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(maps, reading), -1, self.grid)
-
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """`patches` [B, N, D], `image_pool` [B, D], `logits` [B, Q, 2], `probs` [B, Q], `attention` [B, Q, N]."""
-        patches = self.module.image_encoder(image)
-        logits, attention = self.module.model(patches, text)
-        result: dict[str, Any] = {"patches": patches, "image_pool": patches.mean(dim=1), "logits": logits}
-        return {**result, "probs": logits.softmax(dim=-1)[..., 1], "attention": attention}

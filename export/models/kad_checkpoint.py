@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...engines.errors import CheckpointError, ConfigError
 from ..adapter import Weights
 from ..checkpoints.checkpoint import Checkpoint
-from ..checkpoints.matching import TensorSizes
+from ..checkpoints.matching import ModelTensors, TensorNames
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
@@ -25,7 +25,11 @@ ANCHORS = {
     "model": "mlp_head.0.weight",
 }
 PARTS = tuple(ANCHORS)
-UNUSED = ("text_encoder.logit_scale", "model.logit_scale", "text_encoder.bert_model.embeddings.position_ids")
+NAMES = TensorNames(
+    "KAD",
+    unused=r"^(text_encoder|model)\.logit_scale$|^text_encoder\.bert_model\.embeddings\.position_ids$",
+    aliases=tuple((f"model.decoder_norm.{part}", f"model.decoder.norm.{part}") for part in ("weight", "bias")),
+)
 TORCHVISION = re.compile(r"resnet\.(conv1|bn1|layer[1-4]|fc)\.(.+)")
 POSITIONS = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4": 7}
 FULL_WIDTH, FULL_TEXT_HEADS, FULL_DECODER_HEADS = 768, 12, 4
@@ -62,7 +66,7 @@ class KadParts:
     variant: str
     weights: Weights
     vocabulary: tuple[str, ...] | None
-    tensors: Mapping[str, Tensor]
+    tensors: ModelTensors
 
 
 def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
@@ -73,33 +77,27 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     `resolution` that does not fit the weights.
     """
     parts = source.parts(ANCHORS, "KAD")
-    tensors = joined_parts({**parts, "image_encoder": _one_resnet(parts["image_encoder"])})
-    sizes = TensorSizes(tensors, path=source.path, model="KAD", names=source.names())
-    own = source.settings().get("xbench")
-    if own is None:
-        config = _published(source, sizes, resolution)
+    joined = joined_parts({**parts, "image_encoder": _one_resnet(parts["image_encoder"])}, source.path)
+    tensors = ModelTensors(joined, source.path, NAMES.model, source.names())
+    stated = source.settings().get("xbench")
+    if stated is None:
+        config = _published(source, tensors, resolution)
         return KadParts(config, str(config.image_size), "published", None, tensors)
-    settings = own if isinstance(own, Mapping) else {}
+    settings = stated if isinstance(stated, Mapping) else {}
     weights = settings.get("weights", "demo")
     if weights not in get_args(Weights):
         raise CheckpointError(
             f"{source.path} states weights {reprlib.repr(weights)}; known are {', '.join(get_args(Weights))}."
         )
     size = _choose(source.path, resolution, settings.get("img_res"), range(32, 4097))
-    config = _config(sizes, settings, size)
+    config = _config(tensors, settings, size)
     variant = "demo" if weights == "demo" else str(size)
     return KadParts(config, variant, cast(Weights, weights), _vocabulary(source.path, settings, config.bert), tensors)
 
 
-def joined_parts(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of the three parts, each under one name, without those that no output uses."""
-    tensors = {f"{part}.{name}": tensor for part in PARTS for name, tensor in parts[part].items()}
-    for kind in ("weight", "bias"):  # one norm under two names
-        if (alias := tensors.pop(f"model.decoder_norm.{kind}", None)) is not None:
-            tensors.setdefault(f"model.decoder.norm.{kind}", alias)
-    for name in UNUSED:
-        tensors.pop(name, None)
-    return tensors
+def joined_parts(parts: Mapping[str, Mapping[str, Tensor]], path: Path) -> dict[str, Tensor]:
+    """The tensors of the three parts of the file at `path`, each under one name, without those that no output uses."""
+    return NAMES.of({f"{part}.{name}": tensor for part in PARTS for name, tensor in parts[part].items()}, path)
 
 
 def as_checkpoint(
@@ -114,12 +112,12 @@ def as_checkpoint(
 
     `vocabulary` lists the word pieces in the order of their ids.
     """
-    own: dict[str, Any] = {"weights": weights, "img_res": config.image_size}
-    own |= {"decoder_heads": config.decoder.heads, "text_heads": config.bert.heads}
+    stated: dict[str, Any] = {"weights": weights, "img_res": config.image_size}
+    stated |= {"decoder_heads": config.decoder.heads, "text_heads": config.bert.heads}
     if vocabulary is not None:
-        own["vocabulary"] = list(vocabulary)
+        stated["vocabulary"] = list(vocabulary)
     content: dict[str, Any] = {part: module.get_submodule(part).state_dict() for part in PARTS}
-    return {**content, "config": {"xbench": own}, "epoch": epoch}
+    return {**content, "config": {"xbench": stated}, "epoch": epoch}
 
 
 def _one_resnet(image: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -148,29 +146,29 @@ def _rows(tensor: Tensor | None) -> int:
     return 0 if tensor is None or tensor.ndim == 0 else tensor.shape[0]
 
 
-def _config(sizes: TensorSizes, settings: Mapping[str, Any], image_size: int) -> KadConfig:
+def _config(tensors: ModelTensors, settings: Mapping[str, Any], image_size: int) -> KadConfig:
     """The sizes of a model that is not a published one: shapes of its tensors, and the heads that it states."""
     root = "text_encoder.bert_model."
-    vocabulary, width = sizes(f"{root}embeddings.word_embeddings.weight")
+    vocabulary, width = tensors.shape(f"{root}embeddings.word_embeddings.weight")
     bert = BertConfig(
         vocabulary=vocabulary,
         width=width,
-        layers=sizes.count(f"{root}encoder.layer."),
-        heads=_heads(sizes.path, settings, "text_heads", width, FULL_TEXT_HEADS),
-        hidden=sizes(f"{root}encoder.layer.0.intermediate.dense.weight")[0],
-        positions=sizes(f"{root}embeddings.position_embeddings.weight")[0],
-        types=sizes(f"{root}embeddings.token_type_embeddings.weight")[0],
+        layers=tensors.count(f"{root}encoder.layer."),
+        heads=_heads(tensors.path, settings, "text_heads", width, FULL_TEXT_HEADS),
+        hidden=tensors.shape(f"{root}encoder.layer.0.intermediate.dense.weight")[0],
+        positions=tensors.shape(f"{root}embeddings.position_embeddings.weight")[0],
+        types=tensors.shape(f"{root}embeddings.token_type_embeddings.weight")[0],
     )
     root = "image_encoder.res_features."
-    stages = range(4, 4 + sizes.count(root, start=4))
-    widths = tuple(sizes(f"{root}{k}.0.conv2.weight", 4)[0] for k in stages)
-    outputs = sizes(f"{root}4.0.conv3.weight", 4)[0]
-    blocks = tuple(sizes.count(f"{root}{k}.") for k in stages)
-    resnet = ResNetConfig(sizes(f"{root}0.weight", 4)[0], widths, blocks, outputs // widths[0])
+    stages = range(4, 4 + tensors.count(root, start=4))
+    widths = tuple(tensors.shape(f"{root}{k}.0.conv2.weight", 4)[0] for k in stages)
+    outputs = tensors.shape(f"{root}4.0.conv3.weight", 4)[0]
+    blocks = tuple(tensors.count(f"{root}{k}.") for k in stages)
+    resnet = ResNetConfig(tensors.shape(f"{root}0.weight", 4)[0], widths, blocks, outputs // widths[0])
     root = "model.decoder.layers."
-    hidden, width = sizes(f"{root}0.linear1.weight")
-    heads = _heads(sizes.path, settings, "decoder_heads", width, FULL_DECODER_HEADS)
-    return KadConfig(image_size, resnet, bert, DecoderConfig(width, sizes.count(root), heads, hidden))
+    hidden, width = tensors.shape(f"{root}0.linear1.weight")
+    heads = _heads(tensors.path, settings, "decoder_heads", width, FULL_DECODER_HEADS)
+    return KadConfig(image_size, resnet, bert, DecoderConfig(width, tensors.count(root), heads, hidden))
 
 
 def _heads(path: Path, settings: Mapping[str, Any], key: str, width: int, published: int) -> int:
@@ -183,25 +181,25 @@ def _heads(path: Path, settings: Mapping[str, Any], key: str, width: int, publis
     return heads
 
 
-def _published(source: Checkpoint, sizes: TensorSizes, resolution: int | None) -> KadConfig:
+def _published(source: Checkpoint, tensors: ModelTensors, resolution: int | None) -> KadConfig:
     """One of the published models: the encoder's depth identifies 224; only the vocabulary may differ."""
-    layer3 = sizes("image_encoder.res_l1.weight")[0] == CONFIGS["224"].resnet.channels
+    layer3 = tensors.shape("image_encoder.res_l1.weight")[0] == CONFIGS["224"].resnet.channels
     settings = source.settings()
     stated = settings.get("img_res", settings.get("image_res", 224 if layer3 else 512))
     size = _choose(source.path, resolution, stated, (224,) if layer3 else (512, 1024))
-    vocabulary = sizes("text_encoder.bert_model.embeddings.word_embeddings.weight")[0]
+    vocabulary = tensors.shape("text_encoder.bert_model.embeddings.word_embeddings.weight")[0]
     return replace(CONFIGS[str(size)], bert=BertConfig(vocabulary=vocabulary))
 
 
 def _choose(path: Path, asked: int | None, stated: object, allowed: Sequence[int]) -> int:
-    known = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else " or ".join(map(str, allowed))
+    resolutions = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else " or ".join(map(str, allowed))
     if asked is not None:
         if asked not in allowed:
-            raise ConfigError(f"{path} cannot run at resolution {asked}; its image encoder takes {known}.")
+            raise ConfigError(f"{path} cannot run at resolution {asked}; its image encoder takes {resolutions}.")
         return asked
     if type(stated) is not int or stated not in allowed:
         raise CheckpointError(
-            f"{path} states the image resolution {reprlib.repr(stated)}, but its image encoder takes {known}; "
+            f"{path} states the image resolution {reprlib.repr(stated)}, but its image encoder takes {resolutions}; "
             "give the resolution yourself (option resolution)."
         )
     return stated

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
+from ..checkpoints.matching import TensorNames
+from ..checkpoints.names import without_wrappers
+from .clinical_bert import ANCHOR, CELLS, DECODER, RESNET, ClinicalBertAdapter
 from .layers.attention import attend, split_heads
 from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import resnet_features
@@ -82,7 +83,12 @@ class MavlAdapter(ClinicalBertAdapter):
     same in the order of the official book, class * 9 + aspect, as [9 Q, 768]).
     """
 
-    title: ClassVar[str] = "MAVL"
+    names: ClassVar[TensorNames] = TensorNames(
+        "MAVL",
+        anchors=(ANCHOR,),
+        unused="temp",  # training's temperatures, which the official loader drops too
+        rename=without_wrappers,
+    )
     key: ClassVar[str] = "mavl"
     maps: ClassVar[Mapping[str, str]] = MAPS["mavl"]
     queries: ClassVar[tuple[int, ...]] = (ASPECTS,)
@@ -92,61 +98,16 @@ class MavlAdapter(ClinicalBertAdapter):
         """MAVL, untrained."""
         return Mavl()
 
-    @classmethod
-    def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """As in the official loader, tensors with `temp` (training's temperatures) in the name are dropped."""
-        return {name: tensor for name, tensor in tensors.items() if "temp" not in name}
-
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability ("feature" mode)."""
         patches = self.net.patches(self.net.backbone(image))
         states, layers = self.net.ask(patches, self._queries(text), self.reading)
-        logits, attention = self.net.classify(states), _grounding(_aspects(join_layers(layers, self.reading)))
-        return logits[..., 1] - logits[..., 0], torch.unflatten(attention, -1, (CELLS, CELLS))
-
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """text: [Q, 9, 768] or [9 Q, 768], class by class.
-
-        `text_features` [9 Q, 768], `queries` [9 Q, 256], `patches` [B, 196, 256], `image_global` [B, 256], `logits`
-        [B, Q, 2], `probs` [B, Q], `cosine` [B, 9, Q] of pooled image and queries, `similarity` [B, Q] its mean over
-        the aspects, `attention_layers` [4, B, 9 Q, 196], `attention_aspects` [B, Q, 9, 196], `attention` [B, Q, 196]
-        and `heat_first_class` [B, 224, 224], the first class's map as the grounding script enlarges it.
-        """
-        cells = self.net.backbone(image)
-        patches, queries, pooled = self.net.patches(cells), self._queries(text), self.net.pool(cells)
-        states, layers = self.net.ask(patches, queries)
         logits = self.net.classify(states)
-        cosine = F.normalize(pooled, dim=-1) @ F.normalize(queries, dim=-1).T
-        cosine = torch.unflatten(cosine, -1, (-1, ASPECTS)).transpose(1, 2)
-        attention = _grounding(_aspects(layers.mean(dim=0)))
-        first = torch.unflatten(attention[:, :1], -1, (CELLS, CELLS))
-        heat = F.interpolate(first, image.shape[-2:], mode="bilinear", align_corners=True)
-        return {
-            "text_features": text.reshape(-1, text.shape[-1]),
-            "queries": queries,
-            "patches": patches,
-            "image_global": pooled,
-            "logits": logits,
-            "probs": logits.softmax(dim=-1)[..., 1],
-            "cosine": cosine,
-            "similarity": cosine.mean(dim=1),
-            "attention_layers": layers,
-            "attention_aspects": _aspects(layers.mean(dim=0)),
-            "attention": attention,
-            "heat_first_class": heat[:, 0],
-        }
+        aspects = torch.unflatten(join_layers(layers, self.reading), 1, (-1, ASPECTS))
+        attention = torch.stack([aspects[:, :, index] for index in GROUNDING_ASPECTS]).mean(dim=0)
+        return logits[..., 1] - logits[..., 0], torch.unflatten(attention, -1, (CELLS, CELLS))
 
     def _queries(self, text: Tensor) -> Tensor:
         """[Q, 9, 768] or [9 Q, 768] -> [9 Q, 256]."""
         queries: Tensor = self.net.disease_embedding_layer(text)
         return queries.flatten(0, -2)
-
-
-def _aspects(attention: Tensor) -> Tensor:
-    """Attention [B, 9 Q, N] -> class by class [B, Q, 9, N]."""
-    return torch.unflatten(attention, 1, (-1, ASPECTS))
-
-
-def _grounding(aspects: Tensor) -> Tensor:
-    """[B, Q, 9, N] -> [B, Q, N]."""
-    return torch.stack([aspects[:, :, index] for index in GROUNDING_ASPECTS]).mean(dim=0)

@@ -12,12 +12,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
+from ..checkpoints.matching import TensorNames
+from ..checkpoints.names import without_wrappers
+from .clinical_bert import ANCHOR, CELLS, DECODER, RESNET, ClinicalBertAdapter
 from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
 from .saliency_maps import MAPS, PLAIN, Reading
-
-UNUSED = ("cl_fc.",)  # training's location loss
 
 
 class MedKlip(ResNetGrid):
@@ -36,9 +36,14 @@ class MedKlip(ResNetGrid):
 
 
 class MedKlipAdapter(ClinicalBertAdapter):
-    """`checkpoint_final.pth` and Bio_ClinicalBERT; the features of a prompt are those of its description."""
+    """`checkpoint_final.pth` and Bio_ClinicalBERT; the features of a prompt are the features of its description."""
 
-    title: ClassVar[str] = "MedKLIP"
+    names: ClassVar[TensorNames] = TensorNames(
+        "MedKLIP",
+        anchors=(ANCHOR,),
+        unused=r"^cl_fc\.",  # training's location loss
+        rename=without_wrappers,
+    )
     key: ClassVar[str] = "medklip"
     maps: ClassVar[Mapping[str, str]] = MAPS["medklip"]
 
@@ -47,27 +52,7 @@ class MedKlipAdapter(ClinicalBertAdapter):
         """MedKLIP, untrained."""
         return MedKlip()
 
-    @classmethod
-    def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All tensors except the head that only training used."""
-        return {name: tensor for name, tensor in tensors.items() if not name.startswith(UNUSED)}
-
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
         logits, layers = self.net.ask(self.net(image), self.net.disease_embedding_layer(text), self.reading)
         return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(layers, self.reading), -1, (CELLS, CELLS))
-
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """`text_features` [Q, 768], `queries` [Q, 256], `patches` [B, 196, 256], `logits` [B, Q, 2], `probs` [B, Q],
-        `attention_layers` [4, B, Q, 196] and `attention` [B, Q, 196], the mean over the layers."""
-        patches, queries = self.net(image), self.net.disease_embedding_layer(text)
-        logits, layers = self.net.ask(patches, queries)
-        return {
-            "text_features": text,
-            "queries": queries,
-            "patches": patches,
-            "logits": logits,
-            "probs": logits.softmax(dim=-1)[..., 1],
-            "attention_layers": layers,
-            "attention": layers.mean(dim=0),
-        }

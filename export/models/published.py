@@ -30,7 +30,8 @@ class Published:
     """Facts about one model: its variants as named by --variant and the licence terms.
 
     `sha256` maps a file's name to its digest, if known: as the authors state it, or as Hugging Face shows it for the
-    file in their repository. `small` are further variants of the stand-in, `outputs` those of a supervised model.
+    file in their repository. `small` are further variants of the stand-in, `outputs` all findings of a
+    supervised model.
     """
 
     title: str

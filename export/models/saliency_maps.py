@@ -69,7 +69,7 @@ FAMILY_MAPS = {
 
 
 def reading_of(name: str, maps: Mapping[str, str]) -> Reading:
-    """The reading called `name`; of an empty name, that of the official map."""
+    """The reading called `name`; for an empty name, of the official map."""
     return ATTENTION_MAPS[name or next(iter(maps))]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ...engines.errors import ConfigError
 from ..adapter import Adapter
-from .layers.contrastive import contrast, contrast_outputs, patch_map
-from .saliency_maps import VALUE_VALUE
+from .saliency_maps import PATCH_SOFTMAX, VALUE_VALUE
 
 
 class TwoTowers(Adapter):
@@ -45,7 +45,13 @@ class TwoTowers(Adapter):
         cells = patch_map(similarity, self.scale(), self.map_name)
         return logits if bias is None else logits + bias, torch.unflatten(cells, -1, self.grid)
 
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """Image, patch and text features, both logits, probabilities and the map (see `contrast_outputs`)."""
-        pooled, patches = self.encode_image(image)
-        return contrast_outputs(pooled, patches, text, self.scale(), self.grid)
+
+def contrast(pooled: Tensor, patches: Tensor, text: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """pooled [B, D], patches [B, N, D], text [Q, D], scale [] -> scale * cosine [B, Q], cosine of patches [B, Q, N]."""
+    pooled, patches, text = (F.normalize(x, dim=-1) for x in (pooled, patches, text))
+    return scale * pooled @ text.T, (patches @ text.T).transpose(1, 2)
+
+
+def patch_map(similarity: Tensor, scale: Tensor, name: str) -> Tensor:
+    """Cosines of patches and prompts [B, Q, N] -> the map `name` (see models.saliency_maps), by default the cosines."""
+    return (scale * similarity).softmax(dim=-1) if name == PATCH_SOFTMAX else similarity

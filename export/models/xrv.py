@@ -19,15 +19,19 @@ from torchvision.models import DenseNet  # type: ignore[import-untyped]
 from ...engines.errors import CheckpointError, ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, Weights
-from ..checkpoints.matching import install
+from ..checkpoints.matching import TensorNames
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.stand_in import fill_module
+from ..checkpoints.stand_in import stand_in_module
 from .published import PUBLISHED
 from .saliency_maps import ACTIVATION, MAPS
 
 SIZE = 224
 MEAN, STD = 0.5, 1 / 2048  # 0..1 becomes -1024..1024
-THRESHOLDS = "op_threshs"  # scales the authors' probabilities, never the logits
+NAMES = TensorNames(
+    "torchxrayvision's DenseNet-121",
+    anchors=("features.conv0.weight",),
+    unused="^op_threshs$",  # scales the authors' probabilities, never the logits
+)
 
 LABELS = PUBLISHED["xrv"].outputs
 """The names of the 18 outputs of every published file, in their order."""
@@ -76,20 +80,17 @@ class XrvAdapter(Adapter):
         if not trained or len(set(trained)) != len(trained):
             raise ConfigError(f"The findings of {checkpoint} are {labels}; name each output once, and one at least.")
         source = read_checkpoint(checkpoint)
-        tensors = source.tensors("features.conv0.weight")
-        tensors.pop(THRESHOLDS, None)
+        tensors = source.model_tensors(NAMES)
         with torch.device("meta"):
             module = XrvDenseNet(len(labels))
-        install(module, tensors, path=checkpoint, model="torchxrayvision's DenseNet-121", names=source.names())
+        tensors.install(module)
         module.keep([labels.index(name) for name in trained])
         return cls._describe(module, variant, trained, "published", source.record)
 
     @classmethod
     def stand_in(cls, variant: str = "all", seed: int = 0) -> Self:
         """`variant` is one of `variants`."""
-        with torch.device("meta"):
-            module = XrvDenseNet(len(LABELS))
-        fill_module(module, seed)
+        module = stand_in_module(lambda: XrvDenseNet(len(LABELS)), seed)
         module.keep([LABELS.index(name) for name in TRAINED[variant]])
         return cls._describe(module, variant, TRAINED[variant], "stand-in", None)
 

@@ -13,7 +13,7 @@ from ...engines.errors import ExportError, ParityError
 from ...engines.prompts.prompt_set import PromptSet
 from ..machine import threads_to_use
 from .checks import Floats, ParityReport, Place, TensorCheck, compare
-from .compare_graphs import OUTPUTS, Session
+from .compare_graphs import OUTPUTS, Session, engine_name
 from .probes import PICTURES, probe_images
 
 _SIZES: Final = (2, 3, 8, 9, 16, 17)
@@ -45,7 +45,7 @@ def batch_sizes(side: int, asked: int | None) -> tuple[int, ...]:
 class ProbeScores:
     """What a graph says of the probe pictures, one at a time, asked the texts of one set.
 
-    logits: [P, Q]; saliency: [P, Q, h, w]; other_logits: those of the first pictures for other text features of the
+    logits: [P, Q]; saliency: [P, Q, h, w]; other_logits: logits of the first pictures for other text features of the
     same shape, None where there are none; text: [Q, D...].
     """
 
@@ -61,14 +61,14 @@ class GraphTrial:
     that of its weights."""
 
     def __init__(self, graph: Path, side: int, grid: tuple[int, int], precision: str) -> None:
-        import onnxruntime
-
         threads = threads_to_use()
         self._graph, self._grid = graph, grid
         self._session = Session(graph, threads, rounding=precision == "bf16")
         self._images = probe_images(side)
-        engine = f"onnxruntime {onnxruntime.__version__}, CPU, {threads} threads"
-        self._conditions = {"reference": "the graph itself, one picture at a time", "engine": engine}
+        self._conditions = {
+            "reference": "the graph itself, one picture at a time",
+            "engine": engine_name(threads),
+        }
 
     def alone(self, sets: Sequence[PromptSet]) -> list[ProbeScores]:
         """The scores of every picture alone, for each prompt set. Raises ExportError when the graph cannot run."""

@@ -18,7 +18,7 @@ TOLERANCE = 1e-4
 """Largest accepted error, as a fraction of the largest absolute value of the reference tensor."""
 
 LOW_TOLERANCE = {"fp16": 3e-2, "bf16": 0.15, "int8": 1.0}
-"""The same for a graph of lower precision beside the float32 graph. It detects failures such as values out
+"""The same for a graph of lower precision, compared with the float32 graph. It detects failures such as values out
 of range; the metrics show what the precision costs."""
 
 

@@ -45,13 +45,12 @@ def check_parity(
     padded. say: called with a line on the progress every ten seconds. Returns the report, which is false when a check
     fails. Raises ExportError when a graph cannot run.
     """
-    import onnxruntime
     import torch
 
     threads = threads_to_use()
     conditions = {
         "reference": f"torch {torch.__version__}, eager, CPU, float32, {torch.get_num_threads()} threads",
-        "engine": f"onnxruntime {onnxruntime.__version__}, CPU, {threads} threads",
+        "engine": engine_name(threads),
     }
     report = ParityReport(conditions)
     if tokenizer is None:
@@ -71,6 +70,13 @@ def check_parity(
     for order, text in runs:
         report.checks += trial.run(order, text)
     return report
+
+
+def engine_name(threads: int) -> str:
+    """ONNX Runtime on the CPU, as reports name it."""
+    import onnxruntime
+
+    return f"onnxruntime {onnxruntime.__version__}, CPU, {threads} threads"
 
 
 class Countdown:
@@ -172,15 +178,15 @@ class _ImageTrial:
         import torch
 
         wanted = sorted(set(pictures))
-        found: dict[int, Scores] = {}
+        scores: dict[int, Scores] = {}
         with torch.inference_mode():
             for start in range(0, len(wanted), _EAGER_SLICE):
                 part = wanted[start : start + _EAGER_SLICE]
                 logits, saliency = self._model(torch.from_numpy(self._images[part]), torch.from_numpy(text))
                 for row, number in enumerate(part):
-                    found[number] = {"logits": logits[row].numpy().copy(), "saliency": saliency[row].numpy().copy()}
+                    scores[number] = {"logits": logits[row].numpy().copy(), "saliency": saliency[row].numpy().copy()}
                 self._progress.add(len(part))
-        return found
+        return scores
 
 
 def _row(output: Floats, slot: int) -> Floats:
@@ -226,10 +232,10 @@ def _text_checks(adapter: Adapter, tokenizer: Tokenizer, reference: Floats, sess
     checks = []
     for batch, extra, wanted in cases:
         (got,) = session.run(("features",), text_inputs(adapter, batch, extra))
-        kind = "model" if extra == 0 else f"model, padded by {extra}"
+        reference_name = "model" if extra == 0 else f"model, padded by {extra}"
         count, width = batch.ids.shape
         for slot in range(count):
-            place = Place(kind, count, slot, width + extra)
+            place = Place(reference_name, count, slot, width + extra)
             checks.append(compare("features", place, _row(got, slot), wanted[slot]))
     return checks
 

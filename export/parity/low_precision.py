@@ -16,7 +16,7 @@ from ...engines.backends.ort_session import CPU_PROVIDER, open_session
 from ...engines.processor import cpu_model
 from ...engines.prompts.prompt_set import PromptSet
 from .checks import LOW_TOLERANCE, Floats, ParityReport, Place, TensorCheck, compare
-from .compare_graphs import OUTPUTS, Session, finding_queries, longest_text, queries_of, text_inputs
+from .compare_graphs import OUTPUTS, Session, engine_name, finding_queries, longest_text, queries_of, text_inputs
 from .metric_changes import METRICS, Outcome, Tally, TrialImage, TrialMetrics, outcome, probe_cases
 from .probes import PROBE_TEXTS, probe_images
 
@@ -62,44 +62,44 @@ class PrecisionTrial:
         report.checks += self.checks(after)
         report.require()
         by_name = [{prompt_set.name: prompt_set for prompt_set in sets} for sets in (before, after)]
-        report.metrics = found = self.metrics(by_name[0], by_name[1], data, progress)
-        dice, auc = (f"{found[key]:.3f}" if found[key] is not None else "-" for key in ("dice_change", "auc_change"))
+        report.metrics = metrics = self.metrics(by_name[0], by_name[1], data, progress)
+        dice, auc = (
+            f"{metrics[key]:.3f}" if metrics[key] is not None else "-" for key in ("dice_change", "auc_change")
+        )
         progress(
-            f"{self.precision} on {found['images']} images ({found['data']}): {found['hits_flipped']} of "
-            f"{found['pairs']} pointing hits flipped; largest change of Dice {dice}, of AUC {auc}"
+            f"{self.precision} on {metrics['images']} images ({metrics['data']}): {metrics['hits_flipped']} of "
+            f"{metrics['pairs']} pointing hits flipped; largest change of Dice {dice}, of AUC {auc}"
         )
         if data is not None:
-            progress(f"{self.precision}: {'; '.join(_changed(name, found['changes'][name]) for name in METRICS)}")
+            progress(f"{self.precision}: {'; '.join(_changed(name, metrics['changes'][name]) for name in METRICS)}")
 
-    def refusal(self, found: Mapping[str, Any], accept: float, data: TrialData | None) -> str:
-        """A sentence when an interval of a change in `found`, the result of `metrics`, reaches beyond `accept` points;
-        empty when none does. Probe pictures, whose regions are made up, decide nothing."""
+    def refusal(self, metrics: Mapping[str, Any], accept: float, data: TrialData | None) -> str:
+        """A sentence when an interval of a change in `metrics`, as the method returns them, reaches beyond `accept`
+        points; empty when none does. Probe pictures, whose regions are made up, decide nothing."""
         if data is None:
             return ""
-        judged = {name: entry for name, entry in found["changes"].items() if entry is not None}
+        judged = {name: entry for name, entry in metrics["changes"].items() if entry is not None}
         if not judged:
             return (
-                f"On {found['images']} images of {data.description} there is neither a region nor a finding with both "
-                f"labels, so nothing shows what {self.precision} does; give --parity-data others."
+                f"On {metrics['images']} images of {data.description} there is neither a region nor a finding with "
+                f"both labels, so nothing shows what {self.precision} does; give --parity-data others."
             )
         for name, entry in judged.items():
             if entry["patients"] < self.measured.least_patients:
                 return (
-                    f"The change of {name} in {self.precision} rests on {entry['patients']} patients, too few for an "
+                    f"The change of {name} in {self.precision} comes from {entry['patients']} patients, too few for an "
                     "interval; give --parity-data more."
                 )
         worst = max(judged, key=lambda name: _reach(judged[name]))
         if 100 * _reach(judged[worst]) <= accept:
             return ""
         return (
-            f"In {self.precision} {_changed(worst, judged[worst])} on {found['images']} images, and --accept allows "
+            f"In {self.precision} {_changed(worst, judged[worst])} on {metrics['images']} images, and --accept allows "
             f"{accept:g} points either way."
         )
 
     def speed(self, batches: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
         """How many times as fast as the float32 graph the lowered one is on this CPU: the median of rounds in turns."""
-        import onnxruntime
-
         sessions = [open_session(f / "image.onnx", [CPU_PROVIDER], self.threads) for f in (self.full, self.lowered)]
         inputs = [dict(batches[number % len(batches)]) for number in range(_RUNS)]
         rounds = []
@@ -108,19 +108,17 @@ class PrecisionTrial:
             if number:  # the first one warms up
                 rounds.append(seconds)
         images = sum(len(entry["pixels"]) for entry in inputs)
-        each = np.median(np.array(rounds) / images, axis=0)
+        seconds_per_image = np.median(np.array(rounds) / images, axis=0)
         return {
             "ratio": round(float(np.median([full / low for full, low in rounds])), 2),
-            "ms_per_image": [round(1e3 * float(value), 2) for value in each],
-            "engine": f"onnxruntime {onnxruntime.__version__}, CPU, {self.threads} threads",
+            "ms_per_image": [round(1e3 * float(value), 2) for value in seconds_per_image],
+            "engine": engine_name(self.threads),
             "processor": cpu_model(),
         }
 
     def conditions(self) -> dict[str, Any]:
         """The versions and settings of the comparison, for the report."""
-        import onnxruntime
-
-        engine = f"onnxruntime {onnxruntime.__version__}, CPU, {self.threads} threads: "
+        engine = f"{engine_name(self.threads)}: "
         if self.precision == "int8":
             return {"precision": self.precision, "precision_engine": f"{engine}the file itself"}
         native = "the files themselves ran as well" if self.precision == "fp16" else "the files themselves did not run"
@@ -137,20 +135,20 @@ class PrecisionTrial:
             text = queries_of(features, self.adapter.texts_per_query)
             longest = longest_text(self.tokenizer)
             long = self._features(self.tokenizer, self.full, [longest], rounding=False)
-            for kind, rounding in self._runs() if self.precision in _TYPES else ():
+            for reference_name, rounding in self._runs() if self.precision in _TYPES else ():
                 for texts, wanted in ((PROBE_TEXTS, features), ([longest], long)):
                     got = self._features(self.tokenizer, self.lowered, texts, rounding)
-                    yield compare("features", Place(kind, len(texts), None, len(texts)), got, wanted, allowed)
+                    yield compare("features", Place(reference_name, len(texts), None, len(texts)), got, wanted, allowed)
         images = probe_images(self.adapter.geometry.size)
         whole = self._session(self.full, "image", rounding=False)
-        for kind, rounding in self._runs():
+        for reference_name, rounding in self._runs():
             session = self._session(self.lowered, "image", rounding)
             runs = [(batch, text) for batch in _BATCHES] + [(2, prompt_set.features) for prompt_set in sets]
             for batch, queries in runs[1:2] if self.precision == "fp16" and not rounding else runs:
                 inputs: dict[str, NDArray[Any]] = {"pixels": images[:batch], "text": queries}
                 pairs = zip(OUTPUTS, session.run(OUTPUTS, inputs), whole.run(OUTPUTS, inputs), strict=True)
                 for name, got, wanted in pairs:
-                    yield compare(name, Place(kind, batch, None, len(queries)), got, wanted, allowed)
+                    yield compare(name, Place(reference_name, batch, None, len(queries)), got, wanted, allowed)
 
     def metrics(
         self,

@@ -1,6 +1,6 @@
 """The effect of lower precision on the metrics: pointing hits that flip, and the change of pointing, Dice and AUC.
 
-All numbers are those of an evaluation by the default protocol (docs/metrics.md §2 to §5): pointing and Dice at 0.5 of
+All numbers follow the default protocol of an evaluation (docs/metrics.md §2 to §5): pointing and Dice at 0.5 of
 the swept map, AUC of the mean logit of a finding's positive prompts, and means over findings. Intervals are paired:
 both graphs are resampled together, by patient. The metrics themselves are handed in.
 """
@@ -25,7 +25,7 @@ _WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
 class Change(Protocol):
-    """A paired difference, the ends of its interval if it has one, and how many patients stand behind it."""
+    """A paired difference, the ends of its interval if it has one, and the number of patients."""
 
     @property
     def value(self) -> float: ...
@@ -43,7 +43,7 @@ class TrialMetrics(Protocol):
     least_patients: with fewer a change has no interval. pairs: hits and Dice, [P] each, of maps [P, h, w] and regions
     bool [P, 224, 224] of one image. mean_change: of two means over findings of the mean over pairs; auc: of each
     finding, NaN without both labels, from scores and labels [N, F]; auc_change: of its mean over the findings with
-    enough patients. A change is None where it rests on nothing.
+    enough patients. A change is None without any pair.
     """
 
     @property
@@ -110,8 +110,8 @@ class Tally:
 
     def add(self, case: TrialImage, before: Outcome, after: Outcome) -> None:
         """The outcomes of the float32 graph and of the lowered one."""
-        for scores, found in zip(self._scores, (before, after), strict=True):
-            scores.append(found.logits)
+        for scores, outcome_of_graph in zip(self._scores, (before, after), strict=True):
+            scores.append(outcome_of_graph.logits)
         self._labels.append([case.labels.get(number, np.nan) for number in range(len(self.findings))])
         for number in case.regions:
             self._places.append((len(self._patients), number))
@@ -119,9 +119,9 @@ class Tally:
                 {
                     "image": case.name,
                     "finding": self.findings[number],
-                    "hit": [found.hits[number] for found in (before, after)],
-                    "dice": [found.dice[number] for found in (before, after)],
-                    "logit": [float(found.logits[number]) for found in (before, after)],
+                    "hit": [outcome_of_graph.hits[number] for outcome_of_graph in (before, after)],
+                    "dice": [outcome_of_graph.dice[number] for outcome_of_graph in (before, after)],
+                    "logit": [float(outcome_of_graph.logits[number]) for outcome_of_graph in (before, after)],
                 }
             )
         self._patients.append(case.patient or case.name)
@@ -184,10 +184,10 @@ def probe_cases(size: int, findings: int) -> list[TrialImage]:
     return cases
 
 
-def _change(found: Change | None) -> dict[str, float | None] | None:
-    if found is None:
+def _change(difference: Change | None) -> dict[str, float | None] | None:
+    if difference is None:
         return None
-    return {"change": found.value, "low": found.low, "high": found.high, "patients": found.patients}
+    return {"change": difference.value, "low": difference.low, "high": difference.high, "patients": difference.patients}
 
 
 def _gap(pair: list[float]) -> float:

@@ -42,7 +42,7 @@ def not_finite(scores: Sequence[ProbeScores]) -> str | None:
 
 
 def refusal(scores: Sequence[ProbeScores], function: str) -> str | None:
-    """Why no bundle can be made of a graph with these outputs, in words; None if there is no such reason.
+    """The reason why no bundle can be made of a graph with these outputs; None without one.
 
     scores: all finite. function: what `last_function` says of the graph's logits.
     """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,29 +15,8 @@ BATCHES = (1, 2, 3, 8, 17)
 PICTURES = 10
 """Different probe pictures."""
 
-PROBE_TEXTS = (
-    "pneumonia",
-    "no finding",
-    "effusion",
-    "left sided pleural effusion with adjacent atelectasis",
-    "enlarged heart",
-    "fracture of the seventh rib",
-    "nodule",
-    "right upper lobe mass",
-    "edema",
-    "normal lungs",
-    "a large pneumothorax on the left, with shift of the mediastinum to the right",
-    "catheter",
-    "emphysema",
-    "hernia",
-    "consolidation in both lower zones",
-    "scarring",
-    "thickened pleura",
-    "calcified granuloma",
-    "widened mediastinum",
-    "cavity",
-    "infiltrate",
-    "pacemaker",
+PROBE_TEXTS: tuple[str, ...] = tuple(
+    json.loads(resources.files(__package__).joinpath("probe_texts.json").read_text(encoding="utf-8"))
 )
 """Twenty-two texts of different length, not taken from any model's prompts."""
 

@@ -104,15 +104,15 @@ class TrialData:
         self.left_out.clear()
         index = {name: number for number, name in enumerate(findings) if name in self.classes}
         inputs = self.read(geometry, list(index), places=[case.place for case in self.cases])
-        for case, found in zip(self.cases, inputs, strict=True):
-            if found.pixels is None:
-                self._count("unreadable", f"{case.image}: {found.problem}")
-            elif _digest(found.pixels) in self.apart:
+        for case, image in zip(self.cases, inputs, strict=True):
+            if image.pixels is None:
+                self._count("unreadable", f"{case.image}: {image.problem}")
+            elif _digest(image.pixels) in self.apart:
                 self._count("calibrated")
             else:
-                regions = {index[name]: region for name, region in found.regions.items()}
+                regions = {index[name]: region for name, region in image.regions.items()}
                 labels = {index[name]: label for name, label in case.labels.items() if name in index}
-                yield TrialImage(case.name, found.pixels, regions, labels, found.frame, case.patient)
+                yield TrialImage(case.name, image.pixels, regions, labels, image.frame, case.patient)
 
     def inputs(self, geometry: Geometry) -> NDArray[np.uint8]:
         """The model inputs of all cases, uint8 [N, 1, S, S]. Raises DataError and ImageError."""

@@ -2,7 +2,7 @@
 
 The repositories of MedKLIP and MAVL carry no licence, so their sentences are not part of this package. In both models
 the queries attend to one another, and the official result needs the whole book in the set: with a book every set
-contains all of its entries, those of the dataset's findings under the findings' names (docs/parity.md §7).
+contains all of its entries, for the dataset's findings under the findings' names (docs/parity.md §7).
 The models do not depend on the order; the dataset's findings come first.
 """
 
@@ -75,7 +75,7 @@ def _is_descriptions(content: object) -> bool:
 
 @cache
 def _words() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("prompt_book.json").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("descriptions.json").read_text(encoding="utf-8")
     words: dict[str, Any] = json.loads(text)
     return words
 
@@ -108,13 +108,13 @@ def book_sets(style: str, book: Book, findings: Mapping[str, tuple[str, ...]]) -
 def own_words_caution(style: str, sets: PromptSets) -> str:
     """The warning for sets of MedKLIP or MAVL without a word of the authors; empty if there is none, or for a set that
     the user wrote."""
-    own = [name for name, entries in sets.items() if all(entry.status == "own" for entry in entries)]
-    if style not in SIZES or not own:
+    own_sets = [name for name, entries in sets.items() if all(entry.status == "own" for entry in entries)]
+    if style not in SIZES or not own_sets:
         return ""
     return (
-        f"the prompts of {', '.join(own)} are this project's sentences (status 'own'), not the authors': {style}'s "
-        f"queries attend to one another, and its official numbers need the authors' whole book, {SIZES[style]}, in "
-        "each set; give --prompts a checkout of their repository"
+        f"the prompts of {', '.join(own_sets)} are this project's sentences (status 'own'), not the authors': "
+        f"{style}'s queries attend to one another, and its official numbers need the authors' whole book, "
+        f"{SIZES[style]}, in each set; give --prompts a checkout of their repository"
     )
 
 

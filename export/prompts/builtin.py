@@ -1,6 +1,6 @@
 """The built-in prompt sets: the findings of each dataset, and each model's words for them.
 
-`prompt_table.json` holds, for each dataset, the ordered findings, and for each prompt style the strings of every
+`prompts_of_models.json` holds, for each dataset, the ordered findings, and for each prompt style the strings of every
 finding with their status (official | adapted | own | ..., docs/parity.md §7). MedKLIP and MAVL use whole
 sentences, which are in `books`.
 """
@@ -25,7 +25,7 @@ _LIKE = {"devide": ("kad", "assumed_as_kad")}
 
 
 def _table() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("prompt_table.json").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("prompts_of_models.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table
 
@@ -74,7 +74,9 @@ def builtin_sets(style: str) -> PromptSets:
     exceptions: dict[str, dict[str, Any]] = table["exceptions"].get(style, {})
     return {
         name: tuple(
-            _builtin(label, entry, status)
+            FindingPrompts(
+                label, tuple(entry["positive"]), tuple(entry.get("negative", ())), status or str(entry["status"])
+            )
             for label in labels
             if (entry := {**words, **exceptions.get(name, {})}.get(label)) is not None
         )
@@ -84,14 +86,9 @@ def builtin_sets(style: str) -> PromptSets:
 
 def known_sets(sets: PromptSets, findings: Sequence[str]) -> PromptSets:
     """The entries of `sets` of which a supervised model knows every text, and `FINDINGS_SET` with all its findings."""
-    known = {
+    answered = {
         name: tuple(entry for entry in entries if set(findings).issuperset(entry.texts))
         for name, entries in sets.items()
     }
     whole = tuple(FindingPrompts(finding, (finding,), status="official") for finding in findings)
-    return {**{name: entries for name, entries in known.items() if entries}, FINDINGS_SET: whole}
-
-
-def _builtin(label: str, entry: Mapping[str, Any], status: str | None) -> FindingPrompts:
-    negative = tuple(entry.get("negative", ()))
-    return FindingPrompts(label, tuple(entry["positive"]), negative, status or str(entry["status"]))
+    return {**{name: entries for name, entries in answered.items() if entries}, FINDINGS_SET: whole}

@@ -52,15 +52,15 @@ def read_prompts(model: str, paths: Sequence[Path]) -> PromptSets:
 def _published(model: str, folder: Path) -> list[Path]:
     if model not in PLACES:
         raise ConfigError(f"--prompts {folder} is a folder; {model} takes a YAML or JSON file with prompt sets.")
-    found = []
+    files = []
     for places in PLACES[model]:
         name = Path(places[0]).name
         plain = (name, f"{model}_{name}", f"{model}_{name.replace(' ', '_')}")
         candidates = [folder / place for place in (*places, *plain)]
-        found += [path for path in candidates if path.is_file()][:1]
-    if not found:
+        files += [path for path in candidates if path.is_file()][:1]
+    if not files:
         raise ConfigError(
             f"The folder {folder} holds none of {model}'s prompt files ({PLACES[model][0][0]}, ...); give a checkout "
             "of its repository, or the files themselves."
         )
-    return found
+    return files

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engines.errors import MissingExtraError
 from ...engines.tokenizing import BackendTokenizer
 from ...engines.tokenizing.tokenizers import require_tokenizers
+from ..libraries import required
 
 _START, _END = "<start_of_text>", "<end_of_text>"
 _SPLIT = rf"(?i){_START}|{_END}|'s|'t|'re|'ve|'m|'ll|'d|[\p{{L}}]+|[\p{{N}}]|[^\s\p{{L}}\p{{N}}]+"
@@ -19,12 +19,8 @@ class ClipTokenizer(BackendTokenizer):
     """
 
     def __init__(self, context: int, *, refuses_long: bool = False) -> None:
-        try:
-            from open_clip.tokenizer import SimpleTokenizer
-        except ImportError as error:
-            raise MissingExtraError("CLIP prompts need open_clip_torch; install xbench-fast[export].") from error
         require_tokenizers()
-        table = SimpleTokenizer(context_length=context)
+        table = required("open_clip.tokenizer", "The tokenizer of CLIP").SimpleTokenizer(context_length=context)
         self.context = context
         self.vocabulary_size = int(table.vocab_size)
         record = {"kind": "clip-bpe", "source": "open_clip", "vocabulary_size": self.vocabulary_size}

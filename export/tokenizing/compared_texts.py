@@ -1,9 +1,11 @@
-"""Compares a model's tokenizer with that of the library that the model comes from (docs/parity.md §2)."""
+"""Compares a model's tokenizer with the tokenizer of the model's own library (docs/parity.md §2)."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
+from importlib import resources
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -11,40 +13,14 @@ from ...engines.errors import ConfigError, XBenchError
 from ...engines.prompts.prompt_files import SEPARATOR
 from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, Tokenizer
 from ...engines.tokenizing.tokenizers import SPECIAL
-from .library_tokenizer import short_reason
+from ..libraries import short_reason
 from .reference import ReferenceTokenizer
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
 
-TEXTS = (
-    "pneumonia",
-    "",
-    " ",
-    "Pleural Effusion",
-    "PNEUMONIA IN THE LEFT LOWER LOBE",
-    "a chest x-ray, showing PNEUMONIA; right_lower lobe!",
-    "left-sided pleural effusion, with atelectasis; it's the patient's 2nd image (AP)!",
-    "No acute cardiopulmonary process.",
-    "Sentence one. Sentence two.",
-    "  many   spaces\tand\nlines ",
-    "under_score _and__ two",
-    "what? why! (yes) [no] {maybe} a/b a\\b a|b #1 @2 $3 ^ ~ ` = + < >",
-    "\"quotes\" 'single' \u201ccurved\u201d \u2018too\u2019 \u2014 and \u2026",
-    "1,234.56 mm3, 5cm x 10 % of T1-T12",
-    "...",
-    "Caf\u00e9 na\u00efve \u00dcBUNG Sj\u00f6gren",
-    "\u0153d\u00e8me pulmonaire aigu, \u00c9PANCHEMENT",
-    "cafe\u0301 with a combining accent",
-    "\ufb01brosis and \u00bd of a lung",
-    "\u0130stanbul \u03a3\u03af\u03c3\u03c5\u03c6\u03bf\u03c2 stra\u00dfe",
-    "\u80f8\u90e8 X\u7dda",
-    "\U0001fac1 lung",
-    "zero\u200bwidth and\u00a0fixed blanks",
-    "&lt;b&gt; and &amp;amp; of HTML",
-    "badly decoded na\u00c3\u00afve",
-    "<s> a [SEP] and </s> <pad> [CLS] [PAD] <unk> <eos> <bos> [MASK] written out",
-    "<start_of_text> a <end_of_text> <|startoftext|> and <|endoftext|>",
+TEXTS: tuple[str, ...] = (
+    *json.loads(resources.files(__package__).joinpath("compared_texts.json").read_text(encoding="utf-8")),
     "pneumothorax" * 40,
     " ".join(f"finding {number} of the left lung," for number in range(120)),
     " ".join(f"Finding_{number} OF THE Right Lung;" for number in range(120)),
@@ -104,5 +80,5 @@ def _difference(row: Sequence[int], wanted: Sequence[int]) -> str:
     """Where two rows of ids begin to differ."""
     if len(row) != len(wanted):
         return f"{len(row)} of them instead of {len(wanted)}"
-    place = next(place for place, (one, other) in enumerate(zip(row, wanted, strict=True)) if one != other)
-    return f"{row[place]} instead of {wanted[place]} at position {place + 1} of {len(row)}"
+    position = next(position for position, (one, other) in enumerate(zip(row, wanted, strict=True)) if one != other)
+    return f"{row[position]} instead of {wanted[position]} at position {position + 1} of {len(row)}"

@@ -13,7 +13,8 @@ from ...engines.strict_json import parse_json
 from ...engines.tokenizing import BackendTokenizer
 from ...engines.tokenizing.tokenizers import require_tokenizers
 from ...engines.user_files import entries
-from .library_tokenizer import ENDLESS, FolderWords, library_words, load_tokenizer, short_reason
+from ..libraries import short_reason
+from .library_tokenizer import ENDLESS, FolderWords, library_words, load_tokenizer
 
 _READY, _RULES, _NAMED = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 _OLDER = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
@@ -43,8 +44,8 @@ def read_words(folder: Path) -> FolderWords:
             return library_words(load_tokenizer(folder), f"The tokenizer in {folder}")
         except (ConfigError, MissingExtraError):
             return ready
-    found = [name for name in _OLDER if (folder / name).is_file()]
-    if not found:
+    vocabularies = [name for name in _OLDER if (folder / name).is_file()]
+    if not vocabularies:
         names = ", ".join([path.name for path in entries(folder)][:5])
         raise ConfigError(
             f"The folder {folder} holds no tokenizer ({names or 'it is empty'}); give --tokenizer a folder with "
@@ -93,8 +94,8 @@ def _add_special(backend: Any, rules: Mapping[str, Any], tokens: Mapping[str, st
     stated = rules.get("added_tokens_decoder")
     more = rules.get("extra_special_tokens", rules.get("additional_special_tokens"))
     extra = [*(stated.values() if isinstance(stated, dict) else ()), *(more if isinstance(more, list) else ())]
-    known = backend.get_added_tokens_decoder().values()
-    present = {token.content for token in known}
+    added = backend.get_added_tokens_decoder().values()
+    present = {token.content for token in added}
     for token in [*extra, *tokens.values()]:
         content = _content(token)
         if content and content not in present:
@@ -118,7 +119,7 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _content(token: Any) -> str:
-    """A token's text, which stands alone or in a table with its marks."""
+    """A token's text: the entry itself, or a field of a table with its marks."""
     return str(token.get("content", "")) if isinstance(token, dict) else str(token)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...engines.errors import ConfigError, MissingExtraError
 from ...engines.tokenizing.tokenizers import require_tokenizers
+from ..libraries import required, short_reason
 
 ENDLESS = 10**9
 """transformers writes 1e30 where a tokenizer states no longest text."""
@@ -43,10 +44,7 @@ def load_tokenizer(folder: Path) -> Any:
     Raises ConfigError, and MissingExtraError where a package is not installed.
     """
     held = next((name for name in _SENTENCEPIECE if (folder / name).is_file()), None)
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError(f"The tokenizer in {folder} needs transformers: pip install transformers.") from error
+    transformers = required("transformers", f"The tokenizer in {folder}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -140,8 +138,3 @@ def _siglip(tokenizer: Any) -> Any:
     for content in sorted({str(token) for token in tokenizer.all_special_tokens}):
         backend.add_special_tokens([AddedToken(content, lstrip=True, rstrip=True, normalized=False, special=True)])
     return backend
-
-
-def short_reason(error: Exception) -> str:
-    """The message of another library's error, on one line of at most 200 characters."""
-    return " ".join(str(error).split())[:200].rstrip(".")

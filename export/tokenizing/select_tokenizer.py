@@ -39,14 +39,14 @@ def select_tokenizer(
             raise ConfigError(f"{adapter.name} is supervised and reads no text; leave out --tokenizer.")
         return None
     spec = adapter.tokenizer
-    found = _find(adapter, folder, progress)
-    if not isinstance(found, HashTokenizer):
-        _check(found, adapter)
-        _check_sample(found, adapter)
-    words: Tokenizer = found
+    tokenizer = _find(adapter, folder, progress)
+    if not isinstance(tokenizer, HashTokenizer):
+        _check(tokenizer, adapter)
+        _check_sample(tokenizer, adapter)
+    words: Tokenizer = tokenizer
     if spec.cleaning:
-        marked = () if isinstance(found, HashTokenizer) or not spec.marks_continuations else found.continuations
-        words = CleanedTokenizer(found, spec.cleaning, marked)
+        marked = () if isinstance(tokenizer, HashTokenizer) or not spec.marks_continuations else tokenizer.continuations
+        words = CleanedTokenizer(tokenizer, spec.cleaning, marked)
     compare_texts(adapter, words)
     return words
 
@@ -79,21 +79,21 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
     if spec.vocabulary is not None:
         pieces = {piece: number for number, piece in enumerate(spec.vocabulary)}
         return WordPieceTokenizer(pieces, adapter.context, "the checkpoint", **rules)
-    found: FolderTokenizer | WordPieceTokenizer | None
+    tokenizer: FolderTokenizer | WordPieceTokenizer | None
     if spec.kind == "tokenizer.json":
-        found = _find_folder(folder, adapter)
+        tokenizer = _find_folder(folder, adapter)
     else:
-        found = find_wordpiece(folder, spec.sources, adapter.context, **rules)
-    if found is not None and (adapter.weights in ("published", "own") or folder is not None):
-        return found
+        tokenizer = find_wordpiece(folder, spec.sources, adapter.context, **rules)
+    if tokenizer is not None and (adapter.weights in ("published", "own") or folder is not None):
+        return tokenizer
     if adapter.weights in ("published", "own"):
         fetch = " ".join(["huggingface-cli download", *spec.sources[:1], *(["vocab.txt"] * (spec.kind == "wordpiece"))])
         raise ConfigError(
             f"No vocabulary for {adapter.name}: give --tokenizer DIR with its vocab.txt or tokenizer.json"
             + (f", or fetch it into the Hugging Face cache first ({fetch})." if spec.sources else ".")
         )
-    if found is not None and found.vocabulary_size <= adapter.vocabulary_size:
-        return found
+    if tokenizer is not None and tokenizer.vocabulary_size <= adapter.vocabulary_size:
+        return tokenizer
     progress("no vocabulary found: stand-in weights get a stand-in tokenizer (give --tokenizer DIR for the real one)")
     return HashTokenizer(adapter.vocabulary_size, adapter.context)
 
@@ -139,7 +139,7 @@ def _check_sample(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
 
 
 def _find_folder(folder: Path | None, adapter: Adapter) -> FolderTokenizer | None:
-    """The tokenizer in `folder`, or that of the first of the model's repositories in the local Hugging Face cache."""
+    """The tokenizer in `folder`, or of the first of the model's repositories in the local Hugging Face cache."""
     from .folder_tokenizer import FILES, FolderTokenizer
 
     whole = adapter.tokenizer.refuses_long
@@ -155,7 +155,7 @@ def _find_folder(folder: Path | None, adapter: Adapter) -> FolderTokenizer | Non
 def find_wordpiece(
     folder: Path | None, repositories: Sequence[str], context: int, **rules: bool
 ) -> WordPieceTokenizer | None:
-    """The vocabulary in `folder`, or that of the first of `repositories` in the local Hugging Face cache.
+    """The vocabulary in `folder`, or of the first of `repositories` that is in the local Hugging Face cache.
 
     `rules` are those of `WordPieceTokenizer`. Returns None when `folder` is None and no repository is cached. Raises
     ConfigError when `folder` was given and holds no WordPiece vocabulary.
@@ -171,10 +171,10 @@ def find_wordpiece(
 
 def read_vocabulary(folder: Path) -> dict[str, int]:
     """Piece -> id, from vocab.txt or tokenizer.json in `folder`. Raises ConfigError."""
-    found = [folder / name for name in VOCABULARY_FILES if (folder / name).is_file()]
-    for path in reversed(found):
+    paths = [folder / name for name in VOCABULARY_FILES if (folder / name).is_file()]
+    for path in reversed(paths):
         vocabulary = _read(path)  # also of the second file, which may be of another kind
-    if found:
+    if paths:
         return vocabulary
     raise ConfigError(
         f"The folder {folder} holds neither vocab.txt nor tokenizer.json; give --tokenizer another folder."

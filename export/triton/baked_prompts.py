@@ -1,7 +1,7 @@
 """Makes a bundle's image graph for one prompt set: the text features become a constant, queries become findings.
 
 Triton forms batches by joining requests along the first axis of every input, and text features have no batch axis.
-With one set inside, the graph has one input, pixels, and its outputs are those of `xbench-fast serve` for that set.
+With one set inside, the graph has one input, pixels, and its outputs are what `xbench-fast serve` answers for that set.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...engines.errors import ExportError, MissingExtraError
+from ...engines.errors import ExportError
 from ...engines.prompts.prompt_set import PromptSet
+from ..libraries import required, short_reason
 
 _LEAST: Final = 13  # the operators that are added here have this form from this opset on
 
@@ -24,14 +25,11 @@ _OUTPUTS: Final = ("logits", "saliency")
 
 def load_graph(path: Path) -> Any:
     """The ONNX model in a file. Raises MissingExtraError without the package onnx, ExportError for an invalid file."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError("onnx is not installed; install xbench-fast[export].") from error
+    onnx = required("onnx", "A Triton model")
     try:
         return onnx.load(str(path))
     except Exception as error:  # protobuf's and ONNX's own classes
-        raise ExportError(f"{path} cannot be read as ONNX: {' '.join(str(error).split())[:300]}.") from error
+        raise ExportError(f"{path} cannot be read as ONNX: {short_reason(error, 300)}.") from error
 
 
 def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
@@ -58,7 +56,7 @@ def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
     answers = {name: f"{_PREFIX}all_{name}" for name in _OUTPUTS}
     renamed = {**answers, "pixels": seen}
     _rename(graph, renamed)
-    known = [_renamed_value(value, renamed[value.name]) for value in (pixels, *graph.output)] if exact else []
+    values = [_renamed_value(value, renamed[value.name]) for value in (pixels, *graph.output)] if exact else []
     grid = [axis.dim_value for axis in graph.output[1].type.tensor_type.shape.dim][2:]
     writer = _Writer(_opset(model))
     writer.constant("text", prompts.features.astype(np.float32))
@@ -72,7 +70,7 @@ def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
     if (prompts.polarity < 0).any():
         outputs["logits_negative"] = []
         nodes += writer.by_finding(answers["logits"], "logits_negative", _places(prompts, -1), exact)
-    inferred = [*graph.value_info, *known] if exact else []  # they name the axis of queries, which no longer exists
+    inferred = [*graph.value_info, *values] if exact else []  # they name the axis of queries, which no longer exists
     for part in (graph.node, graph.value_info, graph.input, graph.output):
         del part[:]
     graph.node.extend(nodes)
@@ -101,7 +99,7 @@ def _check(model: Any, prompts: PromptSet) -> None:
     try:
         onnx.checker.check_model(model)
     except Exception as error:  # the checker's and protobuf's own classes
-        reason = " ".join(str(error).split())[:300]
+        reason = short_reason(error, 300)
         raise ExportError(
             f"The image graph with the prompt set '{prompts.name}' inside is no valid ONNX graph ({reason}); make the "
             "graph again with a later opset."
@@ -132,11 +130,11 @@ class _Writer:
     def integers(self, *values: int) -> str:
         return self.constant(f"{_PREFIX}integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
 
-    def node(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: Any) -> Any:
+    def node(self, operator: str, inputs: Sequence[str], output: str | None = None, **attributes: Any) -> Any:
         self._count += 1
         made = output or f"{_PREFIX}value_{self._count}"
         return self.onnx.helper.make_node(
-            kind, list(inputs), [made], name=f"{_PREFIX}{kind}_{self._count}", **attributes
+            operator, list(inputs), [made], name=f"{_PREFIX}{operator}_{self._count}", **attributes
         )
 
     def by_finding(self, source: str, output: str, places: list[list[int]], exact: bool) -> list[Any]:
@@ -148,8 +146,8 @@ class _Writer:
         return [*nodes, self.node("Concat", parts, output, axis=1)]
 
     def _finding(self, source: str, queries: list[int], exact: bool, nodes: list[Any]) -> str:
-        def add(kind: str, *inputs: str, **attributes: Any) -> str:
-            nodes.append(self.node(kind, inputs, **attributes))
+        def add(operator: str, *inputs: str, **attributes: Any) -> str:
+            nodes.append(self.node(operator, inputs, **attributes))
             made: str = nodes[-1].output[0]
             return made
 
@@ -188,18 +186,18 @@ def _unpair(writer: _Writer, answers: Mapping[str, str]) -> tuple[dict[str, str]
 
 
 def _renamed_value(value: Any, name: str) -> Any:
-    found = copy.deepcopy(value)
-    found.name = name
-    return found
+    renamed = copy.deepcopy(value)
+    renamed.name = name
+    return renamed
 
 
 def _rename(graph: Any, names: Mapping[str, str]) -> None:
     """Renames tensors wherever nodes read or write them, in nested graphs too."""
     for node in graph.node:
         for tensors in (node.input, node.output):
-            for place, name in enumerate(tensors):
+            for position, name in enumerate(tensors):
                 if name in names:
-                    tensors[place] = names[name]
+                    tensors[position] = names[name]
         for attribute in node.attribute:
             for nested in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 _rename(nested, names)

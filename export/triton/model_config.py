@@ -64,13 +64,13 @@ class Served:
     @property
     def outputs(self) -> list[dict[str, Any]]:
         count = self.findings
-        found = [
+        outputs = [
             {"name": "logits", "dims": [count], "label_filename": "labels.txt"},
             {"name": "saliency", "dims": [count, *self.grid]},
         ]
         if self.negative:
-            found.append({"name": "logits_negative", "dims": [count]})
-        return [{"name": item["name"], "data_type": Word("TYPE_FP32"), **item} for item in found]
+            outputs.append({"name": "logits_negative", "dims": [count]})
+        return [{"name": item["name"], "data_type": Word("TYPE_FP32"), **item} for item in outputs]
 
 
 def set_config(model: Served, limits: TritonLimits, *, plan: bool) -> str:

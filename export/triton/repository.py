@@ -80,7 +80,7 @@ class _Repository:
             self._check_plan(joined(bundle.name, name), bundle)
 
     def _check_int8(self, bundle: Bundle) -> None:
-        """The engines of a repository are those of `engines.quantised`; a server's processor is not known here."""
+        """The engines of a repository are named in `engines.quantised`; a server's processor is not known here."""
         how = bundle.manifest.quantisation
         form = None if how is None else how.form
         if self._choices.tensorrt and form in ("vnni", "any-cpu"):

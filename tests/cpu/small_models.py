@@ -30,7 +30,7 @@ from xbench_fast.export.models import (
     medklip,
     xrv,
 )
-from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
+from xbench_fast.export.models.carzero import CarzeroConfig
 from xbench_fast.export.models.kad_checkpoint import KadConfig
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
 from ....engines.tokenizing import TokenBatch
+from ...libraries import short_reason
 from ...prompts.builtin import BOOKS, prompt_styles
 from ..saliency_maps import FAMILY_MAPS
 from ..two_towers import TwoTowers
@@ -50,9 +51,9 @@ class TextPadding(NamedTuple):
 
 def check_style(style: str) -> None:
     """Raises ConfigError for a style without built-in prompts of single texts."""
-    known = [name for name in prompt_styles() if name not in BOOKS]
-    if style not in known:
-        raise ConfigError(f"There are no built-in prompts in the style '{style}': {did_you_mean(style, known)}.")
+    styles = [name for name in prompt_styles() if name not in BOOKS]
+    if style not in styles:
+        raise ConfigError(f"There are no built-in prompts in the style '{style}': {did_you_mean(style, styles)}.")
 
 
 def each_alone(patches: Tensor, pool: Callable[[Tensor], Tensor], copies: int = 1) -> Tensor:
@@ -79,7 +80,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def patch_grid(
     tower: ImageTower, whole: Callable[[Tensor], Tensor], size: int, title: str, device: torch.device | None = None
 ) -> tuple[int, int]:
-    """The grid of the patches, found by running the tower, whose image vector must be that of `whole`, the model's own.
+    """The grid of the patches, found by running the tower. Its image vector must equal the model's own, of `whole`.
 
     Raises ConfigError where no patches can be read.
     """
@@ -87,17 +88,17 @@ def patch_grid(
     with torch.inference_mode():
         try:
             pooled, patches = tower(picture)
-            own = whole(picture)
+            expected = whole(picture)
         except (RuntimeError, ValueError, AssertionError, IndexError, TypeError, AttributeError) as error:
-            reason = " ".join(str(error).split())[:160].rstrip(".")
+            reason = short_reason(error, 160)
             raise ConfigError(f"No patches can be read from {title}: {reason}; write an adapter for it.") from error
     side = math.isqrt(patches.shape[1])
-    if side * side != patches.shape[1] or pooled.shape != own.shape:
+    if side * side != patches.shape[1] or pooled.shape != expected.shape:
         raise ConfigError(
             f"No square map can be read from {title}: {patches.shape[1]} patches, image vectors {list(pooled.shape)} "
-            f"and {list(own.shape)}; write an adapter for it."
+            f"and {list(expected.shape)}; write an adapter for it."
         )
-    if not torch.allclose(F.normalize(pooled, dim=-1), F.normalize(own, dim=-1), atol=1e-4):
+    if not torch.allclose(F.normalize(pooled, dim=-1), F.normalize(expected, dim=-1), atol=1e-4):
         raise ConfigError(f"The patches of {title} do not lead to its own image vector; write an adapter for it.")
     return side, side
 
@@ -116,7 +117,7 @@ class ModelFamily(TwoTowers):
         self.read_image, self.read_text, self.padding = image, text, padding
 
     def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """The model's own image vector, and that of each patch alone."""
+        """The model's own image vector, and the vector of each patch alone."""
         return self.read_image(image)
 
     def encoder_ids(self, batch: TokenBatch) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Image towers of open_clip, read for the image vector and for that of each patch."""
+"""Image towers of open_clip, read for the image vector and for a vector of each patch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .family import ImageTower, each_alone
 def image_tower(visual: Any, title: str) -> ImageTower:
     """The tower of `visual`. Raises ConfigError for one whose patches cannot be read."""
     towers = {"VisionTransformer": _transformer, "ModifiedResNet": _resnet, "TimmModel": _timm}
-    found = towers.get(type(visual).__name__)
-    if found is None:
+    reader = towers.get(type(visual).__name__)
+    if reader is None:
         raise ConfigError(f"No patches can be read from {title}: its image tower is a {type(visual).__name__}.")
-    return found(visual)
+    return reader(visual)
 
 
 def _transformer(visual: Any) -> ImageTower:

@@ -11,14 +11,15 @@ from typing import Any, Self
 
 import torch
 
-from ....engines.errors import ConfigError, MissingExtraError
+from ....engines.errors import ConfigError
 from ....engines.file_names import label_stems
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
-from ..clip_checkpoint import canonical_tensors
+from ...libraries import required, short_reason
+from ..clip import canonical_tensors
 from ..saliency_maps import PATCH_TEXT
 from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
 from .image_towers import image_tower
@@ -45,12 +46,12 @@ class _Architecture:
     @property
     def text(self) -> dict[str, Any]:
         """The configuration of the text tower."""
-        found: dict[str, Any] = self.model["text_cfg"]
-        return found
+        configuration: dict[str, Any] = self.model["text_cfg"]
+        return configuration
 
 
 class OpenClipAdapter(ModelFamily):
-    """`arch` is a name of open_clip, or an open_clip_config.json; by default the one beside the checkpoint."""
+    """`arch` is a name of open_clip, or an open_clip_config.json; by default the one in the checkpoint's folder."""
 
     warnings: tuple[str, ...] = ()
 
@@ -72,36 +73,40 @@ class OpenClipAdapter(ModelFamily):
         Raises CheckpointError, ConfigError and MissingExtraError.
         """
         check_style(prompt_style)
-        found = _architecture(arch, checkpoint)
+        architecture = _architecture(arch, checkpoint)
         given = dict(preprocess or {})
         for key in given:
             if key not in (*_PREPROCESSING, "size"):
-                known = did_you_mean(key, (*_PREPROCESSING, "size"))
-                raise ConfigError(f"{found.title}: 'preprocess' has no key '{key}': {known}.")
+                hint = did_you_mean(key, (*_PREPROCESSING, "size"))
+                raise ConfigError(f"{architecture.title}: 'preprocess' has no key '{key}': {hint}.")
         if "size" in given:
-            found.model["vision_cfg"]["image_size"] = given.pop("size")
-        found.preprocessing.update(given)
+            architecture.model["vision_cfg"]["image_size"] = given.pop("size")
+        architecture.preprocessing.update(given)
         source = read_checkpoint(checkpoint)
         tensors = canonical_tensors(source.tensors("logit_scale"), checkpoint)
-        follow_options(found.model, tensors)
-        model = _build(found, text_encoder)
+        follow_options(architecture.model, tensors)
+        model = _build(architecture, text_encoder)
         tensors = as_named(tensors, model)
-        check_sizes(model, found.model["vision_cfg"].get("image_size", 224), tensors, checkpoint, found.title)
-        install(model, tensors, path=checkpoint, model=found.title, names=source.names())
-        record = with_activation(source.record, source.path, found.model, found.title)
-        return cls._describe(model, found, tokenizer, prompt_style, record)
+        check_sizes(
+            model, architecture.model["vision_cfg"].get("image_size", 224), tensors, checkpoint, architecture.title
+        )
+        install(model, tensors, path=checkpoint, model=architecture.title, names=source.names())
+        record = with_activation(source.record, source.path, architecture.model, architecture.title)
+        return cls._describe(model, architecture, tokenizer, prompt_style, record)
 
     @classmethod
-    def _describe(cls, model: Any, found: _Architecture, folder: Path | None, prompt_style: str, record: Any) -> Self:
-        entry = from_open_clip({"size": model.visual.image_size, **found.preprocessing}, found.title)
-        context = int(found.text.get("context_length", 77))
-        spec, padding = open_clip_texts(found.model, found.title, folder, found.folder)
-        made = cls._connected(model, found.title, entry, (spec, padding), context)
-        made.checkpoint, made.prompt_style, made.warnings = record, prompt_style, found.cautions
-        if found.twin and "read from" not in record.activation:
+    def _describe(
+        cls, model: Any, architecture: _Architecture, folder: Path | None, prompt_style: str, record: Any
+    ) -> Self:
+        entry = from_open_clip({"size": model.visual.image_size, **architecture.preprocessing}, architecture.title)
+        context = int(architecture.text.get("context_length", 77))
+        spec, padding = open_clip_texts(architecture.model, architecture.title, folder, architecture.folder)
+        made = cls._connected(model, architecture.title, entry, (spec, padding), context)
+        made.checkpoint, made.prompt_style, made.warnings = record, prompt_style, architecture.cautions
+        if architecture.twin and "read from" not in record.activation:
             made.warnings += (
-                f"'{found.title}' computes GELU; OpenAI's weights and others trained with QuickGELU need "
-                f"'{found.title}-quickgelu', and no checkpoint says which it is",
+                f"'{architecture.title}' computes GELU; OpenAI's weights and others trained with QuickGELU need "
+                f"'{architecture.title}-quickgelu', and no checkpoint says which it is",
             )
         return made
 
@@ -113,9 +118,7 @@ class OpenClipAdapter(ModelFamily):
         Raises ConfigError (no model of open_clip, weights that are not float32, an image tower whose patches cannot be
         read, pictures that are not square) and MissingExtraError.
         """
-        _library()
-        from open_clip.model import get_model_preprocess_cfg
-
+        library = required("open_clip.model", "This family")
         title = f"this {type(model).__name__}"
         for name in ("visual", "encode_image", "encode_text", "logit_scale"):
             if not hasattr(model, name):
@@ -123,9 +126,9 @@ class OpenClipAdapter(ModelFamily):
                     f"{title} is no model of open_clip, because it has no '{name}'; give the model that "
                     "open_clip.create_model returns, which is `module` of a DistributedDataParallel."
                 )
-        if kinds := sorted({str(each.dtype) for each in model.parameters()} - {"torch.float32"}):
+        if kinds := sorted({str(parameter.dtype) for parameter in model.parameters()} - {"torch.float32"}):
             raise ConfigError(f"{title} has weights of {kinds[0]}; give it in float32, with torch.autocast if need be.")
-        ways = {key: value for key, value in get_model_preprocess_cfg(model).items() if key in _PREPROCESSING}
+        ways = {key: value for key, value in library.get_model_preprocess_cfg(model).items() if key in _PREPROCESSING}
         entry = from_open_clip({**_default(), **ways, "size": model.visual.image_size}, title)
         # A text tower of transformers states its table of positions (0 for T5), which texts need not fill.
         towers = hasattr(model, "text") and hasattr(model.text, "config")
@@ -175,13 +178,13 @@ def _architecture(arch: str | None, checkpoint: Path) -> _Architecture:
         if not beside.is_file():
             raise ConfigError(
                 f"No architecture for {checkpoint}: give --arch NAME (`arch` in xbench.toml), such as ViT-B-16, or put "
-                f"its {_CONFIG} beside it."
+                f"its {_CONFIG} into its folder."
             )
         return _from_file(beside)
     path = Path(arch)
     if path.suffix == ".json" or path.is_dir():
         return _from_file(path / _CONFIG if path.is_dir() else path)
-    open_clip = _library()
+    open_clip = required("open_clip", "This family")
     name = arch.replace("/", "-")
     model = open_clip.get_model_config(name) if ":" not in name else None
     if model is None:
@@ -213,17 +216,17 @@ def _tags(open_clip: Any, name: str, tags: list[str]) -> Iterator[Mapping[str, A
     return (get_pretrained_cfg(name, tag) for tag in tags)
 
 
-def _near(name: str, known: list[str]) -> str:
+def _near(name: str, names: list[str]) -> str:
     """As `did_you_mean`; of more than a hundred names only the near ones are shown."""
-    lower = {one.lower(): one for one in known}
+    lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), lower, n=4, cutoff=0.5)
     if not close:
-        return "its names are those of open_clip.list_models()."
+        return "open_clip.list_models() has its names."
     return f"did you mean {' or '.join(repr(lower[one]) for one in close)}?"
 
 
 def _from_file(path: Path) -> _Architecture:
-    _library()
+    required("open_clip", "This family")
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
         model = content.get("model_cfg", content)
@@ -239,31 +242,23 @@ def _from_file(path: Path) -> _Architecture:
     return _Architecture(title, model, _default() | ways, folder=path.parent if path.name == _CONFIG else None)
 
 
-def _library() -> Any:
-    try:
-        import open_clip
-    except ImportError as error:
-        message = 'This family needs open_clip, which is not installed: pip install "xbench-fast[export]".'
-        raise MissingExtraError(message) from error
-    return open_clip
-
-
-def _build(found: _Architecture, text_encoder: Path | None) -> Any:
+def _build(architecture: _Architecture, text_encoder: Path | None) -> Any:
     """The untrained model, as open_clip's `create_model` builds it. Downloads nothing."""
     from open_clip.coca_model import CoCa
     from open_clip.model import CLIP, CustomTextCLIP
 
-    model = deepcopy(found.model)
+    model = deepcopy(architecture.model)
     text = model["text_cfg"]
     if "timm_model_name" in model["vision_cfg"]:
         model["vision_cfg"]["timm_model_pretrained"] = False
     if "hf_model_name" in text:
         text["hf_model_pretrained"] = False
-        text["hf_model_name"] = str(text_encoder or cached_folder(text["hf_model_name"], "config.json", found.title))
+        text["hf_model_name"] = str(
+            text_encoder or cached_folder(text["hf_model_name"], "config.json", architecture.title)
+        )
     custom = model.pop("custom_text", False) or "hf_model_name" in text
-    kind = (CoCa if "multimodal_cfg" in model else CustomTextCLIP) if custom else CLIP
+    model_class = (CoCa if "multimodal_cfg" in model else CustomTextCLIP) if custom else CLIP
     try:
-        return kind(**model).eval()
+        return model_class(**model).eval()
     except Exception as error:  # of open_clip, timm or transformers, about a value of the configuration
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise ConfigError(f"open_clip cannot build {found.title}: {reason}.") from error
+        raise ConfigError(f"open_clip cannot build {architecture.title}: {short_reason(error)}.") from error

@@ -69,21 +69,22 @@ def check_sizes(model: nn.Module, size: Any, tensors: Mapping[str, Tensor], path
     needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for start, line in _BLOCKS.items():
-        own, found = _count(start, needed), _count(start, shapes)
-        if own and found and own != found:
-            raise _other(path, title, line, found, own)
-    for name, place, line in _LINES:
+        expected, trained = _count(start, needed), _count(start, shapes)
+        if expected and trained and expected != trained:
+            raise _other(path, title, line, trained, expected)
+    for name, dimension, line in _LINES:
         wanted, stored = needed.get(name, ()), shapes.get(name, ())
-        if len(wanted) == len(stored) > place and wanted[place] != stored[place]:
-            raise _other(path, title, line, stored[place], wanted[place])
+        if len(wanted) == len(stored) > dimension and wanted[dimension] != stored[dimension]:
+            raise _other(path, title, line, stored[dimension], wanted[dimension])
     for name in _POSITIONS:
         if sides := patches_per_side(shapes.get(name, ()), needed.get(name, ())):
-            found, own = sides
-            whole = isinstance(size, int) and size * found % own == 0
+            trained, expected = sides
+            whole = isinstance(size, int) and size * trained % expected == 0
             raise CheckpointError(
-                f"{path} is of another image size than {title}: it has the positions of {found} x {found} patches, the "
-                f"architecture those of {own} x {own}, and positions are not interpolated here as open_clip does it"
-                + (f"; export it with preprocess = {{size = {size * found // own}}}." if whole else ".")
+                f"{path} is of another image size than {title}: it has the positions of {trained} x {trained} patches, "
+                f"the architecture those of {expected} x {expected}, and positions are not interpolated here as "
+                "open_clip does it"
+                + (f"; export it with preprocess = {{size = {size * trained // expected}}}." if whole else ".")
             )
 
 
@@ -94,8 +95,8 @@ def with_activation(record: CheckpointRecord, path: Path, model: Mapping[str, An
     Raises CheckpointError where the TorchScript archive at `path` computes another one than the architecture `model`.
     """
     towers = (model["vision_cfg"], "timm_model_name"), (model["text_cfg"], "hf_model_name")
-    own = [tower for tower, other in towers if other not in tower]
-    if not own or any("act_kwargs" in tower for tower in own):
+    open_clip_towers = [tower for tower, other in towers if other not in tower]
+    if not open_clip_towers or any("act_kwargs" in tower for tower in open_clip_towers):
         return record
     openai = record.sha256 in PUBLISHED["clip"].sha256.values()
     activation = QUICK if openai else scripted_activation(path)
@@ -110,10 +111,10 @@ def with_activation(record: CheckpointRecord, path: Path, model: Mapping[str, An
     return replace(record, activation=f"{stated}, {source if activation else assumed}")
 
 
-def _other(path: Path, title: str, line: str, found: int, own: int) -> CheckpointError:
+def _other(path: Path, title: str, line: str, trained: int, expected: int) -> CheckpointError:
     return CheckpointError(
-        f"{path} was trained with {line} = {found}, and {title} has {own}; give --arch the open_clip_config.json of "
-        "the training, with that line."
+        f"{path} was trained with {line} = {trained}, and {title} has {expected}; give --arch the "
+        "open_clip_config.json of the training, with that line."
     )
 
 

@@ -14,10 +14,10 @@ from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
 from ...adapter import TokenizerSpec
 from ...checkpoints.hugging_face import cached_file
+from ...libraries import short_reason
 from ...tokenizing.folder_tokenizer import FILES, FolderTokenizer
-from ...tokenizing.library_tokenizer import library_words, load_tokenizer, only_vocabulary, short_reason
-from ...tokenizing.reference import ReferenceTokenizer
-from ..vocabularies import CLIP_BPE
+from ...tokenizing.library_tokenizer import library_words, load_tokenizer, only_vocabulary
+from ...tokenizing.reference import CLIP_BPE, ReferenceTokenizer
 from .family import TextPadding
 
 _CONFIG = "open_clip_config.json"
@@ -115,21 +115,21 @@ def _library_tokenizer(model: Mapping[str, Any], title: str, folder: Path | None
     import open_clip
 
     more = {} if folder is None else {"local_files_only": True, "trust_remote_code": False}
-    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as copy, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         text = {key: value for key, value in model["text_cfg"].items() if key != "tokenizer_kwargs" or value}
-        (Path(place) / _CONFIG).write_text(json.dumps({"model_cfg": {**model, "text_cfg": text}}), encoding="utf-8")
+        (Path(copy) / _CONFIG).write_text(json.dumps({"model_cfg": {**model, "text_cfg": text}}), encoding="utf-8")
         for path in [] if folder is None else folder.iterdir():
             if path.is_file() and path.name != _CONFIG:
-                (Path(place) / path.name).symlink_to(path.resolve())
+                (Path(copy) / path.name).symlink_to(path.resolve())
         if folder is not None and only_vocabulary(folder):
-            (Path(place) / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+            (Path(copy) / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
         try:
-            return open_clip.get_tokenizer(f"local-dir:{place}", **more)
+            return open_clip.get_tokenizer(f"local-dir:{copy}", **more)
         except Exception as error:  # of open_clip or transformers, about a value of the configuration
             if folder is not None:
                 load_tokenizer(folder)  # where it fails by itself, its sentence says more
-            reason = short_reason(error).replace(place, str(folder))
+            reason = short_reason(error).replace(copy, str(folder))
             raise ConfigError(f"open_clip cannot make the tokenizer of {title}: {reason}.") from error
 
 

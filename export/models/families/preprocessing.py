@@ -33,12 +33,12 @@ def from_open_clip(config: Mapping[str, Any], where: str) -> Preprocessing:
     if len(sides) != 1:
         raise ConfigError(f"{where} takes pictures of {list(size)} pixels; only square ones can be exported.")
     side, mode, interpolation = int(sides.pop()), str(config["resize_mode"]), str(config["interpolation"])
-    for what, value, known in (
+    for what, value, allowed in (
         ("resize_mode", mode, [*_MODES]),
         ("interpolation", interpolation, [*_RESAMPLE.values()]),
     ):
-        if value not in known:
-            raise ConfigError(f"{where}: {what} '{value}' cannot be exported: {did_you_mean(value, known)}; {_HINT}.")
+        if value not in allowed:
+            raise ConfigError(f"{where}: {what} '{value}' cannot be exported: {did_you_mean(value, allowed)}; {_HINT}.")
     geometry = Geometry("squash" if mode == "squash" else "crop", side, side, cast(Interpolation, interpolation))
     return Preprocessing(geometry, _three(config["mean"], "mean", where), _three(config["std"], "std", where))
 
@@ -46,12 +46,13 @@ def from_open_clip(config: Mapping[str, Any], where: str) -> Preprocessing:
 def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
     """From an image processor of transformers, for a model that takes pictures of `size`. Raises ConfigError.
 
-    Its rules are those of the library, with Pillow's resize: the centre begins at (H - S) // 2.
+    The rules of the library are followed, with Pillow's resize: the centre begins at (H - S) // 2.
     """
-    kind = type(processor).__name__
-    if kind.removesuffix("Fast").removesuffix("Pil") not in _KNOWN:
+    class_name = type(processor).__name__
+    if class_name.removesuffix("Fast").removesuffix("Pil") not in _KNOWN:
         raise ConfigError(
-            f"{where} is a {kind}, whose rules are not known here: known are {', '.join(_KNOWN)}; write an adapter."
+            f"{where} is a {class_name}, whose rules are not known here: known are {', '.join(_KNOWN)}; write an "
+            "adapter."
         )
     interpolation = _RESAMPLE.get(int(processor.resample))
     if interpolation is None:
@@ -84,19 +85,19 @@ def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
 
 
 def _resized(processor: Any, where: str) -> tuple[Literal["squash", "floor_crop"], int]:
-    found = dict(processor.size)
-    shortest = found.get("shortest_edge")
-    if shortest and not found.get("longest_edge"):
+    size = dict(processor.size)
+    shortest = size.get("shortest_edge")
+    if shortest and not size.get("longest_edge"):
         return "floor_crop", int(shortest)
-    side = _side(found)
+    side = _side(size)
     if side is None:
-        raise ConfigError(f"{where}: a resize by {found} cannot be exported; only square pictures can.")
+        raise ConfigError(f"{where}: a resize by {size} cannot be exported; only square pictures can.")
     return "squash", side
 
 
 def _side(size: Any) -> int | None:
-    found = dict(size)
-    return int(found["height"]) if found.get("height") and found.get("height") == found.get("width") else None
+    sides = dict(size)
+    return int(sides["height"]) if sides.get("height") and sides.get("height") == sides.get("width") else None
 
 
 def _three(values: Sequence[float] | float, what: str, where: str) -> tuple[float, float, float]:

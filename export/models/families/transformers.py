@@ -9,12 +9,13 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from ....engines.errors import CheckpointError, ConfigError, MissingExtraError
+from ....engines.errors import CheckpointError, ConfigError
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
+from ...libraries import required, short_reason
 from ...tokenizing.folder_tokenizer import FolderTokenizer
 from ...tokenizing.library_tokenizer import library_words, load_tokenizer
 from ...tokenizing.reference import ReferenceTokenizer
@@ -33,24 +34,24 @@ class TransformersAdapter(ModelFamily):
 
     @classmethod
     def load(cls, checkpoint: Path, *, tokenizer: Path | None = None, prompt_style: str = "clip") -> Self:
-        """`tokenizer` is a folder with the tokenizer, if it is not that of the weights.
+        """`tokenizer` is a folder with the tokenizer, if it is not in the folder of the weights.
 
         Raises CheckpointError, ConfigError and MissingExtraError.
         """
         check_style(prompt_style)
         folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
-        kind = _kind(folder)
-        model = _build(folder, kind)
+        model_type = _kind(folder)
+        model = _build(folder, model_type)
         source = read_checkpoint(checkpoint)
         tensors = {name: one for name, one in source.tensors("logit_scale").items() if not name.endswith(_NOT_WEIGHTS)}
-        install(model, tensors, path=checkpoint, model=_KINDS[kind], names=source.names())
+        install(model, tensors, path=checkpoint, model=_KINDS[model_type], names=source.names())
         text, image = model.config.text_config, model.config.vision_config
         entry = from_processor(
             _processor(folder), int(image.image_size), f"The image processor of {folder} (preprocessor_config.json)"
         )
-        spec, padding, context = _texts(tokenizer or folder, str(folder), kind, int(text.max_position_embeddings))
-        tower, whole = _clip(model) if kind == "clip" else _siglip(model)
-        project = model.text_projection if kind == "clip" else None
+        spec, padding, context = _texts(tokenizer or folder, str(folder), model_type, int(text.max_position_embeddings))
+        tower, whole = _clip(model) if model_type == "clip" else _siglip(model)
+        project = model.text_projection if model_type == "clip" else None
         made = cls(
             module=model,
             name="transformers",
@@ -62,11 +63,11 @@ class TransformersAdapter(ModelFamily):
             grid=patch_grid(tower, whole, entry.geometry.size, str(folder)),
             text_inputs=("input_ids", "attention_mask"),
             context=context,
-            text_shape=(int(model.config.projection_dim if kind == "clip" else text.projection_size),),
+            text_shape=(int(model.config.projection_dim if model_type == "clip" else text.projection_size),),
             vocabulary_size=int(text.vocab_size),
             tokenizer=spec,
             checkpoint=source.record,
-            logit_scale=float(model.logit_scale.exp()) if kind == "clip" else 1.0,
+            logit_scale=float(model.logit_scale.exp()) if model_type == "clip" else 1.0,
             prompt_style=prompt_style,
         )
 
@@ -75,7 +76,7 @@ class TransformersAdapter(ModelFamily):
             return pooled if project is None else project(pooled)
 
         made.connect(tower, read_text, padding)
-        if kind == "siglip":
+        if model_type == "siglip":
             made.assumptions = _assumptions(made, int(text.max_position_embeddings))
         return made
 
@@ -84,7 +85,7 @@ class TransformersAdapter(ModelFamily):
         return self.assumptions
 
 
-def _texts(folder: Path, title: str, kind: str, positions: int) -> tuple[TokenizerSpec, TextPadding, int]:
+def _texts(folder: Path, title: str, model_type: str, positions: int) -> tuple[TokenizerSpec, TextPadding, int]:
     """How texts enter the model, and how many tokens one has: cut and filled as transformers does it by default.
 
     The text tower of SigLIP gets the tokenizer's attention mask where its class gives one (`model_input_names`). CLIP's
@@ -101,31 +102,31 @@ def _texts(folder: Path, title: str, kind: str, positions: int) -> tuple[Tokeniz
 
     reference = ReferenceTokenizer("transformers", ids)
     spec = TokenizerSpec("ready", (title,), cleaning=words.cleaning, ready=ready, reference=reference)
-    if kind == "clip" and ready.left:
+    if model_type == "clip" and ready.left:
         raise ConfigError(
             f'The tokenizer in {folder} fills texts on the left ("padding_side"), so that what CLIP computes depends '
             'on the length of the longest text; set "padding_side": "right", as CLIP was trained.'
         )
-    masked = kind == "siglip" and "attention_mask" in library.model_input_names
+    masked = model_type == "siglip" and "attention_mask" in library.model_input_names
     return spec, TextPadding(ready.padding, ready.left, masked=masked), context
 
 
 def _assumptions(made: TransformersAdapter, positions: int) -> tuple[str, ...]:
     """What to say of a SigLIP whose tokenizer tells capitals from small letters, which SigLIP was not trained to do, or
     states a shorter text than the model has positions: its result depends on the length, for it reads the last one."""
-    ready, folder, said = made.tokenizer.ready, made.tokenizer.sources[0], []
+    ready, folder, cautions = made.tokenizer.ready, made.tokenizer.sources[0], []
     if ready is not None and ready(["Effusion"]).ids.tolist() != ready(["effusion"]).ids.tolist():
-        said.append(
+        cautions.append(
             f"the tokenizer of {folder} keeps capital letters, as its class says, but SigLIP 2 was trained on texts in "
             'lower case: write your prompts so, or name the class "Siglip2Tokenizer" in its tokenizer_config.json'
         )
     if made.context < positions:
-        said.append(
+        cautions.append(
             f"texts are cut at and filled to {made.context} tokens, as model_max_length of the tokenizer says, but "
             f"{folder} has {positions} positions, and transformers' pipeline fills to 64 whatever it says: the result "
             "of SigLIP depends on it, so check with which length the model was trained"
         )
-    return tuple(said)
+    return tuple(cautions)
 
 
 def _clip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:
@@ -142,8 +143,8 @@ def _siglip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:
     vision = model.vision_model
 
     def read(image: Tensor) -> tuple[Tensor, Tensor]:
-        found = vision(pixel_values=image)
-        return found.pooler_output, each_alone(found.last_hidden_state, vision.head)
+        encoded = vision(pixel_values=image)
+        return encoded.pooler_output, each_alone(encoded.last_hidden_state, vision.head)
 
     return read, lambda image: vision(pixel_values=image).pooler_output
 
@@ -151,7 +152,7 @@ def _siglip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:
 def _kind(folder: Path) -> str:
     path = folder / "config.json"
     try:
-        kind = parse_json(path.read_text(encoding="utf-8"))["model_type"]
+        model_type = parse_json(path.read_text(encoding="utf-8"))["model_type"]
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{folder} has no config.json: give --checkpoint the folder that save_pretrained wrote, or that was "
@@ -159,34 +160,30 @@ def _kind(folder: Path) -> str:
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read ({error!r}); download the folder again.") from error
-    if kind == "siglip2":
+    if model_type == "siglip2":
         raise ConfigError(
             f"{folder} is a SigLIP 2 with pictures of any size (NaFlex), which has no fixed grid; those with "
             "a fixed resolution can be exported."
         )
-    if kind not in _KINDS:
+    if model_type not in _KINDS:
         raise ConfigError(
-            f"{folder} is a '{kind}' model; the family 'transformers' reads CLIP and SigLIP: "
-            f"{did_you_mean(str(kind), _KINDS)}; write an adapter for it."
+            f"{folder} is a '{model_type}' model; the family 'transformers' reads CLIP and SigLIP: "
+            f"{did_you_mean(str(model_type), _KINDS)}; write an adapter for it."
         )
-    return str(kind)
+    return str(model_type)
 
 
-def _build(folder: Path, kind: str) -> Any:
+def _build(folder: Path, model_type: str) -> Any:
     """The untrained model, with attention written out. Downloads nothing, and runs no code of the folder."""
-    try:
-        import transformers
-    except ImportError as error:
-        message = 'This family needs transformers, which is not installed: pip install "xbench-fast[export]".'
-        raise MissingExtraError(message) from error
+    transformers = required("transformers", "This family")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            built = getattr(transformers, _KINDS[kind])
+            built = getattr(transformers, _KINDS[model_type])
             return built._from_config(config, attn_implementation="eager").eval()
     except Exception as error:  # of transformers, about a value of the configuration
-        raise ConfigError(f"transformers cannot build the model of {folder}: {_short(error)}.") from error
+        raise ConfigError(f"transformers cannot build the model of {folder}: {short_reason(error)}.") from error
 
 
 def _processor(folder: Path) -> Any:
@@ -198,10 +195,6 @@ def _processor(folder: Path) -> Any:
             return AutoImageProcessor.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises many classes
         raise ConfigError(
-            f"How pictures enter the model of {folder} cannot be read ({_short(error)}); it needs its "
+            f"How pictures enter the model of {folder} cannot be read ({short_reason(error)}); it needs its "
             "preprocessor_config.json."
         ) from error
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".")

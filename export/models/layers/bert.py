@@ -1,4 +1,8 @@
-"""BERT encoder (Devlin et al. 2019) with the tensor names of Hugging Face's `BertModel`."""
+"""BERT encoder (Devlin et al. 2019) with the tensor names of Hugging Face's `BertModel`.
+
+It is written out, because the mask of transformers' `BertModel` (5.23) is exported as a search through GatherND, And
+and Where nodes, which is here one subtraction and one product.
+"""
 
 from __future__ import annotations
 

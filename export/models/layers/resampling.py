@@ -1,60 +1,53 @@
-"""Resizing of an image or a map as products with one constant matrix from both sides; PyTorch's arithmetic."""
+"""Resizing and smoothing of an image or a map, as products with one constant matrix from both sides."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import torch
-from numpy.typing import NDArray
+import torch.nn.functional as F
+from scipy.ndimage import gaussian_filter1d
 from torch import Tensor, nn
 
-_A = -0.75  # of the cubic kernel
+SIGMA: Final = 1.5
+"""Of the Gaussian of BioViL and AFLoc, in cells."""
 
 
-def bicubic_matrix(target: int, source: int) -> NDArray[np.float64]:
-    """float64 [target, source]: row i holds the weight of each source pixel in pixel i; each row sums to 1.
+def bicubic_matrix(target: int, source: int) -> Tensor:
+    """float32 [target, source]: what PyTorch's bicubic resize, without antialiasing, takes of each source pixel."""
+    pixels = torch.eye(source, device="cpu")[None, None]
+    return F.interpolate(pixels, (target, source), mode="bicubic", align_corners=False)[0, 0]
 
-    Half-pixel centres, no antialiasing, and beyond an edge its pixel is repeated. The scale and then the place are
-    rounded to float32, as PyTorch does it: an exact place gives other pixels by 1e-4 of a standard deviation.
+
+def corner_matrix(target: int, source: int) -> Tensor:
+    """float32 [target, source]: the same for the bilinear resize with aligned corners."""
+    pixels = torch.eye(source, device="cpu")[None, None]
+    return F.interpolate(pixels, (target, source), mode="bilinear", align_corners=True)[0, 0]
+
+
+def gaussian_matrix(cells: int, sigma: float = SIGMA, radius: int = 6) -> Tensor:
+    """float32 [cells, cells]: SciPy's Gaussian filter, cut at `radius` cells, along one axis.
+
+    Beyond an edge the map is mirrored, with the edge cell repeated.
     """
-    scale = np.float64(np.float32(source) / np.float32(target))
-    place = (scale * (np.arange(target) + 0.5) - 0.5).astype(np.float32)
-    first = np.floor(place)
-    beyond = (place - first).astype(np.float64)
-    matrix = np.zeros((target, source))
-    for offset in (-1, 0, 1, 2):
-        columns = np.clip(first.astype(np.int64) + offset, 0, source - 1)
-        np.add.at(matrix, (np.arange(target), columns), _cubic(np.abs(beyond - offset)))
-    return matrix
-
-
-def _cubic(distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    near = ((_A + 2) * distance - (_A + 3)) * distance**2 + 1
-    far = ((_A * distance - 5 * _A) * distance + 8 * _A) * distance - 4 * _A
-    return np.where(distance <= 1, near, far)
-
-
-def corner_matrix(target: int, source: int) -> NDArray[np.float64]:
-    """float64 [target, source]: bilinear weights with aligned corners, places in float32 as PyTorch computes them."""
-    place = np.float32(source - 1) / np.float32(target - 1) * np.arange(target, dtype=np.float32)
-    first = np.minimum(place.astype(np.int64), source - 1)
-    beyond = place - first.astype(np.float32)
-    matrix = np.zeros((target, source))
-    rows = np.arange(target)
-    np.add.at(matrix, (rows, first), 1 - beyond)
-    np.add.at(matrix, (rows, np.minimum(first + 1, source - 1)), beyond)
-    return matrix
+    smoothed = gaussian_filter1d(np.eye(cells), sigma, axis=0, mode="reflect", radius=radius)
+    return torch.as_tensor(smoothed, dtype=torch.float32, device="cpu")
 
 
 class Resampled(nn.Module):
-    """Resizes squares along both axes. `matrix` is a constant, which no checkpoint has."""
+    """Resizes or smooths squares along both axes. `matrix` is a constant, which no checkpoint has."""
 
     matrix: Tensor
 
-    def __init__(self, matrix: NDArray[np.float64]) -> None:
+    def __init__(self, matrix: Tensor) -> None:
         super().__init__()
-        values = torch.as_tensor(matrix, dtype=torch.float32, device="cpu")
-        self.register_buffer("matrix", values, persistent=False)
+        self.register_buffer("matrix", matrix, persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
-        """[..., source, source] -> [..., target, target]."""
+        """[..., source, source] -> [..., target, target].
+
+        The image is transposed and not the matrix, whose product is then with the constant of this name: in lower
+        precision it stays in float32.
+        """
         return (self.matrix @ (self.matrix @ image).mT).mT

@@ -1,4 +1,4 @@
-"""ResNet with bottleneck blocks, up to any stage, in torchvision's names and arithmetic (ResNet v1.5).
+"""ResNet of torchvision's bottleneck blocks (ResNet v1.5), of any widths and up to any stage.
 
 The official medical models keep torchvision's leading children in a Sequential, so the tensors are called
 `0` (7x7 convolution), `1` (BatchNorm) and `4`, `5`, ... (stages); 2 and 3 are the ReLU and the max-pool.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torchvision.models.resnet import Bottleneck  # type: ignore[import-untyped]
 
 
 @dataclass(frozen=True)
@@ -32,42 +33,20 @@ class ResNetConfig:
         return size
 
 
-class Bottleneck(nn.Module):
-    """1x1, 3x3 (carrying the stride) and 1x1 convolution, added to the input."""
-
-    def __init__(self, inputs: int, width: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(outputs)
-        self.relu = nn.ReLU()
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
-            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, inputs, h, w] -> [B, outputs, h / stride, w / stride]."""
-        y = self.relu(self.bn1(self.conv1(x)))
-        y = self.relu(self.bn2(self.conv2(y)))
-        out: Tensor = self.relu(self.bn3(self.conv3(y)) + self.downsample(x))
-        return out
-
-
 def resnet_features(config: ResNetConfig) -> nn.Sequential:
     """[B, 3, S, S] -> [B, channels, grid, grid]."""
-    stem = [nn.Conv2d(3, config.stem, 7, 2, padding=3, bias=False), nn.BatchNorm2d(config.stem), nn.ReLU()]
+    block = type("Block", (Bottleneck,), {"expansion": config.expansion})  # torchvision fixes it at 4
     stages: list[nn.Module] = []
     channels = config.stem
-    for index, (width, blocks) in enumerate(zip(config.widths, config.blocks, strict=True)):
-        outputs = width * config.expansion
-        stage = [Bottleneck(channels, width, outputs, stride=1 if index == 0 else 2)]
-        stage += [Bottleneck(outputs, width, outputs, stride=1) for _ in range(blocks - 1)]
-        stages.append(nn.Sequential(*stage))
+    for width, blocks in zip(config.widths, config.blocks, strict=True):
+        outputs, stride = width * config.expansion, 2 if stages else 1
+        shortcut = None
+        if stride != 1 or channels != outputs:
+            shortcut = nn.Sequential(nn.Conv2d(channels, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        first = block(channels, width, stride, shortcut)
+        stages.append(nn.Sequential(first, *(block(outputs, width) for _ in range(blocks - 1))))
         channels = outputs
+    stem = (nn.Conv2d(3, config.stem, 7, 2, padding=3, bias=False), nn.BatchNorm2d(config.stem), nn.ReLU())
     return nn.Sequential(*stem, nn.MaxPool2d(3, 2, padding=1), *stages)
 
 

@@ -24,8 +24,8 @@ from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.bundle_options import BundleOptions
 from xbench_fast.export.graph import ImageGraph
-from xbench_fast.export.models import biovil_checkpoint
-from xbench_fast.export.models.biovil_checkpoint import BIOVIL, BIOVIL_T, BioVilConfig
+from xbench_fast.export.models import biovil
+from xbench_fast.export.models.biovil import BIOVIL, BIOVIL_T, BioVilConfig
 from xbench_fast.export.pipeline import export_adapter
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 from xbench_fast.runtime.data.images.decode import decode_grey
@@ -168,7 +168,7 @@ def small_folder(
         if change is not None:
             change(tensors)
         torch.save(tensors, folder / file)
-    monkeypatch.setattr(biovil_checkpoint, "cached_file", lambda *names: None)
+    monkeypatch.setattr(biovil, "cached_file", lambda *names: None)
     return folder
 
 
@@ -191,7 +191,7 @@ def test_a_folder_or_the_image_file_or_two_paths(name: str, tmp_path: Path, monk
 
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = small_folder("biovil", tmp_path / "both", monkeypatch)
-    with pytest.raises(CheckpointError, match="it holds those of BioViL: use --model biovil"):
+    with pytest.raises(CheckpointError, match="it holds weights of BioViL: use --model biovil"):
         load_adapter("biovil_t", folder)
     with pytest.raises(CheckpointError, match="the image weights of BioViL, not of BioViL-T; use --model biovil"):
         load_adapter("biovil_t", folder / BIOVIL.image_file)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from authors_outputs import authors_outputs
 from golden_models import Golden, computed, filled, read_golden
 from small_models import small_adapter
 from xbench_fast.engines.errors import CheckpointError, ConfigError
@@ -113,8 +114,8 @@ def test_the_files_of_a_folder_are_averaged(tmp_path: Path, monkeypatch: pytest.
     pixels = torch.randn(2, 3, 320, 320, generator=torch.Generator().manual_seed(0))
     tokens = torch.tensor([[1, 40, 9], [1, 8, 40], [1, 9, 40], [1, 40, 3]])
     with torch.inference_mode():
-        alone = [adapter.outputs(pixels, adapter.encode_text(tokens)) for adapter in each]
-        together = both.outputs(pixels, both.encode_text(tokens))
+        alone = [authors_outputs(adapter, pixels, adapter.encode_text(tokens)) for adapter in each]
+        together = authors_outputs(both, pixels, both.encode_text(tokens))
         logits, saliency = both.forward(pixels, both.encode_text(tokens))
     for name in ("cosine", "probabilities", "similarity_map"):
         wanted = (alone[0][name] + alone[1][name]) / 2

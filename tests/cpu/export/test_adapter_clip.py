@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from authors_outputs import authors_outputs
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from xbench_fast.engines.errors import CheckpointError, ConfigError
@@ -19,8 +20,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.adapter import CheckpointRecord
 from xbench_fast.export.checkpoints.stand_in import fill, image
-from xbench_fast.export.models.clip import ClipAdapter
-from xbench_fast.export.models.clip_checkpoint import canonical_tensors
+from xbench_fast.export.models.clip import ClipAdapter, canonical_tensors
 
 torch.set_num_threads(2)
 
@@ -146,7 +146,7 @@ def golden(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytes
         arrays = dict(file)
     with torch.inference_mode():
         text = adapter.encode_text(torch.from_numpy(arrays["tokens"]))
-        outputs = adapter.outputs(torch.from_numpy(image("image", (2, 3, 224, 224))), text)
+        outputs = authors_outputs(adapter, torch.from_numpy(image("image", (2, 3, 224, 224))), text)
         yield Golden(request.param, arrays, adapter, outputs)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from authors_outputs import authors_outputs
 from golden_models import (
     TINY_BERT,
     Golden,
@@ -103,8 +104,8 @@ def test_classification_sample(golden: Golden) -> None:
 def test_the_whole_book_and_one_alone(golden: Golden) -> None:
     """675 queries in the order of the official book, and the first class of four asked alone."""
     with torch.inference_mode():
-        wide = golden.adapter.outputs(golden.image, torch.from_numpy(image("concept_book", (675, 768))))
-        alone = golden.adapter.outputs(golden.image, golden.text[:1])
+        wide = authors_outputs(golden.adapter, golden.image, torch.from_numpy(image("concept_book", (675, 768))))
+        alone = authors_outputs(golden.adapter, golden.image, golden.text[:1])
     for name in ("logits", "probs", "similarity", "attention"):
         golden.check(f"wide_{name}", wide[name])
     golden.check("alone_logits", alone["logits"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from authors_outputs import authors_outputs
 from golden_models import (
     TINY_BERT,
     Golden,
@@ -73,8 +74,8 @@ def test_patches(golden: Golden) -> None:
 def test_the_whole_book_and_one_alone(golden: Golden) -> None:
     """75 descriptions at once, and the first of four asked alone, which changes its logits."""
     with torch.inference_mode():
-        wide = golden.adapter.outputs(golden.image, torch.from_numpy(image("disease_book", (75, 768))))
-        alone = golden.adapter.outputs(golden.image, golden.text[:1])
+        wide = authors_outputs(golden.adapter, golden.image, torch.from_numpy(image("disease_book", (75, 768))))
+        alone = authors_outputs(golden.adapter, golden.image, golden.text[:1])
     for name in ("logits", "probs", "attention"):
         golden.check(f"wide_{name}", wide[name])
     golden.check("alone_logits", alone["logits"])

@@ -19,8 +19,14 @@ from xbench_fast.export.checkpoints.reading import Checkpoint
 from xbench_fast.export.checkpoints.stand_in import fill_module, image
 from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text
 from xbench_fast.export.models import carzero
-from xbench_fast.export.models.carzero import Carzero, CarzeroAdapter, merge_words
-from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig, read_config, read_tensors
+from xbench_fast.export.models.carzero import (
+    Carzero,
+    CarzeroAdapter,
+    CarzeroConfig,
+    merge_words,
+    read_config,
+    read_tensors,
+)
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
@@ -129,11 +135,11 @@ def test_names_as_the_official_loader_reads_them() -> None:
     state["loss.weight"] = torch.zeros(2)
     with torch.device("meta"):
         needed = Carzero(read_config(source)).state_dict()
-    found = read_tensors(source, needed)
+    found = read_tensors(source, needed).by_name
     assert set(found) == set(needed)
     assert not found["fusion_module.decoder.norm.weight"].any()
     del state["CARZero.fusion_module.decoder.norm.weight"]
-    assert read_tensors(source, needed)["fusion_module.decoder.norm.weight"].all()
+    assert read_tensors(source, needed).by_name["fusion_module.decoder.norm.weight"].all()
 
 
 def test_the_vocabulary_is_the_tensors() -> None:

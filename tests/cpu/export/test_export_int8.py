@@ -26,7 +26,7 @@ from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.bundle_options import BundleOptions, Int8Options
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
-from xbench_fast.export.lowering import FullGraphs, LowGraphs, Materials, materials, write_lower
+from xbench_fast.export.lowering import ExportedGraphs, choose_images, write_lower
 from xbench_fast.export.parity.checks import ParityReport
 from xbench_fast.export.parity.compare_graphs import check_parity
 from xbench_fast.export.parity.low_precision import PrecisionTrial
@@ -87,18 +87,18 @@ def opened(folder: Path) -> Any:
     return open_radiographs([folder])[0]
 
 
-def lowered(kad_demo: Any, folder: Path, images: Path, accept: float, **int8: Any) -> tuple[LowGraphs, ParityReport]:
+def lowered(kad_demo: Any, folder: Path, images: Path, accept: float, **int8: Any) -> tuple[Any, ParityReport]:
     """The graphs that an export would write into a bundle, without the export in float32."""
     made: Bundle = kad_demo.result.bundle
     for name in ("image", "text"):
         shutil.copy2(made.file(name), folder / f"{name}.onnx")
     features = [made.prompt_set("chestxdet10")]
-    full = FullGraphs(kad_demo.adapter, bundle_tokenizer(made), folder, made.manifest.graphs, features)
+    full = ExportedGraphs(kad_demo.adapter, bundle_tokenizer(made), folder, made.manifest.graphs, features)
     how = BundleOptions(
         precision="int8", metrics=METRICS, accept=accept, int8=Int8Options(opened(images), "vnni", **int8)
     )
     report = ParityReport({"reference": "none"})
-    return write_lower(full, how, materials(how, kad_demo.adapter), report, lambda *_: features), report
+    return write_lower(full, choose_images(how, kad_demo.adapter), report, lambda *_: features), report
 
 
 def makers(graph: Any) -> dict[str, Any]:
@@ -262,11 +262,10 @@ def test_an_export_says_which_constants_were_not_learnt(
     monkeypatch.setattr("xbench_fast.export.quantise.quantise", quantise)
     made = kad_demo.result.bundle
     graphs, constants = {"image": made.graph("image")}, ("network.a", "network.b")
-    full = FullGraphs(kad_demo.adapter, None, tmp_path, graphs, [made.prompt_set("chestxdet10")], constants)
-    how = BundleOptions(precision=precision, metrics=METRICS, int8=Int8Options(form="vnni"))
-    found = Materials(METRICS, None, opened(images))
+    full = ExportedGraphs(kad_demo.adapter, None, tmp_path, graphs, [made.prompt_set("chestxdet10")], constants)
+    how = BundleOptions(precision=precision, metrics=METRICS, int8=Int8Options(opened(images), form="vnni"))
     with pytest.raises(ExportError, match=rf"^{precision}: \['network.a', 'network.b'\]$"):
-        write_lower(full, how, found, ParityReport({"reference": "none"}), lambda *_: [])
+        write_lower(full, how, ParityReport({"reference": "none"}), lambda *_: [])
 
 
 def test_other_images_have_other_hashes(kad_demo: Any, images: Path, bundle: Bundle, tmp_path: Path) -> None:
@@ -604,7 +603,7 @@ def test_a_triton_repository_takes_the_form_of_its_device(bundle: Bundle, tmp_pa
 )
 def test_what_is_missing_is_said_before_anything_slow(kad_demo: Any, how: BundleOptions, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        materials(how, kad_demo.adapter)
+        choose_images(how, kad_demo.adapter)
 
 
 def test_options_of_int8_go_with_int8() -> None:

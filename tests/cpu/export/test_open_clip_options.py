@@ -183,7 +183,7 @@ def test_a_gelu_that_weights_do_not_state_is_recorded(tmp_path: Path, monkeypatc
 
 def test_clip_says_where_quick_gelu_is_known_from(archives: Path, tmp_path: Path) -> None:
     from xbench_fast.export.adapter import CheckpointRecord
-    from xbench_fast.export.models.clip_checkpoint import quick_activation
+    from xbench_fast.export.models.clip import quick_activation
 
     record = CheckpointRecord("x.pt", "0" * 64)
     assert quick_activation(archives / "quick.pt", record, []).activation == "QuickGELU, read from TorchScript code"

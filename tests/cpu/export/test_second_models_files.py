@@ -16,8 +16,8 @@ from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError
 from xbench_fast.export import Adapter, load_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
-from xbench_fast.export.models import afloc, biovil_checkpoint, xrv
-from xbench_fast.export.models.biovil_checkpoint import BIOVIL, BIOVIL_T
+from xbench_fast.export.models import afloc, biovil, xrv
+from xbench_fast.export.models.biovil import BIOVIL, BIOVIL_T
 from xbench_fast.export.models.layers.resnet import ResNetConfig
 from xbench_fast.export.models.published import PUBLISHED
 
@@ -54,7 +54,7 @@ class Made:
             self.state, self.file = adapter.module.members[0].state_dict(), folder / "best_a.pt"
         else:
             whole = small_adapter(model, monkeypatch).module.state_dict()
-            monkeypatch.setattr(biovil_checkpoint, "cached_file", lambda *names: None)
+            monkeypatch.setattr(biovil, "cached_file", lambda *names: None)
             self.state, text = (
                 {name.removeprefix(part): tensor for name, tensor in whole.items() if name.startswith(part)}
                 for part in ("image.", "text.")

@@ -21,9 +21,9 @@ from xbench_fast.engines.tokenizing import CleanedTokenizer, HashTokenizer, Word
 from xbench_fast.engines.tokenizing.tokenizers import clean_web
 from xbench_fast.export import stand_in_adapter
 from xbench_fast.export.adapter import TokenizerSpec
-from xbench_fast.export.models.vocabularies import PUBMED_BERT
 from xbench_fast.export.prompts.builtin import builtin_sets
 from xbench_fast.export.tokenizing.clip_tokenizer import ClipTokenizer
+from xbench_fast.export.tokenizing.reference import PUBMED_BERT
 from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece, select_tokenizer
 
 pytest.importorskip("tokenizers")

@@ -12,8 +12,13 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.engines.errors import CheckpointError
-from xbench_fast.export.checkpoints.given_paths import find_weights, is_safetensors, read_index, what_it_is
-from xbench_fast.export.checkpoints.sharded_folders import joining_command
+from xbench_fast.export.checkpoints.given_paths import (
+    find_weights,
+    is_safetensors,
+    joining_command,
+    read_index,
+    what_it_is,
+)
 
 
 def zipped(**files: str) -> bytes:

@@ -267,7 +267,7 @@ def change(value: float, low: float | None, high: float | None, patients: int = 
         ({"pointing": None, "dice": None, "auc": change(0, 0, 0)}, ""),
         ({"dice": change(0.03, None, None)}, "dice changes by .3.00 points on 9 images"),
         ({"dice": change(0, None, None)}, ""),
-        ({"dice": change(0, 0, 0, patients=3)}, "rests on 3 patients, too few for an interval"),
+        ({"dice": change(0, 0, 0, patients=3)}, "comes from 3 patients, too few for an interval"),
         ({"pointing": None, "auc": None}, "neither a region nor a finding with both labels"),
     ],
 )

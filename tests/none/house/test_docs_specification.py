@@ -162,7 +162,7 @@ def test_the_parity_report_and_the_status_of_prompts(docs: Path) -> None:
     assert f"{TOLERANCE:.0e}".replace("e-0", "e-") in page["4"]
     assert all(f"{allowed:g}".replace("0.03", "3e-2") in page["5"] for allowed in LOW_TOLERANCE.values())
     used = {entry.status for style in prompt_styles() for entries in builtin_sets(style).values() for entry in entries}
-    book = json.loads(resources.files(prompts).joinpath("prompt_book.json").read_text())
+    book = json.loads(resources.files(prompts).joinpath("descriptions.json").read_text())
     used |= {entry["status"] for model in book["official"].values() for entry in model.values()}
     assert set(first_column(page["7"], "status")) == used
 
