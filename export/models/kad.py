@@ -74,6 +74,11 @@ class Kad(nn.Module):
         self.text_encoder = KadText(config)
         self.model = QueryNetwork(config)
 
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """image [B, 3, S, S], text features [Q, D] -> logits [B, Q, 2], the last layer's attention [B, Q, N]."""
+        logits, maps = self.model(self.image_encoder(image), text)
+        return logits, maps[-1]
+
 
 class QueryAdapter(Adapter):
     """What KAD and DeViDe share: prompts query patches."""

@@ -33,20 +33,30 @@ class ResNetConfig:
         return size
 
 
+class _Block(Bottleneck):  # type: ignore[misc]
+    """torchvision's block with any number of output channels; its own are four times the width."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, stride: int = 1) -> None:
+        self.expansion = outputs // width  # `Bottleneck.__init__` reads it
+        super().__init__(inputs, width, stride)
+        if stride != 1 or inputs != outputs:
+            shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
+
+
 def resnet_features(config: ResNetConfig) -> nn.Sequential:
-    """[B, 3, S, S] -> [B, channels, grid, grid]."""
-    block = type("Block", (Bottleneck,), {"expansion": config.expansion})  # torchvision fixes it at 4
+    """[B, 3, S, S] -> [B, channels, grid, grid].
+
+    Parts are made in the order of the network, so that a seed gives a network in training the same first weights.
+    """
+    stem = (nn.Conv2d(3, config.stem, 7, 2, padding=3, bias=False), nn.BatchNorm2d(config.stem), nn.ReLU())
     stages: list[nn.Module] = []
     channels = config.stem
     for width, blocks in zip(config.widths, config.blocks, strict=True):
-        outputs, stride = width * config.expansion, 2 if stages else 1
-        shortcut = None
-        if stride != 1 or channels != outputs:
-            shortcut = nn.Sequential(nn.Conv2d(channels, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-        first = block(channels, width, stride, shortcut)
-        stages.append(nn.Sequential(first, *(block(outputs, width) for _ in range(blocks - 1))))
+        outputs = width * config.expansion
+        first = _Block(channels, width, outputs, stride=2 if stages else 1)
+        stages.append(nn.Sequential(first, *(_Block(outputs, width, outputs) for _ in range(blocks - 1))))
         channels = outputs
-    stem = (nn.Conv2d(3, config.stem, 7, 2, padding=3, bias=False), nn.BatchNorm2d(config.stem), nn.ReLU())
     return nn.Sequential(*stem, nn.MaxPool2d(3, 2, padding=1), *stages)
 
 

@@ -23,9 +23,9 @@ from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.bundle_options import BundleOptions
-from xbench_fast.export.graph import ImageGraph
 from xbench_fast.export.models import biovil
 from xbench_fast.export.models.biovil import BIOVIL, BIOVIL_T, BioVilConfig
+from xbench_fast.export.onnx_graph import ImageGraph
 from xbench_fast.export.pipeline import export_adapter
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 from xbench_fast.runtime.data.images.decode import decode_grey
@@ -199,7 +199,7 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         load_adapter("biovil", tmp_path)
     with pytest.raises(CheckpointError, match=r"looks like a checkpoint of BioViL or BioViL-T \(text weights\)"):
         load_adapter("biovil", folder / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"text encoder.*looks like a checkpoint of BioViL"):
+    with pytest.raises(CheckpointError, match=r"text weights.*looks like a checkpoint of BioViL"):
         load_adapter("biovil", folder, text_encoder=folder / BIOVIL.image_file)
 
 

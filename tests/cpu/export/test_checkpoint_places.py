@@ -52,7 +52,7 @@ def test_the_tensors_that_are_needed_are_told_where_others_were_read(tmp_path: P
     source = read_checkpoint(save({"state_dict": {"best": torch.ones(1)}, "student": whole}, tmp_path / "own.pt"))
     with pytest.raises(CheckpointError, match=r"tensors \d+ missing .* that it needs are under 'student': save"):
         install(Root().image_encoder, source.tensors(), path=source.path, model="It", names=source.names())
-    with pytest.raises(CheckpointError, match=r"does not fit .*; it holds a LoRA adapter .*shows\)\.$"):
+    with pytest.raises(CheckpointError, match=r"does not fit .*; it also holds a LoRA adapter: .*shows\)\.$"):
         install(Root(), prefixed("net.lora_A."), path=source.path, model="It")
     empty = {name: torch.zeros(0) for name in FLAT}
     with pytest.raises(CheckpointError, match=r"DeepSpeed ZeRO 3 .* zero_to_fp32"):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
-from xbench_fast.export.checkpoints.matching import identify
+from xbench_fast.engines.errors import CheckpointError
+from xbench_fast.export.checkpoints.matching import TensorNames, identify
 from xbench_fast.export.checkpoints.names import has_word, nearest_form, place_of, plain_name, without_wrappers
 
 
@@ -69,3 +73,15 @@ def test_the_prefix_of_the_tensors_that_are_needed() -> None:
     assert place_of(needed, [], ["aux.b", "x.q"]) == ""  # one of three is chance
     assert place_of(needed, [], ["a.w", "b"]) == ""
     assert "it is under 'net'" in place_of({"b": ()}, [], ["net.b"])
+
+
+def test_the_description_of_a_models_published_names() -> None:
+    """The names of the module, aliases only where a file lacks the module's own name, and nothing unused."""
+    tensors: Any = {"x.a2": 1, "x.b.c": 2, "c": 3, "bc": 4}
+    names = TensorNames("M", unused=r"^b\.", rename=lambda name: name.removeprefix("x."), aliases=(("a2", "a"),))
+    assert names.of(tensors, Path("file")) == {"a": 1, "c": 3, "bc": 4}
+    both: Any = {"a2": 1, "a": 2}
+    assert names.of(both, Path("file")) == {"a": 2}
+    assert TensorNames("M").of(both, Path("file")) == both
+    with pytest.raises(CheckpointError, match=r"file holds the tensors x\.a and a, which are both a"):
+        names.of({"x.a": both["a"], "a": both["a"]}, Path("file"))
