@@ -120,7 +120,7 @@ class Adapter(ABC):
     `prompt_style` is the model whose built-in prompts are used, if it is not `name`.
 
     `grid`, `text_shape`, `context` and `vocabulary_size` may be left out: they are then found by running the model
-    (export.measuring). `stand_in` is needed only for an export without a checkpoint.
+    (export.model_sizes). `stand_in` is needed only for an export without a checkpoint.
 
     `maps` are the saliency maps the model can be exported with, by name, each with its description; the first is the
     official one. `map_name` is the selected one, empty for the official one.
@@ -173,7 +173,7 @@ class Adapter(ABC):
         if bool(self.text_inputs) == bool(self.findings):
             raise ConfigError(f"{self.name}: state either text_inputs or, for a supervised model, findings.")
         if not (self.text_shape and self.context and self.vocabulary_size and all(self.grid)):
-            from .measuring import measure
+            from .model_sizes import measure
 
             measure(self)
 

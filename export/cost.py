@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from .graph import ImageGraph, TextGraph
+from .onnx_graph import ImageGraph, TextGraph
 
 if TYPE_CHECKING:
     from .adapter import Adapter

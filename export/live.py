@@ -30,7 +30,7 @@ class LiveAdapter:
     """
 
     def __init__(self, adapter: Adapter, tokenizer: Callable[[list[str]], Any]) -> None:
-        from .graph import ImageGraph
+        from .onnx_graph import ImageGraph
 
         self.geometry: Geometry = adapter.geometry
         self.prompts: Mapping[str, FindingPrompts] = {

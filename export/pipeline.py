@@ -20,7 +20,7 @@ from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
 from .bundle_options import BundleOptions, Progress
 from .libraries import require_packages, versions
-from .lowering import ExportedGraphs, choose_images, write_lower
+from .lower_precision import ExportedGraphs, choose_images, write_lower
 from .machine import peak_memory_mib, threads_to_use, timed, workspace
 from .models.published import PUBLISHED
 from .parity.checks import ParityReport
@@ -126,7 +126,7 @@ def export_adapter(
     full).
     """
     from .cost import measure_cost
-    from .graph import not_learnt
+    from .onnx_graph import not_learnt
     from .parity.compare_graphs import check_parity
 
     options = options or BundleOptions()
@@ -197,7 +197,7 @@ def _all_texts(sets: PromptSets) -> list[str]:
 def _export_graphs(
     adapter: Adapter, folder: Path, options: BundleOptions, seconds: dict[str, float]
 ) -> dict[str, GraphSpec]:
-    from .graph import export_image, export_text, opset_for
+    from .onnx_graph import export_image, export_text, opset_for
 
     graphs = {}
     for name, export in (("image", export_image), *([] if adapter.findings else [("text", export_text)])):
@@ -242,7 +242,7 @@ def _manifest(
 ) -> Manifest:
     """The manifest, without times and paths of this run: a second export of a checkpoint gives the same digest, but for
     the speed of int8."""
-    from .graph import opset_for
+    from .onnx_graph import opset_for
 
     adapter, words = graphs.adapter, graphs.words
     record, encoder = adapter.checkpoint, adapter.text_checkpoint

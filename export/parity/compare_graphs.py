@@ -126,7 +126,7 @@ class _ImageTrial:
     """Runs the probe pictures through model and graph. `text` are the features [22, D...] of the batches."""
 
     def __init__(self, adapter: Adapter, session: Session, text: Floats, progress: Countdown) -> None:
-        from ..graph import ImageGraph
+        from ..onnx_graph import ImageGraph
 
         self._progress = progress
 

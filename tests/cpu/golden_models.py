@@ -15,8 +15,8 @@ from authors_outputs import authors_outputs
 from numpy.typing import NDArray
 from xbench_fast.export import Adapter
 from xbench_fast.export.checkpoints.stand_in import fill, image
-from xbench_fast.export.graph import ImageGraph, export_image, export_text
 from xbench_fast.export.models.layers.bert import BertConfig
+from xbench_fast.export.onnx_graph import ImageGraph, export_image, export_text
 
 TOLERANCE = 2e-5  # of the golden's largest value
 EXPORT_TOLERANCE = 1e-4

@@ -16,7 +16,6 @@ from xbench_fast.engines.manifest import MODEL_ORDER, Manifest
 from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
-from xbench_fast.export.graph import export_image, image_spec, not_learnt
 from xbench_fast.export.models import (
     afloc,
     biomedclip,
@@ -36,6 +35,7 @@ from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.resnet import ResNetConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.onnx_graph import export_image, image_spec, not_learnt
 
 VIT = ViTConfig(patch=32, width=32, layers=2, heads=2, hidden=64)
 BERT = BertConfig(vocabulary=64, width=32, layers=1, heads=2, hidden=32, pooler=False)

@@ -17,8 +17,8 @@ open_clip = pytest.importorskip("open_clip")
 pytest.importorskip("onnx")
 pytest.importorskip("timm")
 from xbench_fast.engines.errors import ConfigError, RunError  # noqa: E402
-from xbench_fast.export.graph import ImageGraph  # noqa: E402
 from xbench_fast.export.models.families.open_clip import OpenClipAdapter  # noqa: E402
+from xbench_fast.export.onnx_graph import ImageGraph  # noqa: E402
 from xbench_fast.export.prompts.builtin import builtin_sets  # noqa: E402
 
 FINDINGS = ["Effusion", "Mass", "Cardiomegaly"]

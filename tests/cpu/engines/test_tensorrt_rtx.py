@@ -21,10 +21,10 @@ pytest.importorskip("torch")
 pytest.importorskip("tensorrt_rtx", reason="TensorRT for RTX is not installed")
 
 from small_models import MODELS, small_adapter
-from xbench_fast.export.graph import export_image, opset_for
-from xbench_fast.export.lower import lower
+from xbench_fast.export.half_precision import lower
+from xbench_fast.export.int8 import Recipe, quantise
+from xbench_fast.export.onnx_graph import export_image, opset_for
 from xbench_fast.export.parity.probes import probe_images
-from xbench_fast.export.quantise import Recipe, quantise
 
 CAPABILITY = "8.0"
 PROFILE = Profile((1, 4, 8), (1, 6, 6))

@@ -14,8 +14,8 @@ from test_adapter_carzero import omegaconf
 from xbench_fast.engines.errors import CheckpointError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
-from xbench_fast.export.graph import ImageGraph
 from xbench_fast.export.models.afloc import AflocAdapter
+from xbench_fast.export.onnx_graph import ImageGraph
 from xbench_fast.export.prompts.builtin import builtin_sets
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
 from xbench_fast.runtime.data.images.resizing import to_model

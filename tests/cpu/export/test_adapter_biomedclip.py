@@ -18,10 +18,10 @@ from xbench_fast.engines.tokenizing import HashTokenizer
 from xbench_fast.engines.tokenizing.tokenizers import CleanedTokenizer, clean_web
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module, image
-from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text
 from xbench_fast.export.models.biomedclip import BiomedClip, BiomedClipAdapter
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.onnx_graph import ImageGraph, TextGraph, export_image, export_text
 
 torch.set_num_threads(2)
 

@@ -17,7 +17,6 @@ from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.inert_pickle import Record
 from xbench_fast.export.checkpoints.reading import Checkpoint
 from xbench_fast.export.checkpoints.stand_in import fill_module, image
-from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text
 from xbench_fast.export.models import carzero
 from xbench_fast.export.models.carzero import (
     Carzero,
@@ -30,6 +29,7 @@ from xbench_fast.export.models.carzero import (
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.onnx_graph import ImageGraph, TextGraph, export_image, export_text
 from xbench_fast.export.parity.compare_graphs import check_parity
 
 torch.set_num_threads(2)

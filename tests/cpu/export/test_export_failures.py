@@ -28,7 +28,7 @@ from xbench_fast.export.parity import compare_graphs
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
-graph = pytest.importorskip("xbench_fast.export.graph")
+graph = pytest.importorskip("xbench_fast.export.onnx_graph")
 
 PROMPTS = {"mine": (FindingPrompts("Effusion", ("fluid",), ("no fluid",)), FindingPrompts("Mass", ("mass",)))}
 
@@ -240,7 +240,7 @@ def test_nothing_is_left_whatever_step_fails(
     quick: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str, fault: Any, error: type[BaseException]
 ) -> None:
     where = {
-        "export_text": "xbench_fast.export.graph.export_text",
+        "export_text": "xbench_fast.export.onnx_graph.export_text",
         "check_parity": "xbench_fast.export.parity.compare_graphs.check_parity",
         "save": "xbench_fast.engines.prompts.prompt_set.PromptSet.save",
     }

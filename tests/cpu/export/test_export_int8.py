@@ -26,14 +26,14 @@ from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.bundle_options import BundleOptions, Int8Options
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
-from xbench_fast.export.lowering import ExportedGraphs, choose_images, write_lower
+from xbench_fast.export.int8 import LayerError, Recipe, layer_errors, products_to_quantise, quantise
+from xbench_fast.export.lower_precision import ExportedGraphs, choose_images, write_lower
 from xbench_fast.export.parity.checks import ParityReport
 from xbench_fast.export.parity.compare_graphs import check_parity
 from xbench_fast.export.parity.low_precision import PrecisionTrial
 from xbench_fast.export.parity.probes import probe_images
 from xbench_fast.export.parity.trial_data import TrialData
 from xbench_fast.export.pipeline import export_adapter
-from xbench_fast.export.quantise import LayerError, Recipe, layer_errors, products_to_quantise, quantise
 from xbench_fast.export.triton.repository import RepositoryChoices, write_repository
 
 onnx = pytest.importorskip("onnx")
@@ -77,7 +77,7 @@ def bundle(kad_demo: Any, images: Path, tmp_path_factory: pytest.TempPathFactory
                 (folder / f"{name}.onnx").write_bytes(kad_demo.result.bundle.file(name).read_bytes())
                 return kad_demo.result.bundle.graph(name)
 
-            patch.setattr(f"xbench_fast.export.graph.export_{name}", copy)
+            patch.setattr(f"xbench_fast.export.onnx_graph.export_{name}", copy)
         patch.setattr("xbench_fast.export.parity.compare_graphs.check_parity", partial(check_parity, batches=(1,)))
         how = BundleOptions(precision="int8", metrics=METRICS, accept=100, int8=Int8Options(opened(images), "vnni"))
         yield export_adapter(dataclasses.replace(kad_demo.adapter), tmp_path_factory.mktemp("int8"), how).bundle
@@ -217,7 +217,7 @@ def test_the_worst_layers_stay_float_until_it_is_accepted(
         errors.append(layer_errors(*given))
         return errors[-1]
 
-    monkeypatch.setattr("xbench_fast.export.quantise.layer_errors", explained)
+    monkeypatch.setattr("xbench_fast.export.int8.layer_errors", explained)
     low, report = lowered(kad_demo, tmp_path, images, accept=2, keep_float=("auto",))
     kept = set(low.quantisation.kept_float)
     assert kept == {errors[0][0].name, *(error.name for error in errors[1][:2])} and len(kept) == 3
@@ -236,8 +236,8 @@ def test_half_of_the_layers_stay_float_at_most(
         return [name for name in names if name not in recipe.keep]
 
     left = lambda *_: [LayerError(name, "Conv", 0.1) for name in names if name not in tried[-1]]  # noqa: E731
-    monkeypatch.setattr("xbench_fast.export.quantise.quantise", write)
-    monkeypatch.setattr("xbench_fast.export.quantise.layer_errors", left)
+    monkeypatch.setattr("xbench_fast.export.int8.quantise", write)
+    monkeypatch.setattr("xbench_fast.export.int8.layer_errors", left)
     monkeypatch.setattr(PrecisionTrial, "extend", lambda *_: None)
     monkeypatch.setattr(PrecisionTrial, "refusal", lambda *_: "Too much.")
     words = (
@@ -258,8 +258,8 @@ def test_an_export_says_which_constants_were_not_learnt(
     def quantise(source: Path, target: Path, recipe: Recipe, batches: Any) -> list[str]:
         raise ExportError(f"int8: {sorted(recipe.not_learnt)}")
 
-    monkeypatch.setattr("xbench_fast.export.lower.lower", lower)
-    monkeypatch.setattr("xbench_fast.export.quantise.quantise", quantise)
+    monkeypatch.setattr("xbench_fast.export.half_precision.lower", lower)
+    monkeypatch.setattr("xbench_fast.export.int8.quantise", quantise)
     made = kad_demo.result.bundle
     graphs, constants = {"image": made.graph("image")}, ("network.a", "network.b")
     full = ExportedGraphs(kad_demo.adapter, None, tmp_path, graphs, [made.prompt_set("chestxdet10")], constants)

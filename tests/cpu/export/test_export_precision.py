@@ -21,8 +21,8 @@ from xbench_fast.engines.rounding import stated_precision, with_rounding
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
-from xbench_fast.export.graph import export_image, export_text
-from xbench_fast.export.lower import KEPT, PRODUCTS, lower
+from xbench_fast.export.half_precision import KEPT, PRODUCTS, lower
+from xbench_fast.export.onnx_graph import export_image, export_text
 from xbench_fast.export.parity.checks import LOW_TOLERANCE
 from xbench_fast.export.parity.probes import probe_images
 from xbench_fast.export.parity.trial_data import TrialData
@@ -77,7 +77,7 @@ def half(
                 (folder / f"{name}.onnx").write_bytes(kad_demo.result.bundle.file(name).read_bytes())
                 return kad_demo.result.bundle.graph(name)
 
-            patch.setattr(f"xbench_fast.export.graph.export_{name}", copy)
+            patch.setattr(f"xbench_fast.export.onnx_graph.export_{name}", copy)
         adapter = dataclasses.replace(kad_demo.adapter)
         yield export_adapter(adapter, out, BundleOptions(precision="fp16", prompts=PROMPTS, metrics=METRICS)).bundle
 

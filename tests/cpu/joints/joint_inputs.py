@@ -23,7 +23,7 @@ from xbench_fast.engines.base import EngineInfo, Scores
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.manifest import Quantisation
 from xbench_fast.engines.prompts.prompt_set import PromptSet
-from xbench_fast.export.lower import lower
+from xbench_fast.export.half_precision import lower
 from xbench_fast.runtime.data.datasets.phrases.ms_cxr import MsCxr
 from xbench_fast.runtime.data.datasets.phrases.phrase_pairs import image_id
 from xbench_fast.runtime.data.datasets.region_boxes import Boxes

@@ -25,10 +25,10 @@ from .machine import threads_to_use
 if TYPE_CHECKING:
     from ..engines.tokenizing import Tokenizer
     from .adapter import Adapter
+    from .int8 import LayerError
     from .parity.checks import ParityReport
     from .parity.low_precision import PrecisionTrial
     from .parity.trial_data import TrialData
-    from .quantise import LayerError
 
 CALIBRATED = 128
 """Images that INT8 is calibrated on, at most."""
@@ -89,7 +89,7 @@ def write_lower(
     folder.mkdir()
     trial = PrecisionTrial(full.adapter, full.words, full.folder, folder, precision, threads_to_use(), options.metrics)
     if precision in LOW_TYPES:
-        from .lower import lower
+        from .half_precision import lower
 
         for spec in full.specs.values():
             say(f"writing {spec.file} in {precision}")
@@ -120,7 +120,7 @@ class _Quantising:
         """Writes the graph and its verdict into `report`. Raises ParityError with the layers that explain it."""
         import onnxruntime
 
-        from .quantise import Recipe, layer_errors
+        from .int8 import Recipe, layer_errors
 
         options, images, say = self.options, self.options.parity_data, self.options.progress
         auto = options.int8.keep_float == ("auto",)
@@ -175,7 +175,7 @@ class _Quantising:
         ]
 
     def _write(self, recipe: Any) -> list[str]:
-        from .quantise import quantise
+        from .int8 import quantise
 
         self.options.progress(
             f"writing image.onnx in int8 for {recipe.form}, ranges by {recipe.method} of {len(self.data.cases)} images "

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from ..engines.backends.ort_session import CPU_PROVIDER, open_session
 from ..engines.errors import ConfigError, ExportError
 from ..engines.registry import did_you_mean
+from .half_precision import last_products
 from .libraries import quiet, short_reason
-from .lower import last_products
 from .machine import threads_to_use
 
 Batches = Sequence[Mapping[str, NDArray[Any]]]
