@@ -17,9 +17,8 @@ from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
 from ..models.published import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
-from .flags import Flags, complete_maps, complete_models, models_named
+from .flags import Flags, complete_maps, complete_models, models_named, precision_options
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable
-from .precision_options import precision_options
 
 if TYPE_CHECKING:
     from ..pipeline import ExportResult

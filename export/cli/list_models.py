@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ...engines.bundle import sha256_of
-from ..models.published import PUBLISHED, PublishedVariant
+from ..models.published import PUBLISHED, Published, PublishedVariant
 from .models_in_config import ModelTable
 
 
@@ -26,17 +26,7 @@ def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] 
             yield f"{name}: installed by another package"
             continue
         yield f"{name}: {facts.title}"
-        for variant, published in facts.variants.items():
-            yield f"  {variant:<9} {published.file}"
-            if folder is not None:
-                yield f"            {_presence(published, folder, facts.sha256)}"
-        for file, digest in facts.sha256.items():
-            yield f"  sha256    {file}: {digest}"
-        if not facts.sha256:
-            yield "  sha256    unknown"
-        yield f"  where     {facts.where}"
-        yield f"  licence   {facts.licence}"
-        yield f"  text      {facts.text}"
+        yield from _facts(facts, folder)
         for number, (choice, description) in enumerate(MAPS.get(name, {}).items()):
             yield f"  {'' if number else 'saliency':<9} {choice}{'' if number else ' (default)'}: {description}"
     if not wanted:
@@ -52,6 +42,20 @@ def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] 
             yield f"  file      {path}: {'found' if path.exists() else 'not found'}"
     if folder is None:
         yield "Give --checkpoints DIR to see which of the files are there."
+
+
+def _facts(facts: Published, folder: Path | None) -> Iterator[str]:
+    for variant, published in facts.variants.items():
+        yield f"  {variant:<9} {published.file}"
+        if folder is not None:
+            yield f"            {_presence(published, folder, facts.sha256)}"
+    for file, digest in facts.sha256.items():
+        yield f"  sha256    {file}: {digest}"
+    if not facts.sha256:
+        yield "  sha256    unknown"
+    yield f"  where     {facts.where}"
+    yield f"  licence   {facts.licence}"
+    yield f"  text      {facts.text}"
 
 
 def _presence(variant: PublishedVariant, folder: Path, sha256: Mapping[str, str]) -> str:

@@ -30,13 +30,13 @@ _PASSING: Final = {
 
 def not_finite(scores: Sequence[ProbeScores]) -> str | None:
     """The first value that is not finite, in words; None if all are."""
-    for each in scores:
-        for name, values in (("logits", each.logits), ("saliency", each.saliency)):
+    for answers in scores:
+        for name, values in (("logits", answers.logits), ("saliency", answers.saliency)):
             if not np.isfinite(values).all():
                 picture, query = (int(number) for number in np.argwhere(~np.isfinite(values))[0][:2])
                 return (
                     f"{name} has a value that is not finite, for probe picture {picture + 1} and text {query + 1} of "
-                    f"the prompt set '{each.name}'; check the weights and the features"
+                    f"the prompt set '{answers.name}'; check the weights and the features"
                 )
     return None
 
@@ -46,11 +46,11 @@ def refusal(scores: Sequence[ProbeScores], function: str) -> str | None:
 
     scores: all finite. function: what `last_function` says of the graph's logits.
     """
-    if all(not each.saliency.any() for each in scores):
+    if all(not answers.saliency.any() for answers in scores):
         return "every map is 0 everywhere; return the model's saliency in the output saliency"
-    if all(_flat(each).all() for each in scores):
+    if all(_flat(answers).all() for answers in scores):
         return "every map has one value in all its cells and shows no place; return the model's saliency"
-    judged = [ignores for each in scores if (ignores := _ignores_text(each)) is not None]
+    judged = [ignores for answers in scores if (ignores := _ignores_text(answers)) is not None]
     if judged and all(judged):
         return (
             "the logits do not depend on the text: other text features, or another row of them, give the same values; "
@@ -66,24 +66,24 @@ def refusal(scores: Sequence[ProbeScores], function: str) -> str | None:
 
 def remarks(scores: Sequence[ProbeScores]) -> Iterator[str]:
     """What looks wrong in the outputs of a graph and can be right, each in a sentence."""
-    if all(_within(each.logits, 0, 1) for each in scores):
+    if all(_within(answers.logits, 0, 1) for answers in scores):
         yield (
             "All logits of the probe pictures lie between 0 and 1; if they are probabilities, return what the graph "
             "computes before the sigmoid or softmax, since probabilities are made of logits by a sigmoid."
         )
-    elif all(_within(each.logits, 0, np.inf) for each in scores):
+    elif all(_within(answers.logits, 0, np.inf) for answers in scores):
         yield (
             "No logit of the probe pictures is below 0, which makes every probability 0.5 or more; check that they are "
             "no percentages or other scores."
         )
-    if all(_equal(each.logits, each.logits[:1]) for each in scores):
+    if all(_equal(answers.logits, answers.logits[:1]) for answers in scores):
         yield "The logits of all probe pictures are the same; check that they depend on the input pixels."
-    if all(_equal(each.saliency, each.saliency[:1]) for each in scores):
+    if all(_equal(answers.saliency, answers.saliency[:1]) for answers in scores):
         yield "The maps of all probe pictures are the same; check that they depend on the input pixels."
-    several = [each for each in scores if _distinct(each.text)]
-    if several and all(_equal(each.saliency, each.saliency[:, :1]) for each in several):
+    several = [answers for answers in scores if _distinct(answers.text)]
+    if several and all(_equal(answers.saliency, answers.saliency[:, :1]) for answers in several):
         yield "The maps of all texts are the same; a result then does not depend on the finding that is asked for."
-    flat = np.concatenate([_flat(each).reshape(-1) for each in scores])
+    flat = np.concatenate([_flat(answers).reshape(-1) for answers in scores])
     if flat.any():
         yield f"{int(flat.sum())} of {len(flat)} maps of the probe pictures have one value in all their cells."
 
@@ -101,14 +101,14 @@ def last_function(graph: Any, output: str = "logits") -> str:
 def _probabilities(scores: Sequence[ProbeScores], function: str) -> str | None:
     """What kind of probabilities the logits are: where an operator that makes some is behind them, or where those of
     all texts add up to 1."""
-    if function in _SQUASHING and all(_within(each.logits, 0, 1) for each in scores):
+    if function in _SQUASHING and all(_within(answers.logits, 0, 1) for answers in scores):
         return f"probabilities, the values of a {function}"
     if function == "LogSoftmax":
         return "logarithms of probabilities, the values of a LogSoftmax"
-    several = [each for each in scores if each.logits.shape[1] > 1]
-    if several and all(_within(each.logits, 0, 1) and _adds_up(each.logits) for each in several):
+    several = [answers for answers in scores if answers.logits.shape[1] > 1]
+    if several and all(_within(answers.logits, 0, 1) and _adds_up(answers.logits) for answers in several):
         return "probabilities, whose sum over the texts is 1"
-    if several and all(each.logits.max() <= _SAME and _adds_up(np.exp(each.logits)) for each in several):
+    if several and all(answers.logits.max() <= _SAME and _adds_up(np.exp(answers.logits)) for answers in several):
         return "logarithms of probabilities, whose sum over the texts is 1"
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +42,6 @@ class _Architecture:
     cautions: tuple[str, ...] = ()
     folder: Path | None = None
     twin: bool = False
-
-    @property
-    def text(self) -> dict[str, Any]:
-        """The configuration of the text tower."""
-        configuration: dict[str, Any] = self.model["text_cfg"]
-        return configuration
 
 
 class OpenClipAdapter(ModelFamily):
@@ -99,7 +93,7 @@ class OpenClipAdapter(ModelFamily):
         cls, model: Any, architecture: _Architecture, folder: Path | None, prompt_style: str, record: Any
     ) -> Self:
         entry = from_open_clip({"size": model.visual.image_size, **architecture.preprocessing}, architecture.title)
-        context = int(architecture.text.get("context_length", 77))
+        context = int(architecture.model["text_cfg"].get("context_length", 77))
         spec, padding = open_clip_texts(architecture.model, architecture.title, folder, architecture.folder)
         made = cls._connected(model, architecture.title, entry, (spec, padding), context)
         made.checkpoint, made.prompt_style, made.warnings = record, prompt_style, architecture.cautions
@@ -190,7 +184,8 @@ def _architecture(arch: str | None, checkpoint: Path) -> _Architecture:
     if model is None:
         raise ConfigError(f"open_clip has no architecture '{arch}': {_near(name, open_clip.list_models())}")
     tags = open_clip.list_pretrained_tags_by_model(name)
-    ways = [{key: tag[key] for key in _PREPROCESSING if key in tag} for tag in _tags(open_clip, name, tags)]
+    configurations = [open_clip.pretrained.get_pretrained_cfg(name, tag) for tag in tags]
+    ways = [{key: tag[key] for key in _PREPROCESSING if key in tag} for tag in configurations]
     same = ways and all(way == ways[0] for way in ways)
     cautions = []
     if not same:
@@ -208,12 +203,6 @@ def _default() -> dict[str, Any]:
 
     default = PreprocessCfg()
     return {key: getattr(default, key) for key in _PREPROCESSING}
-
-
-def _tags(open_clip: Any, name: str, tags: list[str]) -> Iterator[Mapping[str, Any]]:
-    from open_clip.pretrained import get_pretrained_cfg
-
-    return (get_pretrained_cfg(name, tag) for tag in tags)
 
 
 def _near(name: str, names: list[str]) -> str:
