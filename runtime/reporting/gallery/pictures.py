@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.errors import ImageError
+from ....engines.errors import ImageError, XBenchError
 from ...data.images.contents import hashes_now
 from ...data.images.decode import decode_ahead, decode_grey, read_bytes
 from ...host.machine_record import usable_cores
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...results.loaded_dataset import LoadedDataset
 
 Pixels = NDArray[np.uint8]
+Hashes = Mapping[str, bytes | None]
 _QUALITY, _LONGEST = 75, 2048
 
 
@@ -91,18 +92,14 @@ def open_originals(
             known = {content: Path(root, path) for content, path in indexed_images(run.path, dataset).items()}
             files = _unchanged(known, stored, ids)
         if len(files) < len(ids):
-            from .annotated import open_annotated
-
-            loaded, files, remarks = open_annotated(run, (dataset, ids), stored, datasets)
+            loaded, files, remarks = _annotated(run, (dataset, ids), stored, datasets)
             notes += remarks
             originals.loaded.update({dataset: loaded} if loaded else {})
         originals.files.update(((dataset, case_id), path) for case_id, path in files.items())
     return originals, notes
 
 
-def _unchanged(
-    known: Mapping[bytes, Path], stored: Sequence[Mapping[str, bytes | None]], wanted: Collection[str]
-) -> dict[str, Path]:
+def _unchanged(known: Mapping[bytes, Path], stored: Sequence[Hashes], wanted: Collection[str]) -> dict[str, Path]:
     """The files of those cases whose images are, by their hashes, still what all models read.
 
     known: hash -> file. stored: of each model, case id -> hash.
@@ -112,6 +109,56 @@ def _unchanged(
     files = {case_id: known[content] for case_id, content in one.items() if content in known}
     now = hashes_now(files)
     return {case_id: path for case_id, path in files.items() if one[case_id] == now[case_id]}
+
+
+def _annotated(
+    run: StoredRun,
+    wanted: tuple[str, Collection[str]],
+    stored: Sequence[Hashes],
+    datasets: Mapping[str, DatasetConfig],
+) -> tuple[LoadedDataset | None, dict[str, Path], list[str]]:
+    """A dataset, the files of its cases as its reader names them, and what users must know of them; without the dataset
+    if it cannot be opened.
+
+    wanted: its name and case ids. stored: of each model, case id -> hash.
+    """
+    from ...results.loaded_dataset import current_dataset, load_dataset
+
+    dataset, ids = wanted
+    try:
+        loaded = load_dataset(current_dataset(run, dataset, datasets))
+        files = {case.case_id: case.image for case in loaded.all_cases if case.case_id in ids}
+        changed = _changed(run, loaded, stored, files)
+    except XBenchError as error:
+        return None, {}, [f"{dataset}: the images are not available. {error}"]
+    note = (
+        f"{dataset}: its files, or the code that reads them, changed after the evaluation; "
+        "pictures are as they are now, regions and numbers as they were."
+    )
+    return loaded, files, [note] * changed
+
+
+def _changed(run: StoredRun, loaded: LoadedDataset, stored: Sequence[Hashes], files: Mapping[str, Path]) -> bool:
+    """Whether images differ from those that the results of this run were made from.
+
+    Results tell by the hashes of their images. Where none has any, or the dataset asks phrases, which galleries show,
+    they tell by their annotations and the code of the reader.
+    """
+    from ...results.cell_key import reader_code, renewed_ingredients
+
+    now = hashes_now(files) if stored else {}
+    if any(hashes.get(case_id) not in (None, content) for hashes in stored for case_id, content in now.items()):
+        return True
+    if stored and not loaded.dataset.asks_phrases:
+        return False
+    for entry in run.data["cells"].values():
+        ingredients = renewed_ingredients(entry.get("ingredients", {}))
+        if (entry["dataset"], entry.get("state")) == (loaded.name, "done") and "dataset" in ingredients:
+            digest = replace(loaded, limit=ingredients.get("limit")).digest
+            made = ingredients["dataset"], ingredients.get("reader")
+            if ([loaded.name, digest], reader_code(loaded.dataset)) != made:
+                return True
+    return False
 
 
 def encoded(pixels: Pixels, quality: int) -> bytes:
