@@ -235,7 +235,7 @@ def _prompts(runs: tuple[Path, ...], by: str, **common: Any) -> int:
 
     The first variant is the reference of paired differences. Files go to the first run.
     """
-    from ..reporting.studies.prompts_study import study_prompts
+    from ..reporting.studies.variant_studies import study_prompts
 
     return _study(runs, common, lambda materials: [study_prompts(materials, by=by)])
 
@@ -248,7 +248,7 @@ def _resolution(runs: tuple[Path, ...], **common: Any) -> int:
 
     The coarsest grid is the reference. Files go to the first run.
     """
-    from ..reporting.studies.resolution_study import study_resolution
+    from ..reporting.studies.variant_studies import study_resolution
 
     return _study(runs, common, lambda materials: [study_resolution(materials)])
 

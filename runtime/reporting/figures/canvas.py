@@ -1,13 +1,14 @@
-"""The canvas of every drawing of a study: panels, legend, and the finished figure."""
+"""The canvas of every drawing of a study: panels, values with their intervals, legend, and the finished figure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .figure import COLUMN, GREY, PAGE, Figure, drawing_style, finish
+from ..studies.writing import between
+from .figure import GREY, PAGE, Figure, Look, drawing_style, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,27 +35,57 @@ class Canvas:
     def finished(self, title: str, caption: str, stamps: Sequence[str], legend: int = 0) -> Figure:
         """The figure, its stamps in the caption; legend: number of names in a line below the panels, 0 for none."""
         if legend:
-            across = legend if self.drawing.get_figwidth() > COLUMN else 2
-            self.drawing.legend(loc="outside lower center", ncols=across, frameon=False)
+            handles: dict[str, Any] = {}  # a model has a mark in each line or panel, and one name in the legend
+            for axes in self.panels:
+                for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                    handles.setdefault(label, handle)
+            self.drawing.legend(
+                handles.values(), handles.keys(), loc="outside lower center", ncols=legend, frameon=False
+            )
         return finish(self.drawing, self.name, title, " ".join([caption, *(f"Note: {line}." for line in stamps)]))
 
 
 @contextmanager
-def canvas(name: str, height: float, panels: int = 1, *, width: float = PAGE) -> Iterator[Canvas]:
-    """An empty drawing in the style of the reports; height: of a
-    panel; width: of the drawing, a page unless it has one panel and COLUMN is given. Raises MissingExtraError without
-    matplotlib."""
+def canvas(name: str, height: float, panels: int = 1) -> Iterator[Canvas]:
+    """An empty drawing as wide as a page, in the style of the reports; height: inches of a row of panels. Raises
+    MissingExtraError without matplotlib."""
     with drawing_style(name):
         from matplotlib.figure import Figure as Drawing
 
         across = min(panels, 3)
         down = -(-panels // across)
-        drawing = Drawing(figsize=(width, height * down), layout="constrained")
-        yield Canvas(name, drawing, [drawing.add_subplot(down, across, place + 1) for place in range(panels)])
+        drawing = Drawing(figsize=(PAGE, height * down), layout="constrained")
+        yield Canvas(name, drawing, [drawing.add_subplot(down, across, number + 1) for number in range(panels)])
 
 
-def span(axes: Axes, ends: Sequence[float] | None, place: float, *, upright: bool = False, **look: Any) -> None:
-    """The line of an interval at a `place` of the other axis; nothing if there is none."""
-    if ends is not None:
-        low_high, fixed = [ends[0], ends[1]], [place, place]
-        axes.plot(*((fixed, low_high) if upright else (low_high, fixed)), **look)
+def draw_interval(
+    axes: Axes,
+    row: Mapping[str, Any],
+    key: str,
+    place: float,
+    colour: str,
+    *,
+    scale: float = 100,
+    upright: bool = False,
+) -> None:
+    """The line of the interval of a row's number at a `place` of the other axis; nothing if it has none."""
+    if ends := between(row, key):
+        along, across = [scale * end for end in ends], [place, place]
+        axes.plot(*((across, along) if upright else (along, across)), color=colour, linewidth=1)
+
+
+def draw_value(
+    axes: Axes, row: Mapping[str, Any], key: str, place: float, look: Look, *, scale: float = 100,
+    upright: bool = False, filled: bool = True, label: str | None = None,
+) -> None:  # fmt: skip
+    """A row's number as a mark with its interval, at a `place` of the other axis."""
+    draw_interval(axes, row, key, place, look.colour, scale=scale, upright=upright)
+    value = scale * row[key]
+    face = look.colour if filled else "white"
+    spot = ([place], [value]) if upright else ([value], [place])
+    axes.plot(*spot, look.mark, color=look.colour, markerfacecolor=face, markersize=4.5, label=label)
+
+
+def dodged(number: int, count: int) -> float:
+    """How far the `number`-th of `count` marks lies from the line that they share."""
+    return 0.6 * ((number + 0.5) / count - 0.5)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..studies.material import Material
 from ..studies.study_outcome import Rows
-from ..studies.writing import between
-from .canvas import canvas, span
+from .canvas import canvas, draw_value
 from .figure import Figure, looks
 
 
@@ -47,18 +45,13 @@ def draw_thresholds(rows: Mapping[str, Rows], material: Material) -> list[Figure
 def _delta(rows: Rows, material: Material) -> Figure:
     look = looks(material.models)
     with canvas("delta-dice", 1.0 + 0.35 * max(len(rows), 2)) as sheet:
-        (axes,) = sheet.panels
-        for place, row in enumerate(rows):
-            for mark, offset, fill in (("best", -0.15, True), ("cross_fitted", 0.15, False)):
-                value = row[f"delta_{mark}_points"]
-                if value is None:
-                    continue
-                colour = look[row["model"]].colour
-                span(axes, between(row, f"delta_{mark}_points"), place + offset, color=colour, linewidth=1)
-                face = colour if fill else "white"
-                axes.plot([value], [place + offset], look[row["model"]].mark, color=colour, markerfacecolor=face)
         label = "delta Dice, percentage points (filled: in-sample; open: cross-fitted)"
-        sheet.lines([row["model"] for row in rows], label)
+        axes = sheet.lines([row["model"] for row in rows], label)
+        for place, row in enumerate(rows):
+            for search, offset in (("best", -0.15), ("cross_fitted", 0.15)):
+                key = f"delta_{search}_points"
+                if row[key] is not None:
+                    draw_value(axes, row, key, place + offset, look[row["model"]], scale=1, filled=search == "best")
         caption = "; ".join(
             f"{row['model']}: {_number(row['delta_best_points'])} in-sample, "
             f"{_number(row['delta_cross_fitted_points'])} cross-fitted, "
@@ -75,10 +68,11 @@ def _panels(curve: _Curve, rows: Rows, material: Material) -> Figure:
     look = looks(material.models)
     fields = (curve.y, f"{curve.y}_low", f"{curve.y}_high")
     with canvas(curve.name, 2.6, len(datasets)) as sheet:
-        named: set[str] = set()
         counted: list[str] = []
         for dataset, axes in zip(datasets, sheet.panels, strict=True):
-            for model, line in _lines(rows, dataset):
+            here = [row for row in rows if row["dataset"] == dataset]
+            for model in dict.fromkeys(row["model"] for row in here):
+                line = [row for row in here if row["model"] == model]
                 places, colour = [row[curve.x] for row in line], look[model].colour
                 value, low, high = ([_percent(row[field]) for row in line] for field in fields)
                 axes.plot(
@@ -89,9 +83,8 @@ def _panels(curve: _Curve, rows: Rows, material: Material) -> Figure:
                     markersize=3,
                     color=colour,
                     linewidth=1.2,
-                    label=None if model in named else model,
+                    label=model,
                 )
-                named.add(model)
                 counted.append(f"{model} on {material.title(dataset)}: {line[0]['n']}")
                 axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
             axes.set_title(material.title(dataset))
@@ -101,12 +94,7 @@ def _panels(curve: _Curve, rows: Rows, material: Material) -> Figure:
             axes.set_ylabel(curve.up)
         words = "mean over the classes of each dataset, with pointwise bootstrap bands"
         caption = f"{curve.title}: {words}. Pairs: {'; '.join(counted)}."
-        return sheet.finished(curve.title, caption, material.stamps, legend=min(len(named), 4))
-
-
-def _lines(rows: Rows, dataset: str) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    for model in dict.fromkeys(row["model"] for row in rows if row["dataset"] == dataset):
-        yield model, [row for row in rows if row["dataset"] == dataset and row["model"] == model]
+        return sheet.finished(curve.title, caption, material.stamps, legend=4)
 
 
 def _percent(value: float | None) -> float:

@@ -1,13 +1,12 @@
 """Studies of one run or several: stored counts and maps -> the answer to one question: tables, CSV, JSON, figures.
 
 material        finished cells with their patients, ready to be resampled
-study_outcome   what a study found, and the files it is written to
-writing         its numbers as table cells
+study_outcome   the result of a study, and the files it is written to
+columns         one description of the columns of tables and rows; writing: numbers as cells
 figures/        its drawings
 anatomy/        what the study of errors judges, and its numbers
 kept_maps       the maps a run keeps, or why it keeps none; overlays: cases as pictures
-variant_groups  cells of the same images and classes side by side: prompt sets, resolutions
-variant_rows    their values and differences as rows; side_by_side: as tables
+variants        cells of the same images and classes side by side: their values and differences, as rows and tables
 
 thresholds_study   how much the score depends on the threshold, and what delta Dice is
 correlation_study  whether recognition predicts grounding
@@ -16,7 +15,6 @@ failures_study     the best and worst classes and cases, with overlays
 readers/           agreement between readers, and models beside them
 errors_study       the kinds of errors of boxes and of cut maps, and the gain if one is fixed
 subgroups/         measures by view, sex, age and other attributes, and the gaps between groups
-prompts_study      several prompt sets side by side
-resolution_study   several input sizes side by side
+variant_studies    several prompt sets, or several input sizes, side by side
 calibration_study  how much of delta Dice calibration on other patients recovers
 """

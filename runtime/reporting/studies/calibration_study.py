@@ -12,16 +12,23 @@ from numpy.typing import NDArray
 from ....engines.errors import XBenchError
 from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.grounding.calibration import METHODS, Method, calibrated_levels
+from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.statistics.class_means import class_means
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, Shares, mean_interval, percentile_interval
 from ....metrics_gpu.sweep.counts import Counts, dice_at
-from ..figures.study_calibration import draw_calibration
+from ....metrics_gpu.sweep.maps import quantile_map, scaled_map
+from ....metrics_gpu.sweep.masks import GRID
+from ....metrics_gpu.sweep.sweep import sweep
+from ....metrics_gpu.sweep.sweep_options import Sweeping
+from ...results.load_rows import StoredRun
+from ..figures.study_figures import draw_calibration
 from ..tables.table import Column, Item, Table
+from .columns import Layout, Shown, measured, metric, shares, texts
+from .kept_maps import kept_maps, map_places
 from .material import Material
-from .quantiles import quantile_counts
 from .study_cell import StudyCell
 from .study_outcome import Rows, StudyOutcome, drawn
-from .writing import between, clean, limits, metric_cell, no_mean, share_cell
+from .writing import between, limits, metric_cell, no_mean, share_cell
 
 Float = NDArray[np.float64]
 
@@ -40,6 +47,8 @@ _LABELS: Final[Mapping[str, tuple[str, str]]] = {
 
 _SMALLEST: Final = 0.001
 """Delta Dice, as a fraction, below which a share of it is not meaningful."""
+
+_BATCH: Final = 64  # limits the memory of full-size maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +87,16 @@ class _Calibrated:
                 continue
             gain, drawn_gain = self.dice[place] - self.dice[none], self.drawn[:, place] - self.drawn[:, none]
             around = self.interval(place, level, none)
-            row = {**self.key, "method": method, "label": _LABELS[method][1], "dice": float(self.dice[place])}
-            row |= limits("dice", self.interval(place, level))
+            row = {**self.key, "method": method, "label": _LABELS[method][1]}
+            row |= measured("dice", float(self.dice[place]), self.interval(place, level))
             row["gain_points"] = float(100 * gain)
             row |= {key: None if end is None else 100 * end for key, end in limits("gain_points", around).items()}
-            row["recovered"], share = None, None
+            recovered, share = None, None
             if ceiling >= _SMALLEST and method not in ("none", "best"):
-                row["recovered"] = float(gain / ceiling)
+                recovered = float(gain / ceiling)
                 defined = np.where(drawn_ceiling > 0, drawn_ceiling, np.nan)
                 share = percentile_interval(drawn_gain / defined, level) if self.many else None
-            row |= limits("recovered", share)
+            row |= measured("recovered", recovered, share)
             rows.append(row)
         return rows
 
@@ -134,7 +143,7 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
         name="calibration",
         title="Post-hoc calibration",
         facts=facts,
-        tables=(_model_table(rows["models"], material), _cell_table(rows["cells"], methods, material)),
+        tables=(material.table(_MODELS, rows["models"]), _cell_table(rows["cells"], methods, material)),
         data=rows,
         settings={"maps": maps, **material.sampling.settings},
         figures=figures,
@@ -159,6 +168,26 @@ def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[
             said.append(f"No quantile normalisation of {cell.model} on {cell.title}: {error}")
     absent = np.full(cell.n, np.nan)
     return np.column_stack([columns.get(method, absent) for method in methods]), said
+
+
+def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
+    """Counts of a cell's pairs, in its order, of maps whose values are replaced by their quantile within the image.
+
+    The maps are full size, so the sweep samples them as they are. About 5 ms a pair. Raises RunError when the run keeps
+    no maps of the cell, or not of all its pairs.
+    """
+    maps, saliency = kept_maps(cell, run)
+    sweeping = Sweeping(protocol(cell.rows.protocol).sweeping.upsample)
+    wanted = map_places(cell, maps)
+    parts = []
+    for start in range(0, len(wanted), _BATCH):
+        batch = wanted[start : start + _BATCH]
+        ranked = []
+        for index in batch:
+            y0, x0, y1, x1 = maps.frames[index].tolist()
+            ranked.append(quantile_map(scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=sweeping)))
+        parts.append(sweep(np.stack(ranked), maps.masks[batch], size=GRID))
+    return Counts.concatenate(parts)
 
 
 def _fitted(cell: StudyCell, counts: Counts, methods: Sequence[Method]) -> dict[str, Float]:
@@ -210,28 +239,26 @@ def _over_datasets(model: str, cells: Sequence[_Calibrated]) -> _Calibrated:
     return _Calibrated(key, dice, drawn, (), all(item.many for item in cells))
 
 
-def _model_table(rows: Rows, material: Material) -> Table:
-    columns = ("model", "datasets", "n", "method", "", "Dice", "gain", "recovered %")
-    body: tuple[tuple[Item, ...], ...] = tuple(
-        (
-            *(str(row[name]) for name in ("model", "datasets", "n")),
-            _LABELS[row["method"]][0],
-            str(row["label"]).replace("_", "-"),
-            metric_cell("dice_fixed", row["dice"], between(row, "dice")),
-            metric_cell("delta_dice", row["gain_points"], between(row, "gain_points")),
-            share_cell(clean(row["recovered"]), between(row, "recovered")),
-        )
-        for row in rows
-    )
-    notes = (
+_MODELS: Final = Layout(
+    "Calibration per model",
+    "calibration",
+    (
+        *texts("model", "datasets", "n"),
+        Shown("method", lambda row: _LABELS[row["method"]][0]),
+        Shown("", lambda row: row["label"].replace("_", "-")),
+        metric("dice", "Dice", of="dice_fixed"),
+        metric("gain_points", "gain", of="delta_dice"),
+        shares("recovered", "recovered %"),
+    ),
+    (
         "in-sample: threshold chosen on the same pairs; chosen per class it is the ceiling of every method that maps "
         "values alike in all images of a class; cross-fitted: fitted on other patients; untuned: nothing was fitted",
         "Dice in percent, mean over datasets; gain: percentage points over tau = 0.5; quantiles map values otherwise "
         "in every image, so they can pass the ceiling",
         "a probability cut at 0.5 is right for the most pixels; half of the best Dice is the cut that is best for Dice",
         f"recovered is not given where delta Dice is below {100 * _SMALLEST:g} points",
-    )
-    return Table("Calibration per model", tuple(map(Column, columns)), body, material.stamps, notes, "calibration")
+    ),
+)
 
 
 def _cell_table(rows: Rows, methods: Sequence[str], material: Material) -> Table:

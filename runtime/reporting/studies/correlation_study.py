@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,47 +14,47 @@ from ....metrics_gpu.statistics.correlation import Correlation, correlation, pat
 from ....metrics_gpu.statistics.intervals import Interval, percentile_interval
 from ...results.comparability import find_basis, on_one_basis
 from ...results.numbers.fields import find_interval, grounding_interval
-from ..figures.study_correlation import draw_correlation
-from ..tables.metric_names import heading, p_value
-from ..tables.table import Column, Item, Table
+from ..figures.study_figures import draw_correlation
+from ..tables.metric_names import NONE
+from .columns import Layout, Shown, measured, metric, numbers, p_values, text, texts
 from .material import Material
 from .study_cell import StudyCell
-from .study_outcome import Rows, StudyOutcome, drawn
-from .writing import between, limits, metric_cell, number_cell
+from .study_outcome import StudyOutcome, drawn
+from .writing import between, limits
 
 Float = NDArray[np.float64]
 
 
+_FIELDS: Final = ("auc", "pointing")
+
+
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """A number of a point with its interval and replicates float64 [B]."""
+
+    value: float
+    interval: Interval | None
+    drawn: Float
+
+
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """AUC and pointing of one cell or of one model's mean, with their intervals and replicates float64 [B]."""
+    """AUC and pointing, by `_FIELDS`, of one cell or of one model's mean."""
 
     model: str
     dataset: str
-    auc: float
-    pointing: float
-    auc_interval: Interval | None
-    pointing_interval: Interval | None
-    auc_drawn: Float
-    pointing_drawn: Float
+    values: Mapping[str, _Value]
     images: int
     pairs: int
-    datasets: tuple[str, ...]
+    datasets: int = 1
     basis: Hashable = None
 
-    def row(self, kind: str, level: float) -> dict[str, Any]:
-        return {
-            "points": kind,
-            "model": self.model,
-            "dataset": self.dataset,
-            "datasets": len(self.datasets),
-            "images": self.images,
-            "pairs": self.pairs,
-            "auc": self.auc,
-            **limits("auc", self.auc_interval),
-            "pointing": self.pointing,
-            **limits("pointing", self.pointing_interval),
-        }
+    def row(self, points: str) -> dict[str, Any]:
+        row = {"points": points, "model": self.model, "dataset": self.dataset, "datasets": self.datasets}
+        row |= {"images": self.images, "pairs": self.pairs}
+        for name, number in self.values.items():
+            row |= measured(name, number.value, number.interval)
+        return row
 
 
 def study_correlation(material: Material) -> StudyOutcome:
@@ -76,7 +76,7 @@ def study_correlation(material: Material) -> StudyOutcome:
         sets.append(("cells", cells, False, "one point per model and dataset"))
         sets.append(("cells, centred", cells, True, "the same less the dataset's means"))
     rows = [_correlated(name, points, centred, words, material) for name, points, centred, words in sets]
-    points = [point.row(kind, level) for kind, found in (("models", models), ("cells", cells)) for point in found]
+    points = [point.row(name) for name, found in (("models", models), ("cells", cells)) for point in found]
     left = [row for name, found, centred, _ in sets for row in _left_out(name, found, centred)]
     figures, said = drawn(lambda: draw_correlation(points, rows, material))
     facts = (
@@ -88,7 +88,11 @@ def study_correlation(material: Material) -> StudyOutcome:
         name="correlation",
         title="Does recognition predict grounding?",
         facts=facts,
-        tables=(_summary(rows, material), _points_table(points, material), _left_table(left, material)),
+        tables=(
+            material.table(_SUMMARY, rows),
+            material.table(_POINTS, points),
+            material.table(_LEFT_OUT, left),
+        ),
         data={"correlation": rows, "points": points, "left_out": left},
         settings=material.sampling.settings,
         figures=figures,
@@ -106,23 +110,20 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
         return "a score is missing or not finite"
     scores = recognition(cell.rows.logits, cell.rows.labels, cell.classes, cell.draws, cell.image_patients)
     found = cell.drawn_scores()
-    pointing = found.macro.pointing
-    if scores.auc is None or pointing is None:
+    if scores.auc is None or found.macro.pointing is None:
         return "no class has both images with and without the finding, so there is no AUC"
     assert scores.drawn is not None and found.drawn is not None  # the cell has draws
+    drawn_auc, drawn_pointing = scores.drawn.macro["auc"], found.drawn.macro["pointing"]
+    auc = _Value(scores.auc, find_interval(scores, "auc", "", drawn_auc, cell.sample, level), drawn_auc)
+    interval = grounding_interval(found, "pointing", "", cell.sample, level)
+    pointing = _Value(found.macro.pointing, interval, drawn_pointing)
     basis = find_basis(cell.rows, cell.pairs)
     return _Point(
         model=cell.model,
         dataset=cell.dataset,
-        auc=scores.auc,
-        pointing=pointing,
-        auc_interval=find_interval(scores, "auc", "", scores.drawn.macro["auc"], cell.sample, level),
-        pointing_interval=grounding_interval(found, "pointing", "", cell.sample, level),
-        auc_drawn=scores.drawn.macro["auc"],
-        pointing_drawn=found.drawn.macro["pointing"],
+        values={"auc": auc, "pointing": pointing},
         images=len(cell.rows.logits),
         pairs=cell.n,
-        datasets=(cell.dataset,),
         basis=(basis.protocol, basis.pairs[""], basis.labels[""]),
     )
 
@@ -140,30 +141,26 @@ def _model_points(cells: Sequence[_Point], level: float) -> list[_Point]:
     """Means over datasets, one point per model."""
     points = []
     for model in dict.fromkeys(point.model for point in cells):
-        own = [point for point in cells if point.model == model]
+        of_model = [point for point in cells if point.model == model]
         points.append(
             _Point(
                 model=model,
                 dataset="mean",
-                auc=float(np.mean([point.auc for point in own])),
-                pointing=float(np.mean([point.pointing for point in own])),
-                auc_interval=_combined([(point.auc_interval, point.auc_drawn) for point in own], level),
-                pointing_interval=_combined([(point.pointing_interval, point.pointing_drawn) for point in own], level),
-                auc_drawn=np.mean([point.auc_drawn for point in own], axis=0),
-                pointing_drawn=np.mean([point.pointing_drawn for point in own], axis=0),
-                images=sum(point.images for point in own),
-                pairs=sum(point.pairs for point in own),
-                datasets=tuple(point.dataset for point in own),
+                values={name: _mean([point.values[name] for point in of_model], level) for name in _FIELDS},
+                images=sum(point.images for point in of_model),
+                pairs=sum(point.pairs for point in of_model),
+                datasets=len(of_model),
             )
         )
     return points
 
 
-def _combined(found: Sequence[tuple[Interval | None, Float]], level: float) -> Interval | None:
-    """The interval of a mean over datasets; None if one of them has too few patients."""
-    if any(interval is None or interval.method == "t" for interval, _ in found):
-        return None
-    return percentile_interval(np.mean([drawn for _, drawn in found], axis=0), level)
+def _mean(values: Sequence[_Value], level: float) -> _Value:
+    """The mean over datasets; without an interval if one of them has too few patients."""
+    drawn = np.mean([each.drawn for each in values], axis=0)
+    enough = all(each.interval is not None and each.interval.method != "t" for each in values)
+    value = float(np.mean([each.value for each in values]))
+    return _Value(value, percentile_interval(drawn, level) if enough else None, drawn)
 
 
 def _shared(cells: Sequence[_Point]) -> list[str]:
@@ -174,7 +171,7 @@ def _shared(cells: Sequence[_Point]) -> list[str]:
 
 
 def _values(points: Sequence[_Point], centred: bool) -> tuple[Float, Float]:
-    x, y = np.array([point.auc for point in points]), np.array([point.pointing for point in points])
+    x, y = (np.array([point.values[name].value for point in points]) for name in _FIELDS)
     if not centred:
         return x, y
     groups = [point.dataset for point in points]
@@ -220,7 +217,7 @@ def _correlated(name: str, points: Sequence[_Point], centred: bool, words: str, 
 
 def _patients_r2(points: Sequence[_Point], centred: bool, level: float) -> Interval | None:
     """Interval of R² of the same models on other patients: models are kept, patients are resampled."""
-    x, y = (np.stack([getattr(p, name) for p in points], axis=1) for name in ("auc_drawn", "pointing_drawn"))
+    x, y = (np.stack([point.values[name].drawn for point in points], axis=1) for name in _FIELDS)
     if centred:
         datasets = np.array([point.dataset for point in points])
         for values in (x, y):
@@ -239,59 +236,53 @@ def _left_out(name: str, points: Sequence[_Point], centred: bool) -> list[dict[s
     ]
 
 
-def _summary(rows: Rows, material: Material) -> Table:
-    columns = ("points", "n", "models", "R²", "adjusted", "p", "Fisher", "bootstrap", "patients", "leave one out",
-               "Spearman", "p of Spearman", "slope")  # fmt: skip
-    body: list[tuple[Item, ...]] = []
-    for row in rows:
-        ranges = [between(row, f"r2_{name}") for name in ("fisher", "bootstrap", "patients", "left_out")]
-        texts = ["-" if found is None else f"{found[0]:.2f} to {found[1]:.2f}" for found in ranges]
-        body.append(
-            (
-                str(row["meaning"]),
-                str(row["n"]),
-                str(row["models"]),
-                number_cell(row["r2"]),
-                number_cell(row["r2_adjusted"]),
-                p_value(row["p"]),
-                *texts,
-                number_cell(row["spearman"]),
-                p_value(row["spearman_p"]),
-                number_cell(row["slope"]),
-            )
-        )
-    notes = (
+def _range(key: str, title: str) -> Shown:
+    """The ends of an interval of R² in words."""
+
+    def item(row: Mapping[str, Any]) -> str:
+        ends = between(row, key)
+        return NONE if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
+
+    return Shown(title, item)
+
+
+_SUMMARY: Final = Layout(
+    "R² of AUC and pointing",
+    "correlation",
+    (
+        text("meaning", "points"),
+        *texts("n", "models"),
+        numbers("r2", "R²"),
+        numbers("r2_adjusted", "adjusted"),
+        p_values("p"),
+        _range("r2_fisher", "Fisher"),
+        _range("r2_bootstrap", "bootstrap"),
+        _range("r2_patients", "patients"),
+        _range("r2_left_out", "leave one out"),
+        numbers("spearman", "Spearman"),
+        p_values("spearman_p", "p of Spearman"),
+        numbers("slope"),
+    ),
+    (
         "Fisher: from r of independent points; bootstrap: models drawn with replacement, with all their datasets; "
         "patients: the models stay, their patients are drawn",
         "leave one out: smallest and largest R² without one model",
         "adjusted: R² less its upward bias with few points; p: over permutations of the points",
         "-: not defined; R² takes three points with some spread, its intervals four models, Fisher four independent "
         "points, p independent points",
-    )
-    return Table(
-        "R² of AUC and pointing", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "correlation"
-    )
-
-
-def _points_table(points: Rows, material: Material) -> Table:
-    body = tuple(
-        (
-            str(row["model"]),
-            "mean" if row["dataset"] == "mean" else material.title(row["dataset"]),
-            str(row["datasets"]),
-            str(row["images"]),
-            str(row["pairs"]),
-            metric_cell("auc", row["auc"], between(row, "auc")),
-            metric_cell("pointing", row["pointing"], between(row, "pointing")),
-        )
-        for row in points
-    )
-    columns = tuple(
-        map(Column, ("model", "dataset", "datasets", "n images", "n pairs", heading("auc"), heading("pointing")))
-    )
-    return Table("The points", columns, body, material.stamps, ("percent",), "points", lead=2)
-
-
-def _left_table(rows: Rows, material: Material) -> Table:
-    body = tuple((str(row["points"]), str(row["without"]), number_cell(row["r2"])) for row in rows)
-    return Table("R² without one model", tuple(map(Column, ("points", "without", "R²"))), body, material.stamps, lead=2)
+    ),
+)
+_POINTS: Final = Layout(
+    "The points",
+    "points",
+    (
+        *texts("model", "dataset", "datasets"),
+        text("images", "n images"),
+        text("pairs", "n pairs"),
+        metric("auc"),
+        metric("pointing"),
+    ),
+    ("percent",),
+    lead=2,
+)
+_LEFT_OUT: Final = Layout("R² without one model", "", (*texts("points", "without"), numbers("r2", "R²")), lead=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ....engines.errors import XBenchError
@@ -10,10 +11,11 @@ from ....metrics_gpu.detection.error_kinds import KINDS
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS
 from ...host.config import DatasetConfig
 from ...results.studied import predicted_boxes
-from ..figures.study_errors import draw_errors
+from ..figures.study_figures import draw_errors
 from ..tables.table import Cell, Column, Item, Table
 from .anatomy.anatomy_rows import Errors, cut_name, error_rows, errors_of, examples
 from .anatomy.judged import BOXES, Judged, TrueBoxes, judged
+from .columns import Layout, Shown, percents, text, texts
 from .material import Material
 from .overlays import case_pictures, draw_boxes, overlay_names
 from .study_outcome import Rows, StudyOutcome, drawn
@@ -30,6 +32,37 @@ _MAPS: Final = (
     "these boxes, not of the marked pixels",
     f"{IN_SAMPLE}, one for all classes of a dataset",
     f"{CROSS_FITTED}, one for all classes, in their first division into folds",
+)
+
+
+_LEAD: Final = (*texts("model", "dataset"), Shown("cut", cut_name))
+_KIND: Final = Shown("kind", lambda row: _words(row["kind"]))
+_KINDS: Final = Layout(
+    "Kinds of errors, and the gain if one alone were fixed",
+    "errors",
+    (
+        *_LEAD,
+        _KIND,
+        *texts("boxes", "pairs"),
+        percents("boxes_per_pair", "per 100 pairs"),
+        percents("dice_gain", "Dice", "gain if fixed"),
+        percents("f1_gain", "F1 0.5", "gain if fixed"),
+    ),
+    lead=4,
+)
+_CASES: Final = Layout(
+    "Examples",
+    "cases",
+    (
+        *_LEAD,
+        _KIND,
+        *texts("case", "class", "boxes"),
+        percents("dice", "Dice"),
+        percents("dice_if_fixed", "if fixed"),
+        text("overlay"),
+    ),
+    ("the pairs whose Dice gains most if the kind is fixed; percent of Dice of the boxes",),
+    lead=6,
 )
 
 
@@ -69,10 +102,10 @@ def study_errors(
         title="Kinds of errors",
         facts=facts,
         tables=(
-            _kinds_table(whole, material, notes),
+            material.table(replace(_KINDS, notes=notes), whole),
             _group_table("class", "By class", rows, material, notes),
             _group_table("size", "By size of the region", rows, material, notes),
-            _case_table(told, material),
+            material.table(_CASES, told),
         ),
         data={"errors": rows, "cases": told},
         settings={"cases": cases, **material.sampling.settings},
@@ -151,28 +184,6 @@ def _words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def _lead(row: Mapping[str, Any], material: Material) -> tuple[str, str, str]:
-    """The first columns of every table."""
-    return str(row["model"]), material.title(row["dataset"]), cut_name(row)
-
-
-def _kinds_table(rows: Rows, material: Material, notes: tuple[str, ...]) -> Table:
-    columns = [Column(name) for name in ("model", "dataset", "cut", "kind", "boxes", "pairs")]
-    columns += [Column("per 100 pairs"), Column("Dice", "gain if fixed"), Column("F1 0.5", "gain if fixed")]
-    body: list[tuple[Item, ...]] = [
-        (
-            *_lead(row, material),
-            _words(row["kind"]),
-            str(row["boxes"]),
-            str(row["pairs"]),
-            *(percent_cell(row[name], between(row, name)) for name in ("boxes_per_pair", "dice_gain", "f1_gain")),
-        )
-        for row in rows
-    ]
-    title = "Kinds of errors, and the gain if one alone were fixed"
-    return Table(title, tuple(columns), tuple(body), material.stamps, notes, "errors", lead=4)
-
-
 def _group_table(group: str, title: str, rows: Rows, material: Material, notes: tuple[str, ...]) -> Table:
     """A line for each class or size: boxes of each kind per 100 pairs, and the kind whose fix adds most to F1."""
     columns = [Column(name) for name in ("model", "dataset", "cut", group, "n")]
@@ -181,7 +192,8 @@ def _group_table(group: str, title: str, rows: Rows, material: Material, notes: 
     lines: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["group"] == group:
-            lines.setdefault((*_lead(row, material), str(row["name"])), []).append(row)
+            key = (row["model"], material.title(row["dataset"]), cut_name(row), row["name"])
+            lines.setdefault(key, []).append(row)
     body: list[tuple[Item, ...]] = []
     for lead, own in lines.items():
         most = max(own, key=lambda row: row["f1_gain"] or 0.0)
@@ -191,21 +203,3 @@ def _group_table(group: str, title: str, rows: Rows, material: Material, notes: 
         shares = (percent_cell(row["boxes_per_pair"]) for row in own)
         body.append((*lead, str(own[0]["n"]), *shares, percent_cell(own[0]["f1"]), *best))
     return Table(title, tuple(columns), tuple(body), material.stamps, notes, f"errors-{group}", lead=4)
-
-
-def _case_table(rows: Rows, material: Material) -> Table:
-    columns = ("model", "dataset", "cut", "kind", "case", "class", "boxes", "Dice", "if fixed", "overlay")
-    body: list[tuple[Item, ...]] = [
-        (
-            *_lead(row, material),
-            _words(row["kind"]),
-            str(row["case"]),
-            str(row["class"]),
-            str(row["boxes"]),
-            *(percent_cell(row[name]) for name in ("dice", "dice_if_fixed")),
-            str(row["overlay"] or "-"),
-        )
-        for row in rows
-    ]
-    notes = ("the pairs whose Dice gains most if the kind is fixed; percent of Dice of the boxes",)
-    return Table("Examples", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "cases", lead=6)

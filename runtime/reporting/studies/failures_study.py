@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,14 +12,13 @@ from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.sweep.counts import dice_curves
 from ...host.config import DatasetConfig
 from ...results.numbers.fields import grounding_interval
-from ..tables.metric_names import heading
-from ..tables.table import Column, Item, Table
+from .columns import Layout, Shown, measured, metric, numbers, percents, text, texts
 from .kept_maps import kept_maps
 from .material import Material
 from .overlays import case_pictures, draw_overlay, overlay_names
 from .study_cell import PIXELS, StudyCell
 from .study_outcome import Rows, StudyOutcome
-from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell, without_best
+from .writing import IN_SAMPLE, INTERVALS, without_best
 
 
 def study_failures(
@@ -56,7 +55,10 @@ def study_failures(
         name="failures",
         title="Where models fail",
         facts=facts,
-        tables=(_class_table(classes, material), _case_table(chosen, material)),
+        tables=(
+            material.table(_CLASSES, [row for row in classes if row["end"]]),
+            material.table(_CASES, chosen),
+        ),
         data={"classes": classes, "cases": chosen},
         settings={"top": top, "cases": cases, **material.sampling.settings},
         files=files,
@@ -87,15 +89,11 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
                 "rank": len(found) - place,
                 "n": scores.n,
                 "degenerate": scores.degenerate,
-                "pointing": scores.pointing,
-                **limits("pointing", interval),
-                "pointing_interval": interval.method if interval else None,
+                **measured("pointing", scores.pointing, interval, method=True),
                 "chance": scores.chance,
                 "below_chance": bool(interval and scores.chance is not None and interval.high < scores.chance),
-                "dice_fixed": scores.dice_fixed,
-                **limits("dice_fixed", fixed),
-                "dice_best": scores.dice_best,
-                **limits("dice_best", best),
+                **measured("dice_fixed", scores.dice_fixed, fixed),
+                **measured("dice_best", scores.dice_best, best),
                 "tau_best": scores.best_tau,
                 "floor_dice": scores.floor_dice,
             }
@@ -174,57 +172,42 @@ def _hit(hit: float) -> str:
     return {0.0: "miss", 1.0: "hit"}.get(hit, f"{hit:.2f}")
 
 
-def _class_table(rows: Rows, material: Material) -> Table:
-    named = [heading(name, True) for name in ("pointing", "chance", "dice_fixed", "dice_best")]
-    columns = ("model", "dataset", "", "class", "n", *named, "all-ones")
-    body: list[tuple[Item, ...]] = []
-    for row in rows:
-        if row["end"]:
-            note = "below chance" if row["below_chance"] else ""
-            if row["pointing_interval"] == "wilson":
-                note = f"Wilson, {note}" if note else "Wilson"
-            body.append(
-                (
-                    str(row["model"]),
-                    material.title(row["dataset"]),
-                    str(row["end"]),
-                    str(row["class"]),
-                    str(row["n"]),
-                    metric_cell("pointing", row["pointing"], between(row, "pointing"), note),
-                    metric_cell("chance", row["chance"]),
-                    *(metric_cell(f, row[f], between(row, f)) for f in ("dice_fixed", "dice_best")),
-                    metric_cell("floor_dice", row["floor_dice"]),
-                )
-            )
-    notes = (
+def _below(row: Mapping[str, Any]) -> str:
+    return "below chance" if row["below_chance"] else ""
+
+
+_CLASSES: Final = Layout(
+    "Classes, the worst first",
+    "classes",
+    (
+        *texts("model", "dataset"),
+        text("end", ""),
+        *texts("class", "n"),
+        metric("pointing", note=_below),
+        *map(metric, ("chance", "dice_fixed", "dice_best")),
+        metric("floor_dice", "all-ones"),
+    ),
+    (
         IN_SAMPLE,
         "percent; below chance: the whole interval of pointing lies below the mean region fraction",
         "the order rests on the same pairs as the numbers: ends of a long list look more extreme than they are",
-    )
-    return Table(
-        "Classes, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "classes", lead=4
-    )
-
-
-def _case_table(rows: Rows, material: Material) -> Table:
-    columns = ("model", "dataset", "", "case", "class", "hit", "tau*", "Dice", "at 0.5", "marked", "region", "overlay")
-    body: list[tuple[Item, ...]] = [
-        (
-            str(row["model"]),
-            material.title(row["dataset"]),
-            str(row["end"]),
-            str(row["case"]),
-            str(row["class"]),
-            "constant map" if row["degenerate"] else _hit(row["hit"]),
-            f"{row['tau']:.2f}",
-            metric_cell("dice_best", row["dice"]),
-            metric_cell("dice_fixed", row["dice_fixed"]),
-            *(percent_cell(row[field]) for field in ("marked", "region")),
-            str(row["overlay"] or "-"),
-        )
-        for row in rows
-    ]
-    notes = (IN_SAMPLE, "percent of the image or of Dice; marked: what the map marks at tau*; region: the truth")
-    return Table(
-        "Cases, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "cases", lead=5
-    )
+    ),
+    lead=4,
+)
+_CASES: Final = Layout(
+    "Cases, the worst first",
+    "cases",
+    (
+        *texts("model", "dataset"),
+        text("end", ""),
+        *texts("case", "class"),
+        Shown("hit", lambda row: "constant map" if row["degenerate"] else _hit(row["hit"])),
+        numbers("tau", "tau*"),
+        metric("dice", "Dice", of="dice_best"),
+        metric("dice_fixed", "at 0.5"),
+        *map(percents, ("marked", "region")),
+        text("overlay"),
+    ),
+    (IN_SAMPLE, "percent of the image or of Dice; marked: what the map marks at tau*; region: the truth"),
+    lead=5,
+)

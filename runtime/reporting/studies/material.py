@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from ...results.numbers.reference_rows import rest_on_models
 from ...results.selected_pairs import Resampling, dataset_patients, scored_pairs, unnamed_lines
 from ...results.studied import basis_of
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
+from ..tables.table import Table
+from .columns import Layout
 from .study_cell import StudyCell
 
 
@@ -55,6 +57,10 @@ class Material:
     def title(self, dataset: str) -> str:
         """The dataset's printed name."""
         return next(cell.title for cell in self.cells if cell.dataset == dataset)
+
+    def table(self, layout: Layout, rows: Iterable[Mapping[str, Any]]) -> Table:
+        """A table of rows about these cells, with the printed names of datasets and the warnings about the numbers."""
+        return layout.table(rows, self.stamps, {cell.dataset: cell.title for cell in self.cells})
 
     @property
     def paired(self) -> tuple[StudyCell, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +14,13 @@ from ....metrics_gpu.grounding.strata import EDGES, size_strata
 from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.intervals import mean_interval, percentile_interval
 from ...results.numbers.fields import grounding_interval
-from ..figures.study_strata import draw_strata
-from ..tables.table import Cell, Column, Item, Table
+from ..figures.study_figures import draw_strata
+from ..tables.table import Table
+from .columns import Layout, measured, metric, percents, texts
 from .material import Material
 from .study_cell import PIXELS, StudyCell
 from .study_outcome import Rows, StudyOutcome, drawn
-from .writing import (
-    CROSS_FITTED,
-    IN_SAMPLE,
-    INTERVALS,
-    between,
-    limits,
-    metric_cell,
-    no_mean,
-    percent_cell,
-    without_best,
-)
+from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, limits, no_mean, without_best
 
 Float = NDArray[np.float64]
 
@@ -125,18 +116,12 @@ def strata_of_cell(cell: StudyCell, tertiles: bool, level: float) -> Iterator[tu
             "size_mean": stratum.mean_fraction,
             "size_largest": float(sizes.max()) if len(sizes) else None,
             "chance": best.chance,
-            "pointing": best.pointing,
-            **limits("pointing", intervals["pointing"]),
-            "pointing_interval": intervals["pointing"].method if intervals["pointing"] else None,
-            "above_chance": stratum.above_chance,
-            **limits("above_chance", intervals["above_chance"]),
-            "dice_fixed": best.dice_fixed,
-            **limits("dice_fixed", intervals["dice_fixed"]),
-            "dice_best": best.dice_best,
-            **limits("dice_best", intervals["dice_best"]),
+            **measured("pointing", best.pointing, intervals["pointing"], method=True),
+            **measured("above_chance", stratum.above_chance, intervals["above_chance"]),
+            **measured("dice_fixed", best.dice_fixed, intervals["dice_fixed"]),
+            **measured("dice_best", best.dice_best, intervals["dice_best"]),
             "tau_best": best.best_tau,
-            "dice_cross_fitted": fitted.dice_best,
-            **limits("dice_cross_fitted", intervals["dice_cross_fitted"]),
+            **measured("dice_cross_fitted", fitted.dice_best, intervals["dice_cross_fitted"]),
             "floor_dice": best.floor_dice,
         }
         safe = {key for key, found in intervals.items() if found is not None and found.method != "t"}
@@ -170,35 +155,20 @@ def _mean_of_datasets(
         yield mean
 
 
+_COLUMNS: Final = (
+    *texts("model", "dataset", "stratum", "n"),
+    percents("size_mean", "mean size"),
+    metric("pointing", "value", "Point"),
+    metric("chance", "chance", "Point"),
+    metric("above_chance", "above chance", "Point", of="pointing"),
+    metric("dice_fixed", "at 0.5", "Dice"),
+    metric("dice_best", "best*", "Dice"),
+    metric("dice_cross_fitted", "cross-fitted", "Dice"),
+    metric("floor_dice", "all-ones", "Dice"),
+)
+
+
 def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
-    columns = (
-        Column("model"),
-        Column("dataset"),
-        Column("stratum"),
-        Column("n"),
-        Column("mean size"),
-        *(Column(text, "Point") for text in ("value", "chance", "above chance")),
-        *(Column(text, "Dice") for text in ("at 0.5", "best*", "cross-fitted", "all-ones")),
-    )
-    body: list[tuple[Item, ...]] = []
-    for row in rows:
-        pointing = metric_cell("pointing", row["pointing"], between(row, "pointing"))
-        if row["pointing_interval"] == "wilson":
-            pointing = Cell(pointing.text, pointing.interval, note="Wilson")
-        body.append(
-            (
-                str(row["model"]),
-                ALL if row["dataset"] == ALL else material.title(row["dataset"]),
-                str(row["stratum"]),
-                str(row["n"]),
-                percent_cell(row["size_mean"]),
-                pointing,
-                metric_cell("chance", row["chance"]),
-                metric_cell("pointing", row["above_chance"], between(row, "above_chance")),
-                *(metric_cell(f, row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
-                metric_cell("floor_dice", row["floor_dice"]),
-            )
-        )
     notes = (
         IN_SAMPLE,
         CROSS_FITTED,
@@ -208,4 +178,4 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
         "chance: the mean region fraction, the expected pointing of a random pixel; it grows with the region",
         "a cell of a 14 x 14 grid is 0.51 percent of the image, of a 7 x 7 grid 2.04 percent",
     )
-    return Table(title, columns, tuple(body), material.stamps, notes, name)
+    return material.table(Layout(title, name, _COLUMNS, notes), rows)

@@ -19,8 +19,8 @@ from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percen
 from ....metrics_gpu.sweep.counts import dice_curves, iou_curves
 from ....metrics_gpu.sweep.sweep_options import LEVELS
 from ...results.numbers.fields import Sample, grounding_interval
+from .columns import measured
 from .study_cell import PIXELS, StudyCell
-from .writing import limits
 
 Float = NDArray[np.float64]
 
@@ -135,23 +135,19 @@ class CellCurves:
         row: dict[str, Any] = {
             **self.key(name),
             "degenerate": best.degenerate,
-            "dice_fixed": float(mean[_DICE][FIXED]),
-            **limits("dice_fixed", self.interval("best", "dice_fixed", name)),
+            **measured("dice_fixed", float(mean[_DICE][FIXED]), self.interval("best", "dice_fixed", name)),
             "floor": best.floor_dice,
         }
         for mark, _ in SEARCHES:
-            row[f"dice_{mark}"] = self.one(mark, name).dice_best
-            row |= limits(f"dice_{mark}", self.interval(mark, "dice_best", name))
-            row[f"delta_{mark}_points"] = self.one(mark, name).delta_dice
-            row |= limits(f"delta_{mark}_points", self.interval(mark, "delta_dice", name))
+            scores = self.one(mark, name)
+            row |= measured(f"dice_{mark}", scores.dice_best, self.interval(mark, "dice_best", name))
+            row |= measured(f"delta_{mark}_points", scores.delta_dice, self.interval(mark, "delta_dice", name))
         row |= {
             "tau_best": int(near.best) / 100,
             "near_low": int(near.low) / 100,
             "near_high": int(near.high) / 100,
-            "near_width": float(near.width),
-            **limits("near_width", percentile_interval(drawn_near.width, self.level)),
-            "area_fixed": float(mean[_AREA]),
-            **limits("area_fixed", percentile_interval(sample[:, _AREA], self.level)),
+            **measured("near_width", float(near.width), percentile_interval(drawn_near.width, self.level)),
+            **measured("area_fixed", float(mean[_AREA]), percentile_interval(sample[:, _AREA], self.level)),
             "region": best.chance,
             "entropy": float(mean[_ENTROPY]) if self.histogram else None,
             "calibration_error": self._calibration_error(mean) if self.histogram else None,
@@ -189,9 +185,9 @@ def model_deltas(model: str, cells: list[CellCurves], level: float) -> dict[str,
     """Delta Dice of a model, mean over its datasets that have pairs (docs/metrics.md §4)."""
     row: dict[str, Any] = {"model": model, "datasets": len(cells), "n": sum(item.cell.n for item in cells)}
     for mark, _ in SEARCHES:
-        row[f"delta_{mark}_points"] = macro_mean(item.scores[mark].macro.delta_dice for item in cells)
+        delta = macro_mean(item.scores[mark].macro.delta_dice for item in cells)
         each = [(item.interval(mark, "delta_dice", "mean"), item.scores[mark].drawn) for item in cells]
         drawn = [found.macro["delta_dice"] for interval, found in each if found and interval and interval.method != "t"]
         whole = percentile_interval(np.mean(drawn, axis=0), level) if drawn and len(drawn) == len(cells) else None
-        row |= limits(f"delta_{mark}_points", whole)
+        row |= measured(f"delta_{mark}_points", delta, whole)
     return row

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ..figures.study_thresholds import draw_thresholds
-from ..tables.table import Column, Item, Table
+from .columns import Layout, metric, numbers, percents, text, texts
 from .material import Material
-from .study_outcome import Rows, StudyOutcome, drawn
+from .study_outcome import StudyOutcome, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
-from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell, no_mean, number_cell, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, no_mean
 
-_DELTAS = (("delta_dice", "delta_best_points"), ("delta_cross_fitted", "delta_cross_fitted_points"))
-"""The metric and the columns of each delta Dice."""
+_DELTAS: Final = Layout(
+    "Delta Dice per model",
+    "delta-dice",
+    (
+        *texts("model", "datasets"),
+        text("n", "n pairs"),
+        metric("delta_best_points", "delta Dice*", of="delta_dice"),
+        metric("delta_cross_fitted_points", "delta Dice, cross-fitted", of="delta_cross_fitted"),
+    ),
+    (
+        IN_SAMPLE,
+        CROSS_FITTED,
+        "delta Dice: Dice at the chosen thresholds minus Dice at 0.5, percentage points, mean over datasets",
+    ),
+)
+_SENSITIVITY: Final = Layout(
+    "Sensitivity to the threshold",
+    "sensitivity",
+    (
+        *texts("model", "dataset", "n"),
+        metric("dice_fixed", "at 0.5", "Dice"),
+        metric("dice_best", "best*", "Dice"),
+        metric("dice_cross_fitted", "cross-fitted", "Dice"),
+        metric("floor", "all-ones", "Dice", of="floor_dice"),
+        metric("delta_best_points", "best*", "delta Dice", of="delta_dice"),
+        metric("delta_cross_fitted_points", "cross-fitted", "delta Dice", of="delta_cross_fitted"),
+        numbers("tau_best", "tau", "near best"),
+        numbers("near_low", "from", "near best"),
+        numbers("near_high", "to", "near best"),
+        numbers("near_width", "width", "near best"),
+        percents("area_fixed", "area at 0.5", "maps"),
+        percents("region", "region", "maps"),
+        numbers("entropy", "entropy", "maps", decimals=3),
+        numbers("calibration_error", "calibration error", "maps", decimals=3),
+    ),
+    (
+        IN_SAMPLE,
+        CROSS_FITTED,
+        "percent; means over the classes that have pairs; Dice best* (but for protocols that use one threshold for a "
+        "dataset) and cross-fitted take a threshold per class, near best is about one threshold for all",
+        "a range that begins at 0 holds the all-ones mask: the maps then add little to it",
+        "area at 0.5: share of the image above half of the maximum; entropy: 1 is a map that is the same everywhere",
+        "calibration error: mean distance over pixels of the normalised saliency from the share inside the region",
+    ),
+)
+"""The means over classes of each model and dataset; classes are in sensitivity.csv."""
 
 
 def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
@@ -38,6 +82,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
             remarks.append(why)
         else:
             rows["delta_dice"].append(model_deltas(model, kept, level))
+    means = [row for row in rows["sensitivity"] if row["class"] == "mean"]
     figures, said = drawn(lambda: draw_thresholds(rows, material))
     facts = (
         f"{len(material.paired)} of {len(material.cells)} finished cells have pairs with a region",
@@ -50,71 +95,9 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
         name="thresholds",
         title="Threshold sensitivity",
         facts=facts,
-        tables=(_deltas(rows["delta_dice"], material), _sensitivity(rows["sensitivity"], material)),
+        tables=(material.table(_DELTAS, rows["delta_dice"]), material.table(_SENSITIVITY, means)),
         data=rows,
         settings={"within": within, **material.sampling.settings},
         figures=figures,
         remarks=(*remarks, *said),
     )
-
-
-def _deltas(rows: Rows, material: Material) -> Table:
-    columns = ("model", "datasets", "n pairs", "delta Dice*", "delta Dice, cross-fitted")
-    body: tuple[tuple[Item, ...], ...] = tuple(
-        (
-            str(row["model"]),
-            str(row["datasets"]),
-            str(row["n"]),
-            *(metric_cell(key, row[field], between(row, field)) for key, field in _DELTAS),
-        )
-        for row in rows
-    )
-    notes = (
-        IN_SAMPLE,
-        CROSS_FITTED,
-        "delta Dice: Dice at the chosen thresholds minus Dice at 0.5, percentage points, mean over datasets",
-    )
-    return Table("Delta Dice per model", tuple(map(Column, columns)), body, material.stamps, notes, "delta-dice")
-
-
-def _sensitivity(rows: Rows, material: Material) -> Table:
-    """The mean over classes of each model and dataset; classes are in sensitivity.csv."""
-    columns = (
-        Column("model"),
-        Column("dataset"),
-        Column("n"),
-        *(Column(name, "Dice") for name in ("at 0.5", "best*", "cross-fitted", "all-ones")),
-        *(Column(name, "delta Dice") for name in ("best*", "cross-fitted")),
-        *(Column(name, "near best") for name in ("tau", "from", "to", "width")),
-        *(Column(name, "maps") for name in ("area at 0.5", "region", "entropy", "calibration error")),
-    )
-    body: list[tuple[Item, ...]] = []
-    for row in rows:
-        if row["class"] != "mean":
-            continue
-        body.append(
-            (
-                str(row["model"]),
-                material.title(row["dataset"]),
-                str(row["n"]),
-                *(metric_cell(f, row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
-                metric_cell("floor_dice", row["floor"]),
-                *(metric_cell(key, row[field], between(row, field)) for key, field in _DELTAS),
-                *(number_cell(row[f]) for f in ("tau_best", "near_low", "near_high")),
-                number_cell(row["near_width"], between(row, "near_width")),
-                percent_cell(row["area_fixed"], between(row, "area_fixed")),
-                percent_cell(row["region"]),
-                number_cell(row["entropy"], decimals=3),
-                number_cell(row["calibration_error"], decimals=3),
-            )
-        )
-    notes = (
-        IN_SAMPLE,
-        CROSS_FITTED,
-        "percent; means over the classes that have pairs; Dice best* (but for protocols that use one threshold for a "
-        "dataset) and cross-fitted take a threshold per class, near best is about one threshold for all",
-        "a range that begins at 0 holds the all-ones mask: the maps then add little to it",
-        "area at 0.5: share of the image above half of the maximum; entropy: 1 is a map that is the same everywhere",
-        "calibration error: mean distance over pixels of the normalised saliency from the share inside the region",
-    )
-    return Table("Sensitivity to the threshold", columns, tuple(body), material.stamps, notes, "sensitivity")

@@ -69,7 +69,7 @@ def without_best(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def between(row: Mapping[str, Any], name: str) -> Limits | None:
     """The interval in a row's columns, None if there is none."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     return None if low is None or high is None else (float(low), float(high))
 
 

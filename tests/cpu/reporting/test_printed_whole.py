@@ -19,10 +19,9 @@ from xbench_fast.runtime.reporting.studies.correlation_study import study_correl
 from xbench_fast.runtime.reporting.studies.errors_study import study_errors
 from xbench_fast.runtime.reporting.studies.failures_study import study_failures
 from xbench_fast.runtime.reporting.studies.material import load_materials
-from xbench_fast.runtime.reporting.studies.prompts_study import study_prompts
-from xbench_fast.runtime.reporting.studies.resolution_study import study_resolution
 from xbench_fast.runtime.reporting.studies.strata_study import study_strata
 from xbench_fast.runtime.reporting.studies.thresholds_study import study_thresholds
+from xbench_fast.runtime.reporting.studies.variant_studies import study_prompts, study_resolution
 from xbench_fast.runtime.reporting.tables.table import Table
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load_rows import load_run

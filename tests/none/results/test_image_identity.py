@@ -11,8 +11,7 @@ import pytest
 from result_rows import ResultRow
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.reporting.studies.side_by_side import value_table
-from xbench_fast.runtime.reporting.studies.variant_rows import value_rows
+from xbench_fast.runtime.reporting.studies.variants import value_rows, value_table
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.comparing.align import shared_rows
 from xbench_fast.runtime.results.comparing.cell_variants import Variant, side_by_side

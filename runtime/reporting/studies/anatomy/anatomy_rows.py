@@ -13,8 +13,8 @@ from .....metrics_gpu.detection.boxes import Int
 from .....metrics_gpu.detection.error_kinds import KINDS, Anatomy, Fixed, anatomy, fixed
 from .....metrics_gpu.grounding.strata import strata_of
 from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, percentile_interval
+from ..columns import measured
 from ..study_cell import PIXELS
-from ..writing import limits
 from .judged import Judged
 
 Float = NDArray[np.float64]
@@ -89,7 +89,7 @@ def _group_rows(sums: Float, level: float | None) -> Iterator[dict[str, Any]]:
         for name in ("boxes_per_pair", "dice_gain", "f1_gain"):
             values = columns.get(name)
             interval = None if values is None or level is None or not boxes else percentile_interval(values[1:], level)
-            row |= {name: None if values is None else float(values[0]), **limits(name, interval)}
+            row |= measured(name, None if values is None else float(values[0]), interval)
         yield {**row, "dice": float(dice[0]), "f1": float(f1[0])}
 
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from ....results.comparing.cell_variants import Variant, Variants
 from ....results.comparing.difference import Difference, corrected, disagreements, subtract
+from ..columns import measured
 from ..material import Material
 from ..study_cell import StudyCell
-from ..variant_groups import beside
-from ..writing import limits
+from ..variants import beside
 
 AGAINST: Final = {"dice_fixed": "dice_fixed", "dice_cross_fitted": "dice_fixed", "pointing": "pointing"}
 """Number of a model -> that of a reader, whose mask is the same at every threshold."""
@@ -66,14 +66,12 @@ def _row(reader: StudyCell, group: Variants, item: Difference, material: Materia
         "patients": len(patients),
         "value": item.value,
         "reader_value": item.reference,
-        "difference": item.difference,
-        **limits("difference", item.interval),
+        **measured("difference", item.difference, item.interval),
         "p": item.p,
         "p_bound": item.p_bound,
         "p_holm": item.p_holm,
         "family": item.family,
-        "share": None if part is None else part[0],
-        **limits("share", None if part is None else part[1]),
+        **measured("share", *(part or (None, None))),
     }
 
 

@@ -18,6 +18,7 @@ from .....metrics_gpu.trust.verdicts import Effect, PairGroups, effects_of
 from ....results.load_rows import StoredRun
 from ....results.numbers.fields import grounding_interval
 from ....results.stored_boxes import load_boxes
+from ..columns import measured
 from ..study_cell import StudyCell
 from ..writing import clean, limits
 from .ratings import Ratings, left_out_reader
@@ -41,9 +42,9 @@ def presence_rows(cell: StudyCell, ratings: Ratings, level: float) -> Iterator[R
         row = {**_start(cell, name), "images": int((readers > 1).sum()), "patients": patients}
         for key in COEFFICIENTS:
             values = getattr(found, key)
-            row[key] = clean(float(values[0]))
-            known = patients >= MANY_PATIENTS and row[key] is not None
-            row |= limits(key, percentile_interval(values[1:], level) if known else None)
+            value = clean(float(values[0]))
+            enough = patients >= MANY_PATIENTS and value is not None
+            row |= measured(key, value, percentile_interval(values[1:], level) if enough else None)
         yield row
 
 
@@ -72,7 +73,7 @@ def pointing_rows(run: StoredRun, cell: StudyCell, level: float) -> Iterator[Row
         inside = list(_rows(cell, share[:, None], ("centres_inside",), groups, level))
     of = {row["finding"]: row for row in inside}
     scores, sample = cell.drawn_scores(), cell.sample
-    empty = {"centres_inside": None, **limits("centres_inside", None), "centres_inside_n": 0}
+    empty = {**measured("centres_inside", None, None), "centres_inside_n": 0}
     for row in hits:
         found, name = of.get(row["finding"], empty), row["finding"] if row["finding"] != MEAN else ""
         row |= limits("pointing", grounding_interval(scores, "pointing", name, sample, level))
@@ -95,12 +96,8 @@ def reader_rows(cell: StudyCell, level: float) -> Iterator[Row]:
             "dataset": cell.title,
             "reader": reader,
             "images": images,
-            **_without(mean, "dataset", "reader", "finding"),
+            **{key: value for key, value in mean.items() if key not in ("dataset", "reader", "finding")},
         }
-
-
-def _without(row: Row, *names: str) -> Row:
-    return {key: value for key, value in row.items() if key not in names}
 
 
 def _rows(
@@ -128,8 +125,8 @@ def _rows(
         row["patients"] = max(found[finding].patients for found in columns if finding in found)
         for name, found in zip(names, columns, strict=True):
             item = found.get(finding)
-            row[name] = None if item is None else item.value
-            row |= limits(name, None if item is None else _in_range(item.interval))
+            value, interval = (None, None) if item is None else (item.value, _in_range(item.interval))
+            row |= measured(name, value, interval)
             row[f"{name}_n"] = 0 if item is None else item.pairs
         yield row
 

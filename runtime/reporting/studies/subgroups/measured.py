@@ -18,9 +18,9 @@ from .....metrics_gpu.trust.group_auc import ScoredImages, auc_gap, auc_of_group
 from .....metrics_gpu.trust.subgroups import HITS, Gap, GroupGap, MeasuredPairs, corrected, group_gap, group_means
 from .....metrics_gpu.trust.verdicts import worst_of
 from ....results.load_rows import StoredRun
+from ..columns import measured
 from ..kept_maps import kept_maps, map_places
 from ..study_cell import PIXELS, StudyCell
-from ..writing import limits
 from .grouping import REST, Grouping
 
 MEASURES = (HITS, "dice_fixed", "average_precision", "auc")
@@ -109,7 +109,7 @@ def _group_row(pairs: MeasuredPairs, images: ScoredImages | None, in_pairs: Mask
         means["auc"] = auc[:2]
     for name in MEASURES:
         value, interval = means.get(name, (None, None))
-        row |= {name: value, **limits(name, interval), f"{name}_interval": interval.method if interval else None}
+        row |= measured(name, value, interval, method=True)
     return row | {"auc_findings": None if auc is None else auc[2]}
 
 
@@ -139,9 +139,7 @@ def _gap_rows(told: Mapping[str, Any], gap: GroupGap) -> list[dict[str, Any]]:
 
 def _numbers(name: str, gap: Gap) -> dict[str, Any]:
     return {
-        name: gap.value,
-        **limits(name, gap.interval),
-        f"{name}_interval": gap.interval.method if gap.interval else None,
+        **measured(name, gap.value, gap.interval, method=True),
         f"{name}_p": gap.p,
         f"{name}_p_bound": gap.p_bound,
         f"{name}_p_holm": gap.p_holm,

@@ -8,7 +8,7 @@ from typing import Any
 from .....engines.errors import ConfigError, RunError
 from .....engines.registry import did_you_mean
 from ....host.config import DatasetConfig
-from ...figures.study_subgroups import draw_gaps
+from ...figures.study_figures import draw_gaps
 from ...tables.table import Table
 from ..material import Material
 from ..study_outcome import StudyOutcome, drawn

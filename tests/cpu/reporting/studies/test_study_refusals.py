@@ -16,7 +16,7 @@ from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.data.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.studies import quantiles
+from xbench_fast.runtime.reporting.studies import calibration_study
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("empty_drawings")
@@ -115,7 +115,7 @@ def test_the_size_of_own_maps_is_noted_whether_they_are_kept_or_not(
 def test_pairs_without_a_stored_map_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of rows from elsewhere may hold counts of pairs and no map of them."""
     kept = SimpleNamespace(case_id=("a", "b"), finding=["Mass", "Mass"])
-    monkeypatch.setattr(quantiles, "kept_maps", lambda *_: (kept, None))
+    monkeypatch.setattr(calibration_study, "kept_maps", lambda *_: (kept, None))
     cell: Any = SimpleNamespace(
         rows=SimpleNamespace(protocol="default"),
         classes=("Mass", "Edema"),
@@ -124,4 +124,4 @@ def test_pairs_without_a_stored_map_are_counted(monkeypatch: pytest.MonkeyPatch)
     )
     run: Any = None
     with pytest.raises(RunError, match="the run keeps no map of 2 of its 3 pairs, such as Edema on b"):
-        quantiles.quantile_counts(cell, run)
+        calibration_study.quantile_counts(cell, run)
