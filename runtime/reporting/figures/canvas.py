@@ -58,32 +58,33 @@ def canvas(name: str, height: float, panels: int = 1) -> Iterator[Canvas]:
         yield Canvas(name, drawing, [drawing.add_subplot(down, across, number + 1) for number in range(panels)])
 
 
-def draw_interval(
-    axes: Axes,
-    row: Mapping[str, Any],
-    key: str,
-    place: float,
-    colour: str,
-    *,
-    scale: float = 100,
-    upright: bool = False,
-) -> None:
-    """The line of the interval of a row's number at a `place` of the other axis; nothing if it has none."""
-    if ends := between(row, key):
-        along, across = [scale * end for end in ends], [place, place]
-        axes.plot(*((across, along) if upright else (along, across)), color=colour, linewidth=1)
+@dataclass(frozen=True)
+class Mark:
+    """The number `key` of a row about a model, as a mark with its interval; scale: 100 draws fractions in percent."""
 
+    row: Mapping[str, Any]
+    key: str
+    look: Look
+    scale: float = 100
 
-def draw_value(
-    axes: Axes, row: Mapping[str, Any], key: str, place: float, look: Look, *, scale: float = 100,
-    upright: bool = False, filled: bool = True, label: str | None = None,
-) -> None:  # fmt: skip
-    """A row's number as a mark with its interval, at a `place` of the other axis."""
-    draw_interval(axes, row, key, place, look.colour, scale=scale, upright=upright)
-    value = scale * row[key]
-    face = look.colour if filled else "white"
-    spot = ([place], [value]) if upright else ([value], [place])
-    axes.plot(*spot, look.mark, color=look.colour, markerfacecolor=face, markersize=4.5, label=label)
+    def draw_interval(self, axes: Axes, place: float, *, upright: bool = False) -> None:
+        """The line of its interval at a `place` of the other axis; nothing if it has none."""
+        if ends := between(self.row, self.key):
+            along, across = [self.scale * end for end in ends], [place, place]
+            axes.plot(*((across, along) if upright else (along, across)), color=self.look.colour, linewidth=1)
+
+    def draw(self, axes: Axes, place: float, *, upright: bool = False, filled: bool = True) -> None:
+        """The mark and its interval at a `place` of the other axis."""
+        self.draw_interval(axes, place, upright=upright)
+        value = self.scale * self.row[self.key]
+        axes.plot(
+            *(([place], [value]) if upright else ([value], [place])),
+            self.look.mark,
+            color=self.look.colour,
+            markerfacecolor=self.look.colour if filled else "white",
+            markersize=4.5,
+            label=self.row["model"],
+        )
 
 
 def dodged(number: int, count: int) -> float:

@@ -11,8 +11,7 @@ from ....metrics_gpu.trust.subgroups import HITS
 from ..studies.anatomy.anatomy_rows import cut_name
 from ..studies.material import Material
 from ..studies.study_outcome import Rows
-from ..studies.writing import no_mean
-from .canvas import canvas, dodged, draw_interval, draw_value
+from .canvas import Mark, canvas, dodged
 from .figure import DARK, GREY, PALE, Figure, looks
 
 
@@ -28,7 +27,7 @@ def draw_differences(name: str, title: str, rows: Rows, stamps: tuple[str, ...])
     with canvas(name, 0.9 + 0.26 * len(rows)) as sheet:
         axes = sheet.lines(names, "difference from the reference, percentage points")
         for place, row in enumerate(rows):
-            draw_value(axes, row, "difference", place, look[str(row["model"])])
+            Mark(row, "difference", look[str(row["model"])]).draw(axes, place)
         counted = "; ".join(
             f"{words} against {row['reference']}, n = {row['n']}" for words, row in zip(names, rows, strict=True)
         )
@@ -49,7 +48,7 @@ def draw_calibration(rows: Rows, labels: Mapping[str, str], material: Material) 
             model = row["model"]
             if row["method"] in methods:
                 place = methods.index(row["method"]) + dodged(models.index(model), len(models))
-                draw_value(axes, row, "gain_points", place, look[model], scale=1, label=model)
+                Mark(row, "gain_points", look[model], 1).draw(axes, place)
         caption = (
             "Mean over datasets with bootstrap intervals over patients. The best threshold is chosen on the pairs that "
             "are scored and so in-sample; all others are fitted on other patients or not at all."
@@ -66,7 +65,7 @@ def draw_strata(rows: Rows, material: Material) -> list[Figure]:
     for model in material.models:
         strata = [row for row in rows if row["division"] == "fixed" and row["model"] == model]
         means = [row for row in strata if row["dataset"] == "mean of datasets"] or strata
-        if means and not no_mean(material, model):
+        if means and not material.no_mean(model):
             lines.append((model, means))
     if not lines:
         return []
@@ -79,7 +78,7 @@ def draw_strata(rows: Rows, material: Material) -> list[Figure]:
             values = [100 * row["above_chance"] for row in defined]
             axes.plot(places, values, color=look[model].colour, linewidth=0.8)
             for place, row in zip(places, defined, strict=True):
-                draw_value(axes, row, "above_chance", place, look[model], upright=True, label=model)
+                Mark(row, "above_chance", look[model]).draw(axes, place, upright=True)
         axes.axhline(0, color=GREY, linewidth=0.6)
         axes.set_xticks(range(len(STRATA)), STRATA)
         axes.set_xlim(-0.5, len(STRATA) - 0.5)
@@ -107,7 +106,7 @@ def draw_gaps(rows: Rows, material: Material) -> list[Figure]:
             for line, own in enumerate(gaps.values()):
                 for row in own:
                     place = line + dodged(models.index(row["model"]), len(models))
-                    draw_value(axes, row, "standardised", place, look[row["model"]], label=row["model"])
+                    Mark(row, "standardised", look[row["model"]]).draw(axes, place)
             title = f"Gaps of pointing at equal findings and sizes: {material.title(dataset)}"
             counted = "; ".join(
                 f"{', '.join(gap)}: {own[0]['patients_first']} and {own[0]['patients_second']} patients"
@@ -135,10 +134,8 @@ def draw_correlation(points: Rows, rows: Rows, material: Material) -> list[Figur
                 heights = [100 * (line["intercept"] + line["slope"] * end) for end in ends]
                 axes.plot([100 * end for end in ends], heights, color=GREY, linewidth=0.8, linestyle="--")
             for row in used:
-                draw_interval(axes, row, "auc", 100 * row["pointing"], look[row["model"]].colour)
-                draw_value(
-                    axes, row, "pointing", 100 * row["auc"], look[row["model"]], upright=True, label=row["model"]
-                )
+                Mark(row, "auc", look[row["model"]]).draw_interval(axes, 100 * row["pointing"])
+                Mark(row, "pointing", look[row["model"]]).draw(axes, 100 * row["auc"], upright=True)
             axes.set_xlabel("mean AUC, percent")
             axes.set_ylabel("mean pointing, percent")
             r2 = "R² is not defined" if line["r2"] is None else f"R² = {line['r2']:.2f}"

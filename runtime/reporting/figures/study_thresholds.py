@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..studies.material import Material
 from ..studies.study_outcome import Rows
-from .canvas import canvas, draw_value
+from .canvas import Mark, canvas
 from .figure import Figure, looks
 
 
@@ -51,7 +51,7 @@ def _delta(rows: Rows, material: Material) -> Figure:
             for search, offset in (("best", -0.15), ("cross_fitted", 0.15)):
                 key = f"delta_{search}_points"
                 if row[key] is not None:
-                    draw_value(axes, row, key, place + offset, look[row["model"]], scale=1, filled=search == "best")
+                    Mark(row, key, look[row["model"]], 1).draw(axes, place + offset, filled=search == "best")
         caption = "; ".join(
             f"{row['model']}: {_number(row['delta_best_points'])} in-sample, "
             f"{_number(row['delta_cross_fitted_points'])} cross-fitted, "

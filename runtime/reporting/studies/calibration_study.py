@@ -23,12 +23,12 @@ from ....metrics_gpu.sweep.sweep_options import Sweeping
 from ...results.load_rows import StoredRun
 from ..figures.study_figures import draw_calibration
 from ..tables.table import Column, Item, Table
-from .columns import Layout, Shown, measured, metric, shares, texts
+from .columns import Shown, StudyTable, measured, metric, shares, texts
 from .kept_maps import kept_maps, map_places
 from .material import Material
 from .study_cell import StudyCell
 from .study_outcome import Rows, StudyOutcome, drawn
-from .writing import between, limits, metric_cell, no_mean, share_cell
+from .writing import between, limits, metric_cell, share_cell
 
 Float = NDArray[np.float64]
 
@@ -127,7 +127,7 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
             rows["classes"] += [row for item in classes for row in item.rows(methods, level)]
             rows["cells"] += mean.rows(methods, level)
             kept.append(mean)
-        if why := no_mean(material, model):
+        if why := material.no_mean(model):
             remarks.append(why)
         elif kept:
             rows["models"] += _over_datasets(model, kept).rows(methods, level)
@@ -239,7 +239,7 @@ def _over_datasets(model: str, cells: Sequence[_Calibrated]) -> _Calibrated:
     return _Calibrated(key, dice, drawn, (), all(item.many for item in cells))
 
 
-_MODELS: Final = Layout(
+_MODELS: Final = StudyTable(
     "Calibration per model",
     "calibration",
     (

@@ -28,7 +28,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Layout:
+class StudyTable:
     """A table of a study without its rows. name, lead: as of `Table`."""
 
     title: str

@@ -16,7 +16,7 @@ from ...results.comparability import find_basis, on_one_basis
 from ...results.numbers.fields import find_interval, grounding_interval
 from ..figures.study_figures import draw_correlation
 from ..tables.metric_names import NONE
-from .columns import Layout, Shown, measured, metric, numbers, p_values, text, texts
+from .columns import Shown, StudyTable, measured, metric, numbers, p_values, text, texts
 from .material import Material
 from .study_cell import StudyCell
 from .study_outcome import StudyOutcome, drawn
@@ -246,7 +246,7 @@ def _range(key: str, title: str) -> Shown:
     return Shown(title, item)
 
 
-_SUMMARY: Final = Layout(
+_SUMMARY: Final = StudyTable(
     "R² of AUC and pointing",
     "correlation",
     (
@@ -272,7 +272,7 @@ _SUMMARY: Final = Layout(
         "points, p independent points",
     ),
 )
-_POINTS: Final = Layout(
+_POINTS: Final = StudyTable(
     "The points",
     "points",
     (
@@ -285,4 +285,4 @@ _POINTS: Final = Layout(
     ("percent",),
     lead=2,
 )
-_LEFT_OUT: Final = Layout("R² without one model", "", (*texts("points", "without"), numbers("r2", "R²")), lead=2)
+_LEFT_OUT: Final = StudyTable("R² without one model", "", (*texts("points", "without"), numbers("r2", "R²")), lead=2)

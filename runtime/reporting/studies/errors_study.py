@@ -15,7 +15,7 @@ from ..figures.study_figures import draw_errors
 from ..tables.table import Cell, Column, Item, Table
 from .anatomy.anatomy_rows import Errors, cut_name, error_rows, errors_of, examples
 from .anatomy.judged import BOXES, Judged, TrueBoxes, judged
-from .columns import Layout, Shown, percents, text, texts
+from .columns import Shown, StudyTable, percents, text, texts
 from .material import Material
 from .overlays import case_pictures, draw_boxes, overlay_names
 from .study_outcome import Rows, StudyOutcome, drawn
@@ -37,7 +37,7 @@ _MAPS: Final = (
 
 _LEAD: Final = (*texts("model", "dataset"), Shown("cut", cut_name))
 _KIND: Final = Shown("kind", lambda row: _words(row["kind"]))
-_KINDS: Final = Layout(
+_KINDS: Final = StudyTable(
     "Kinds of errors, and the gain if one alone were fixed",
     "errors",
     (
@@ -50,7 +50,7 @@ _KINDS: Final = Layout(
     ),
     lead=4,
 )
-_CASES: Final = Layout(
+_CASES: Final = StudyTable(
     "Examples",
     "cases",
     (

@@ -12,7 +12,7 @@ from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.sweep.counts import dice_curves
 from ...host.config import DatasetConfig
 from ...results.numbers.fields import grounding_interval
-from .columns import Layout, Shown, measured, metric, numbers, percents, text, texts
+from .columns import Shown, StudyTable, measured, metric, numbers, percents, text, texts
 from .kept_maps import kept_maps
 from .material import Material
 from .overlays import case_pictures, draw_overlay, overlay_names
@@ -176,7 +176,7 @@ def _below(row: Mapping[str, Any]) -> str:
     return "below chance" if row["below_chance"] else ""
 
 
-_CLASSES: Final = Layout(
+_CLASSES: Final = StudyTable(
     "Classes, the worst first",
     "classes",
     (
@@ -194,7 +194,7 @@ _CLASSES: Final = Layout(
     ),
     lead=4,
 )
-_CASES: Final = Layout(
+_CASES: Final = StudyTable(
     "Cases, the worst first",
     "cases",
     (

@@ -19,7 +19,7 @@ from ...results.selected_pairs import Resampling, dataset_patients, scored_pairs
 from ...results.studied import basis_of
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
 from ..tables.table import Table
-from .columns import Layout
+from .columns import StudyTable
 from .study_cell import StudyCell
 
 
@@ -58,9 +58,9 @@ class Material:
         """The dataset's printed name."""
         return next(cell.title for cell in self.cells if cell.dataset == dataset)
 
-    def table(self, layout: Layout, rows: Iterable[Mapping[str, Any]]) -> Table:
+    def table(self, shown: StudyTable, rows: Iterable[Mapping[str, Any]]) -> Table:
         """A table of rows about these cells, with the printed names of datasets and the warnings about the numbers."""
-        return layout.table(rows, self.stamps, {cell.dataset: cell.title for cell in self.cells})
+        return shown.table(rows, self.stamps, {cell.dataset: cell.title for cell in self.cells})
 
     @property
     def paired(self) -> tuple[StudyCell, ...]:
@@ -97,6 +97,14 @@ class Material:
     def of_model(self, model: str) -> tuple[StudyCell, ...]:
         """The cells of a model."""
         return tuple(cell for cell in self.cells if cell.model == model)
+
+    def no_mean(self, model: str) -> str:
+        """A sentence on a model that lacks pairs on a dataset where another has some: it has no mean. Else empty."""
+        all_datasets = {cell.dataset for cell in (*self.paired, *self.elsewhere) if cell.n}
+        datasets = {cell.dataset for cell in self.paired if cell.model == model}
+        if not datasets or datasets == all_datasets:
+            return ""
+        return f"{model} has no mean over datasets: it has {len(datasets)} of {len(all_datasets)} datasets."
 
     @property
     def searches(self) -> tuple[str, ...]:

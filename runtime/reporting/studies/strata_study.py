@@ -16,11 +16,11 @@ from ....metrics_gpu.statistics.intervals import mean_interval, percentile_inter
 from ...results.numbers.fields import grounding_interval
 from ..figures.study_figures import draw_strata
 from ..tables.table import Table
-from .columns import Layout, measured, metric, percents, texts
+from .columns import StudyTable, measured, metric, percents, texts
 from .material import Material
 from .study_cell import PIXELS, StudyCell
 from .study_outcome import Rows, StudyOutcome, drawn
-from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, limits, no_mean, without_best
+from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, limits, without_best
 
 Float = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def study_strata(material: Material) -> StudyOutcome:
         strata = [list(strata_of_cell(cell, False, level)) for cell in cells]
         for cell, own in zip(cells, strata, strict=True):
             rows += [row for row, _ in own] + [row for row, _ in strata_of_cell(cell, True, level)]
-        if why := no_mean(material, model):
+        if why := material.no_mean(model):
             remarks.append(why)
         elif len(cells) > 1:
             rows += _mean_of_datasets(strata, level)
@@ -178,4 +178,4 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
         "chance: the mean region fraction, the expected pointing of a random pixel; it grows with the region",
         "a cell of a 14 x 14 grid is 0.51 percent of the image, of a 7 x 7 grid 2.04 percent",
     )
-    return material.table(Layout(title, name, _COLUMNS, notes), rows)
+    return material.table(StudyTable(title, name, _COLUMNS, notes), rows)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..figures.study_thresholds import draw_thresholds
-from .columns import Layout, metric, numbers, percents, text, texts
+from .columns import StudyTable, metric, numbers, percents, text, texts
 from .material import Material
 from .study_outcome import StudyOutcome, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
-from .writing import CROSS_FITTED, IN_SAMPLE, no_mean
+from .writing import CROSS_FITTED, IN_SAMPLE
 
-_DELTAS: Final = Layout(
+_DELTAS: Final = StudyTable(
     "Delta Dice per model",
     "delta-dice",
     (
@@ -26,7 +26,7 @@ _DELTAS: Final = Layout(
         "delta Dice: Dice at the chosen thresholds minus Dice at 0.5, percentage points, mean over datasets",
     ),
 )
-_SENSITIVITY: Final = Layout(
+_SENSITIVITY: Final = StudyTable(
     "Sensitivity to the threshold",
     "sensitivity",
     (
@@ -78,7 +78,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
                 rows["curves"] += item.curve_rows()
                 rows["reliability"] += item.reliability_rows()
                 kept.append(item)
-        if why := no_mean(material, model):
+        if why := material.no_mean(model):
             remarks.append(why)
         else:
             rows["delta_dice"].append(model_deltas(model, kept, level))

@@ -13,7 +13,7 @@ from ...results.comparing.cell_variants import Variant, Variants
 from ...results.numbers.cell_values import CellValues
 from ..figures.study_figures import draw_differences
 from ..tables.table import Table
-from .columns import Layout, of_measure, text
+from .columns import StudyTable, of_measure, text
 from .material import Material
 from .study_cell import PIXELS
 from .study_outcome import Rows, StudyOutcome, drawn
@@ -30,7 +30,7 @@ from .variants import (
     value_table,
 )
 
-_SPREAD: Final = Layout(
+_SPREAD: Final = StudyTable(
     "Spread over prompt sets",
     "spread",
     (

@@ -13,7 +13,7 @@ from ...results.comparing.difference import TESTS, corrected
 from ...results.numbers.cell_values import CellValues
 from ..tables.metric_names import NONE, heading
 from ..tables.table import Column, Item, Table
-from .columns import TESTED, Layout, Shown, measured, of_measure, text, texts
+from .columns import TESTED, Shown, StudyTable, measured, of_measure, text, texts
 from .material import Material
 from .study_cell import StudyCell
 from .study_outcome import Rows
@@ -236,4 +236,4 @@ def difference_table(rows: Rows, division: str, title: str, stamps: tuple[str, .
         IN_SAMPLE,
         CROSS_FITTED,
     )
-    return Layout(title, "differences", columns, notes, lead=6).table(rows, stamps)
+    return StudyTable(title, "differences", columns, notes, lead=6).table(rows, stamps)

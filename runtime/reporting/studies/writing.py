@@ -1,11 +1,11 @@
-"""Numbers of a study -> cells of its tables and columns of its rows, and why a model has no mean."""
+"""Numbers of a study -> cells of its tables and columns of its rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ....metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL, In
 from ..tables import metric_names as metrics
 from ..tables.metric_names import NONE, percent, plain_number, value_of
 from ..tables.table import Cell
-
-if TYPE_CHECKING:
-    from .material import Material
 
 Limits = tuple[float, float]
 
@@ -78,12 +75,3 @@ def clean(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def no_mean(material: Material, model: str) -> str:
-    """A sentence on a model that lacks pairs on a dataset where another has some: it has no mean. Else empty."""
-    every = {cell.dataset for cell in (*material.paired, *material.elsewhere) if cell.n}
-    own = {cell.dataset for cell in material.paired if cell.model == model}
-    if not own or own == every:
-        return ""
-    return f"{model} has no mean over datasets: it has {len(own)} of {len(every)} datasets."

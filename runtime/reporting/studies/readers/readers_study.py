@@ -7,7 +7,7 @@ from typing import Any, Final
 from .....engines.errors import RunError
 from ....results.comparing.difference import TESTS
 from ...tables.metric_names import NONE, heading
-from ..columns import TESTED, Layout, Shown, metric, numbers, of_measure, percents, shares, text, texts
+from ..columns import TESTED, Shown, StudyTable, metric, numbers, of_measure, percents, shares, text, texts
 from ..material import Material
 from ..study_cell import StudyCell
 from ..study_outcome import Rows, StudyOutcome
@@ -20,8 +20,8 @@ _ABOVE: Final = (
     "radiologists"
 )
 _NAMED: Final = texts("reader", "dataset", "finding")
-_LAYOUTS: Final = {
-    "models": Layout(
+_TABLES: Final = {
+    "models": StudyTable(
         "Models beside a reader",
         "readers-models",
         (
@@ -43,7 +43,7 @@ _LAYOUTS: Final = {
         ),
         lead=4,
     ),
-    "presence": Layout(
+    "presence": StudyTable(
         "Agreement about presence",
         "readers-presence",
         (
@@ -63,7 +63,7 @@ _LAYOUTS: Final = {
         ),
         lead=3,
     ),
-    "extent": Layout(
+    "extent": StudyTable(
         "Agreement about extent",
         "readers-extent",
         (
@@ -81,7 +81,7 @@ _LAYOUTS: Final = {
         ("percent; n: pairs of two readers of one image; the regions are compared on the 224 grid",),
         lead=3,
     ),
-    "pointing": Layout(
+    "pointing": StudyTable(
         "Where readers point",
         "readers-pointing",
         (
@@ -98,7 +98,7 @@ _LAYOUTS: Final = {
         ),
         lead=3,
     ),
-    "single_readers": Layout(
+    "single_readers": StudyTable(
         "Single readers",
         "readers-single",
         (
@@ -127,7 +127,7 @@ def study_readers(material: Material) -> StudyOutcome:
             "reader:second, on a dataset that has one (docs/trust.md §6)."
         )
     level, run = material.sampling.level, material.run
-    data: dict[str, list[dict[str, Any]]] = {name: [] for name in _LAYOUTS}
+    data: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}
     facts: list[str] = []
     remarks: list[str] = []
     for cell in readers:
@@ -157,7 +157,7 @@ def study_readers(material: Material) -> StudyOutcome:
         name="readers",
         title="Readers and models",
         facts=(*facts, *_shares(means), material.sampling.fact, *material.unfinished),
-        tables=tuple(layout.table(printed[name], material.stamps) for name, layout in _LAYOUTS.items() if data[name]),
+        tables=tuple(table.table(printed[name], material.stamps) for name, table in _TABLES.items() if data[name]),
         data=data,
         settings=material.sampling.settings,
         remarks=tuple(remarks),

@@ -9,7 +9,7 @@ from .....metrics_gpu.statistics.intervals import SMALL
 from .....metrics_gpu.trust.subgroups import HITS, LEAST_PRINTED, LEAST_TESTED, WIDEST
 from ...tables.metric_names import METRICS, NONE
 from ...tables.table import Cell, Table
-from ..columns import Layout, Shown, metric, of_measure, p_values, percents, text, texts
+from ..columns import Shown, StudyTable, metric, of_measure, p_values, percents, text, texts
 from ..material import Material
 from ..study_outcome import Rows
 from .grouping import UNKNOWN
@@ -39,7 +39,7 @@ _GAPS: Final = tuple(
     for key, group in (("gap", "raw"), ("standardised", "standardised"))
     for column in (of_measure(key, "gap", group), p_values(f"{key}_p_holm", "p", group, bound=f"{key}_p_bound"))
 )
-_SUMMARY: Final = Layout(
+_SUMMARY: Final = StudyTable(
     "The largest gap between groups",
     "subgroups",
     (
@@ -77,8 +77,8 @@ def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps:
         f"p: after Holm's correction over the gaps of a model on this dataset, {family} of pointing; -: not tested, "
         f"because one of the groups has fewer than {LEAST_TESTED} patients"
     )
-    layouts = (
-        Layout(
+    tables = (
+        StudyTable(
             f"Groups: {title}",
             "subgroups-groups",
             (
@@ -97,7 +97,7 @@ def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps:
             ),
             lead=3,
         ),
-        Layout(
+        StudyTable(
             f"Gaps of pointing: {title}",
             "subgroups-pointing",
             (
@@ -121,7 +121,7 @@ def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps:
             ),
             lead=2,
         ),
-        Layout(
+        StudyTable(
             f"Gaps of other measures: {title}",
             "subgroups-measures",
             (
@@ -135,6 +135,4 @@ def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps:
         ),
     )
     rows_of = (groups, pointing, others)
-    return tuple(material.table(layout, rows) for layout, rows in zip(layouts, rows_of, strict=True))[
-        : 3 if others else 2
-    ]
+    return tuple(material.table(table, rows) for table, rows in zip(tables, rows_of, strict=True))[: 3 if others else 2]
