@@ -5,5 +5,6 @@ choice          the pairs of a dataset in all models, and which are shown: the b
 pictures        the radiographs in their native size, found by the hashes of what was read; as its reader names them
                 for a dataset whose files changed, or that asks phrases
 small_pictures  those whose native ones do not fit, from the prepared images or the files
+overlay         maps over radiographs: colours and outlines, also for the server
 assembly        a run -> a gallery within a budget of bytes
 """

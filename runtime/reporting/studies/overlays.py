@@ -18,6 +18,7 @@ from ....metrics_gpu.sweep.masks import GRID, unpack_masks
 from ...host.config import DatasetConfig
 from ...results.load_rows import StoredRun
 from ...results.stored_maps import MapRows
+from ..gallery.overlay import blend, outline, png
 from ..gallery.pictures import open_originals
 from ..gallery.small_pictures import small_pictures
 
@@ -26,8 +27,6 @@ _TRUTH: Final = (64, 220, 96)
 _MARKED: Final = (90, 200, 255)
 _POINT: Final = (255, 255, 255)
 _WRONG: Final = (255, 170, 60)
-# Dark to light, in the order of its luminance, so that it is also readable in grey.
-_HEAT: Final = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
 
 
 def draw_overlay(
@@ -52,10 +51,12 @@ def draw_overlay(
     marked = values >= rules.sweeping.thresholds[level]
     truth = unpack_masks(maps.masks[index : index + 1], GRID[1])[0]
     grey = _grey(picture)
-    plain, heated = _enlarged(grey), _enlarged(_blend(grey, values))
+    highest = float(values.max())
+    share = np.clip(values.astype(np.float64) / highest, 0, 1) if highest > 0 else np.zeros(values.shape)
+    plain, heated = _enlarged(grey), _enlarged(blend(grey, share, 0.15 + 0.45 * share))
     for canvas, masks in ((plain, ((truth, _TRUTH),)), (heated, ((truth, _TRUTH), (marked, _MARKED)))):
         for mask, colour in masks:
-            canvas[_edge(mask)] = colour
+            canvas[outline(mask.repeat(_SCALE, axis=0).repeat(_SCALE, axis=1), at_border=True)] = colour
     pair = np.concatenate([plain, heated], axis=1)
     lines = (
         f"{row['model']} on {title}: {row['class']}, {row['case']} ({row['end']})",
@@ -64,7 +65,11 @@ def draw_overlay(
     )
     image = Image.fromarray(pair)
     if not maps.degenerate[index]:
-        _cross(ImageDraw.Draw(image), int(maps.argmax[index]), plain.shape[1])
+        y, x = divmod(int(maps.argmax[index]), GRID[1])
+        across, down = plain.shape[1] + _SCALE * x + _SCALE // 2, _SCALE * y + _SCALE // 2
+        draw = ImageDraw.Draw(image)
+        draw.line((across - 6, down, across + 6, down), fill=_POINT)
+        draw.line((across, down - 6, across, down + 6), fill=_POINT)
     return _captioned(image, lines)
 
 
@@ -135,9 +140,7 @@ def _captioned(picture: Any, lines: Sequence[str]) -> bytes:
     draw = ImageDraw.Draw(image)
     for number, line in enumerate(lines):
         draw.text((4, height + 3 + 14 * number), visible_line(line), fill=(230, 230, 230))
-    stream = io.BytesIO()
-    image.save(stream, "PNG")
-    return stream.getvalue()
+    return png(np.asarray(image))
 
 
 def _grey(picture: bytes | None) -> NDArray[np.uint8]:
@@ -152,35 +155,7 @@ def _grey(picture: bytes | None) -> NDArray[np.uint8]:
         return np.asarray(grey, np.uint8)
 
 
-def _blend(grey: NDArray[np.uint8], values: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """The heat map over the radiograph, the more opaque the higher it is."""
-    highest = float(values.max())
-    share = values.astype(np.float64) / highest if highest > 0 else np.zeros(values.shape)
-    place = np.clip(share, 0, 1) * (len(_HEAT) - 1)
-    low = np.minimum(place.astype(np.intp), len(_HEAT) - 2)
-    part = (place - low)[..., None]
-    heat = _HEAT[low] * (1 - part) + _HEAT[low + 1] * part
-    opaque = 0.15 + 0.45 * np.clip(share, 0, 1)[..., None]
-    mixed: NDArray[np.uint8] = np.round(grey[..., None] * (1 - opaque) + heat * opaque).astype(np.uint8)
-    return mixed
-
-
 def _enlarged(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     colours = pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, axis=2)
     large: NDArray[np.uint8] = colours.repeat(_SCALE, axis=0).repeat(_SCALE, axis=1)
     return large
-
-
-def _edge(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Pixels of the enlarged grid that are in the mask with a neighbour that is not; the image's border counts."""
-    large = np.pad(mask.repeat(_SCALE, axis=0).repeat(_SCALE, axis=1), 1)
-    inner = large[:-2, 1:-1] & large[2:, 1:-1] & large[1:-1, :-2] & large[1:-1, 2:]
-    edge: NDArray[np.bool_] = large[1:-1, 1:-1] & ~inner
-    return edge
-
-
-def _cross(draw: Any, argmax: int, offset: int) -> None:
-    y, x = divmod(argmax, GRID[1])
-    cx, cy = offset + _SCALE * x + _SCALE // 2, _SCALE * y + _SCALE // 2
-    draw.line((cx - 6, cy, cx + 6, cy), fill=_POINT)
-    draw.line((cx, cy - 6, cx, cy + 6), fill=_POINT)
