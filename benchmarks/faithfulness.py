@@ -167,7 +167,7 @@ def main() -> None:
         nonlocal made
         made += passes
 
-    probe, grid = DeletionProbe.of(ProbeOptions()), bundle.manifest.grid
+    probe, grid = DeletionProbe(ProbeOptions()), bundle.manifest.grid
     name, apart = engine_for(probe, "onnxruntime-cpu", grid, 0, arguments.batch, arguments.threads)
     options = EngineOptions(throughput=apart)
     with open_engine(bundle, name, threads=arguments.threads, options=options) as engine:

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ....metrics_gpu.statistics.bootstrap import draw_patients, patient_index
 from ....metrics_gpu.trust.verdicts import MOST_DEGENERATE, Effect, PairGroups, effects_of, verdicts
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .probe import Question
 
 
@@ -23,12 +27,13 @@ def pair_groups(findings: Sequence[str], patients: Sequence[str]) -> PairGroups:
 def effect_of(question: Question) -> Effect:
     """The effect of a question, in which pairs without a score count where so many maps are degenerate that the test is
     void. Raises ValueError for a question without a pair."""
-    if not question.patients:
+    held = question.pairs
+    if held.empty:
         raise ValueError(f"the question {question.key} has no pair")
-    groups = pair_groups(question.findings, question.patients)
-    values, flags = question.values[:, None], question.degenerate[:, None]
-    ((effect, *_),) = effects_of(values, groups, [question.left_out], flags)
-    flagged, pairs = int(question.degenerate.sum()), len(question.values)
+    groups = pair_groups(held["finding"].tolist(), held["patient_id"].tolist())
+    flags = held["degenerate"].to_numpy(np.bool_)
+    ((effect, *_),) = effects_of(question.values[:, None], groups, [question.left_out], flags[:, None])
+    flagged, pairs = int(flags.sum()), len(flags)
     return replace(effect, pairs=pairs, degenerate=flagged) if flagged > MOST_DEGENERATE * pairs else effect
 
 
@@ -45,3 +50,15 @@ def number_beside(question: Question, *, tested: bool = True) -> tuple[dict[str,
     around = "" if told.low is None else f" [{told.low:+.3f}, {told.high:+.3f}]"
     test = "" if told.p is None or not tested else f", uncorrected p {'<' if told.p_bound else ''}{told.p:.3g}"
     return fact, f"{told.value:+.3f}{around}{test} ({told.pairs} pairs)"
+
+
+def mean_of(values: Any) -> float | None:
+    """The mean of the finite values of an array or column; None without one."""
+    values = np.asarray(values, np.float64)
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
+
+
+def macro_of(pairs: pd.DataFrame, column: str) -> float | None:
+    """The mean over findings of the means of their pairs; None without a value."""
+    return mean_of([mean_of(of_finding[column]) for _, of_finding in pairs.groupby("finding", sort=False)])

@@ -28,15 +28,16 @@ from ....metrics_gpu.trust.reference_maps import prior_maps
 from ....metrics_gpu.trust.similarity import degenerate_maps
 from ....metrics_gpu.trust.verdicts import MARGINS, Criterion
 from .asking import ask_pairs
-from .effects import number_beside
-from .probe import Judgement, Question
+from .effects import mean_of, number_beside
+from .probe import Judgement, ProbeOptions, Question, SurveyProbe
+from .probe_images import pair_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
     from ....engines.bundle import Bundle
     from .asking import AskedModel, VariantScores
-    from .probe import ProbeOptions
     from .probe_images import PreparedImage, Row
 
 Grey = NDArray[np.uint8]
@@ -84,7 +85,7 @@ class FilledImage:
         said, flat = self.said, degenerate_maps(self.said.maps[0])
         return {
             (fill, place): {
-                "finding": finding,
+                **pair,
                 "fill": name,
                 "score": said.probabilities[0, place],
                 "logit": float(said.logits[0, place]),
@@ -92,7 +93,7 @@ class FilledImage:
                 "degenerate": flat[place],
             }
             for fill, name in enumerate(FILLS)
-            for place, finding in enumerate(self.image.findings)
+            for place, pair in enumerate(self.image.pairs)
         }
 
 
@@ -113,7 +114,7 @@ class _Curve:
         return inner_stages(start, end, self.cells, grid, steps_of(grid))
 
 
-class DeletionProbe:
+class DeletionProbe(SurveyProbe):
     """Deletion and insertion in the order of the map, of the prior map and in random orders, with each fill.
 
     The prior map of a pair is the mean of the maps of its finding in the other patients of the run, which `survey` asks
@@ -134,23 +135,17 @@ class DeletionProbe:
 
     def __init__(
         self,
-        seed: int,
+        options: ProbeOptions,
         orders: int = RANDOM_ORDERS,
         priors: Mapping[tuple[str, str], NDArray[np.float32]] | None = None,
     ) -> None:
-        self._seed = seed
+        super().__init__(options)
         self._orders = orders
         self.priors = priors or {}
 
-    @classmethod
-    def of(cls, options: ProbeOptions) -> DeletionProbe:
-        """The probe with these options."""
-        return cls(options.seed)
-
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Seed, number of random orders and fills."""
-        return {"seed": self._seed, "random_orders": self._orders, "fills": list(FILLS)}
+        return {"seed": self.options.seed, "random_orders": self._orders, "fills": list(FILLS)}
 
     def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image, at most: of a pair and fill that can say nothing, no curve is made."""
@@ -159,8 +154,8 @@ class DeletionProbe:
     def survey(self, images: Sequence[PreparedImage], model: AskedModel) -> Sequence[Row]:
         """The map of each pair, row by row in float32."""
         maps, _ = ask_pairs(images, model, max(1, len(images)))
-        pairs = [{**image.identity, "finding": name} for image in images for name in image.findings]
-        return [{**row, "map": each.astype("<f4").tobytes()} for row, each in zip(pairs, maps, strict=True)]
+        pairs = [pair for image in images for pair in image.pairs]
+        return pair_rows(pairs, {}, {"map": [saliency.astype("<f4").tobytes() for saliency in maps]})
 
     def surveyed(self, rows: Sequence[Row], grid: tuple[int, int]) -> DeletionProbe:
         """The probe with the prior maps of these pairs."""
@@ -168,9 +163,9 @@ class DeletionProbe:
         maps = np.array([np.frombuffer(row["map"], "<f4") for row in pairs], np.float32).reshape(-1, *grid)
         class_of, patient_of = (patient_index([row[name] for row in pairs])[0] for name in ("finding", "patient_id"))
         priors, known = prior_maps(maps, class_of, patient_of)
-        kept = zip(pairs, priors, known.tolist(), strict=True)
-        found = {(row["case_id"], row["finding"]): prior for row, prior, there in kept if there}
-        return DeletionProbe(self._seed, self._orders, found)
+        with_prior = ((pairs[at], priors[at]) for at in np.flatnonzero(known))
+        found = {(pair["case_id"], pair["finding"]): prior for pair, prior in with_prior}
+        return DeletionProbe(self.options, self._orders, found)
 
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
         """The areas of the curves, of probabilities and of logits; random orders: the mean of theirs."""
@@ -200,7 +195,7 @@ class DeletionProbe:
 
     def _curves(self, filled: FilledImage, grid: tuple[int, int]) -> Iterator[_Curve]:
         image, maps = filled.image, filled.said.maps[0]
-        random = random_orders(f"{self._seed} {image.case_id}", grid[0] * grid[1], self._orders)
+        random = random_orders(f"{self.options.seed} {image.case_id}", grid[0] * grid[1], self._orders)
         for fill in range(len(filled.fills)):
             useful = [place for place in range(len(maps)) if filled.useful(fill, place)]
             orders: list[tuple[str, int | None, NDArray[np.intp]]] = []
@@ -220,10 +215,10 @@ class DeletionProbe:
                 sign = 1.0 if mode == "deletion" else -1.0
                 own, random = held[f"own_{mode}"], held[f"random_{mode}"]
                 text = f"{mode}, fill {fill}: {words}"
-                questions.append(gap_question(f"{mode}_{fill}", text, 5, held, sign * (random - own)))
+                questions.append(gap_question((f"{mode}_{fill}", text), 5, held, sign * (random - own)))
                 in_logits = mean_of(sign * (held[f"random_{mode}_logit"] - held[f"own_{mode}_logit"]))
-                lone = np.isnan(held[f"prior_{mode}"])
-                beside = gap_question("", "", 5, held, sign * (held[f"prior_{mode}"] - own), {_ALONE: lone})
+                prior = held[f"prior_{mode}"]
+                beside = gap_question(("", ""), 5, held, sign * (prior - own), {_ALONE: prior.isna()})
                 fact, told = number_beside(beside)
                 alone = beside.left_out[_ALONE]
                 facts[f"{mode}_{fill}"] = {
@@ -242,48 +237,37 @@ class DeletionProbe:
         return Judgement(questions, notes, facts)
 
 
-def by_fill(rows: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each fill that has rows, with these by column, in arrays; NaN for a number that is null."""
+def by_fill(rows: pa.Table) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each fill that has rows, with these."""
     held = rows.to_pandas()
     for fill in FILLS:
-        mine = held[held["fill"] == fill]
-        if len(mine):
-            yield fill, {name: mine[name].to_numpy() for name in mine.columns}
+        if not (of_fill := held[held["fill"] == fill]).empty:
+            yield fill, of_fill
 
 
-def useful_pairs(held: Mapping[str, Any]) -> NDArray[np.bool_]:
+def useful_pairs(held: pd.DataFrame) -> pd.Series[bool]:
     """As `FilledImage.useful`, of all rows of a fill."""
-    found: NDArray[np.bool_] = (held["score"] >= LEAST_SCORE) & (held["filled_score"] <= MOST_FILL * held["score"])
-    return found
+    return (held["score"] >= LEAST_SCORE) & (held["filled_score"] <= MOST_FILL * held["score"])
 
 
 def gap_question(
-    key: str,
-    text: str,
+    name: tuple[str, str],
     line: int,
-    held: Mapping[str, Any],
-    values: Float,
-    more: Mapping[str, NDArray[np.bool_]] | None = None,
+    held: pd.DataFrame,
+    values: pd.Series[float],
+    more: Mapping[str, pd.Series[bool]] | None = None,
 ) -> Question:
-    """The question of one fill, without the pairs that can say nothing. more: other reasons -> pairs, bool."""
+    """The question of one fill, without the pairs that can say nothing. name: key and text. more: other reasons ->
+    pairs, bool; a pair counts under its first reason."""
     low = held["score"] < LEAST_SCORE
-    reasons = {_LOW: low, _VOID: ~low & ~useful_pairs(held), **(more or {})}
-    taken, left_out = np.zeros(len(values), np.bool_), dict[str, int]()
-    for why, pairs in reasons.items():
+    taken, left_out = low & False, dict[str, int]()
+    for why, pairs in {_LOW: low, _VOID: ~low & ~useful_pairs(held), **(more or {})}.items():
         left_out[why] = int((pairs & ~taken).sum())
         taken |= pairs
-    values = np.where(taken, np.nan, values)
-    findings, patients = held["finding"].tolist(), held["patient_id"].tolist()
-    return Question(key, text, line, findings, patients, values, held["degenerate"].astype(np.bool_), _ABOVE, left_out)
+    return Question(*name, line, held, values.mask(taken).to_numpy(np.float64), _ABOVE, left_out)
 
 
-def fill_note(fill: str, held: Mapping[str, Any]) -> str:
-    """What a fill does to the scores."""
+def fill_note(fill: str, held: pd.DataFrame) -> str:
+    """How a fill changes the scores."""
     image, filled = held["score"].mean(), held["filled_score"].mean()
-    return f"fill {fill}: the mean p is {image:.2f}, and {filled:.2f} of filled images ({len(held['score'])} pairs)"
-
-
-def mean_of(values: Float) -> float | None:
-    """The mean of the defined values; None without one."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else None
+    return f"fill {fill}: the mean p is {image:.2f}, and {filled:.2f} of filled images ({len(held)} pairs)"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from ....engines.registry import Registry
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
     from ....engines.bundle import Bundle
@@ -33,7 +35,7 @@ IDENTITY: Final[Mapping[str, str]] = {
 PROBES = Registry(
     "probe",
     {
-        "repeat": f"{__package__}.repeat:RepeatProbe",
+        "repeat": f"{__package__}.stable:RepeatProbe",
         "deletion": f"{__package__}.faithful:DeletionProbe",
         "region": f"{__package__}.region_deletion:RegionProbe",
         "prompts": f"{__package__}.prompted:PromptsProbe",
@@ -72,74 +74,77 @@ class ProbeOptions:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One line of the card: a score, or a difference of two, of each of P pairs.
+    """One number of a line of the card: a score, or a difference of two, of each of P pairs.
 
-    key: for files. text: what the value is, in words. findings, patients: of the pairs. values: float64 [P], NaN where
-    a pair has no score; left_out: why -> how many of those. degenerate: bool [P], whether one of its maps is.
-    criterion: None for a number without a verdict. line: the number on the card (docs/trust.md).
+    key: for files. text: the value in words. line: the number on the card (docs/trust.md). pairs: a data frame of P
+    rows with `finding`, `patient_id` and `degenerate`, whether one of the pair's maps is. values: float64 [P], NaN
+    where a pair has no score; left_out: why -> how many of those. criterion: None for a number without a verdict.
     """
 
     key: str
     text: str
     line: int
-    findings: Sequence[str]
-    patients: Sequence[str]
+    pairs: pd.DataFrame
     values: NDArray[np.float64]
-    degenerate: NDArray[np.bool_]
     criterion: Criterion | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What a probe says of its rows. notes: lines below the table; facts: for trust.json, without NaN."""
+    """The questions to the rows of a probe. notes: lines below the table; facts: for trust.json, without NaN."""
 
     questions: Sequence[Question] = ()
     notes: Sequence[str] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Probe(Protocol):
+class Probe(ABC):
     """What both kinds of probes have; the module docstring of the package says how to write one."""
 
-    name: str
-    columns: Mapping[str, str]
+    name: ClassVar[str]
+    columns: ClassVar[Mapping[str, str]]
+
+    def __init__(self, options: ProbeOptions) -> None:
+        self.options = options
 
     @property
-    def settings(self) -> Mapping[str, Any]: ...
+    def settings(self) -> Mapping[str, Any]:
+        """What the rows depend on besides the bundle, the images and the code."""
+        return {}
 
+    @abstractmethod
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
         """rows: those with the status "ok"."""
-        ...
 
 
-@runtime_checkable
-class ImageProbe(Probe, Protocol):
+class ImageProbe(Probe):
     """Changes the image, or nothing."""
 
+    @abstractmethod
     def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image with that many pairs, at most; findings: of the prompt set."""
-        ...
 
-    def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]: ...
+    @abstractmethod
+    def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
+        """Rows about one image, with all of `IDENTITY`."""
 
 
-@runtime_checkable
-class SurveyProbe(ImageProbe, Protocol):
+class SurveyProbe(ImageProbe):
     """Changes each image in a way that depends on the model's answers about all of them as they are."""
 
+    @abstractmethod
     def survey(self, images: Sequence[PreparedImage], model: AskedModel) -> Sequence[Row]:
-        """Rows about unchanged images, from one pass of each; they have all of `IDENTITY` and stand in a part file."""
-        ...
+        """Rows about unchanged images, from one pass of each; they are kept in a part file."""
 
+    @abstractmethod
     def surveyed(self, rows: Sequence[Row], grid: tuple[int, int]) -> ImageProbe:
         """The probe that knows these rows, those of `survey` about all images; grid: of the model's maps."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
 class StepWork:
-    """What a `StepProbe` works on.
+    """The inputs of a `StepProbe`.
 
     images: all of them, readable and with their pairs. ask: an open model of a bundle and a prompt set, to be used in a
     with statement; it runs on ONNX Runtime, and counts its passes.
@@ -152,12 +157,13 @@ class StepWork:
     batch: int
 
 
-@runtime_checkable
-class StepProbe(Probe, Protocol):
+class StepProbe(Probe):
     """Changes the model: each step asks another one about all images, once. Step 0 is the model as it is."""
 
-    def steps(self, bundle: Bundle) -> int: ...
+    @abstractmethod
+    def steps(self, bundle: Bundle) -> int:
+        """The number of steps."""
 
+    @abstractmethod
     def begin(self, work: StepWork) -> Callable[[int], Sequence[Row]]:
         """Asks the model as it is, and returns the function step -> rows."""
-        ...

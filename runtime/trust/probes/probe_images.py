@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...data.datasets.dataset import Case
 
 Row = Mapping[str, Any]
-"""A row of a probe: values by column. `finding` is one of them; of a `StepProbe` all of `IDENTITY` are."""
+"""A row of a probe: values by column, all of `IDENTITY` among them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +38,17 @@ class PreparedImage:
     frame: Frame
 
     @property
-    def identity(self) -> Row:
-        """The columns of its rows that do not depend on the finding."""
-        return {
-            "case_id": self.case_id,
-            "patient_id": self.patient_id,
-            "status": "ok",
-            "image_hash": self.image_hash,
-        }
+    def pairs(self) -> list[Row]:
+        """The columns that identify each of its P pairs."""
+        image = {"case_id": self.case_id, "patient_id": self.patient_id, "status": "ok", "image_hash": self.image_hash}
+        return [{**image, "finding": name} for name in self.findings]
+
+
+def pair_rows(pairs: Sequence[Row], facts: Row, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> list[Row]:
+    """A row for each of P pairs: its identity, the facts that all of them share, and its value of each column [P]."""
+    return [
+        {**pair, **facts, **{name: values[at] for name, values in columns.items()}} for at, pair in enumerate(pairs)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,7 +169,7 @@ def _images(
         for index, read in zip(remaining, _read(cell, wanted), strict=True):
             rows = [row for row in read.others if row["case_id"] not in counted]
             for image in read.images:
-                rows += [{**image.identity, **row} for row in probe.rows(image, model)]
+                rows += probe.rows(image, model)
             yield index, rows
 
 

@@ -15,16 +15,17 @@ from ....metrics_gpu.trust.localisation import localise
 from ....metrics_gpu.trust.similarity import degenerate_maps, spearman
 from ....metrics_gpu.trust.stability import distances
 from ....metrics_gpu.trust.verdicts import MARGINS, Criterion
-from .effects import number_beside
-from .probe import Judgement, Question
+from .effects import macro_of, number_beside
+from .probe import ImageProbe, Judgement, Question
+from .probe_images import pair_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
     from ....engines.bundle import Bundle
     from ....engines.prompts.prompt_set import PromptSet
     from .asking import AskedModel
-    from .probe import ProbeOptions
     from .probe_images import PreparedImage, Row
 
 Maps = NDArray[np.float32]
@@ -34,7 +35,7 @@ _SCORES: Final = {"average_precision": "average precision", "roc_auc": "ROC AUC"
 _LINE: Final = 3
 
 
-class PromptsProbe:
+class PromptsProbe(ImageProbe):
     """Scores the maps of all findings on the region of each pair: its own, and every other, present or absent."""
 
     name = "prompts"
@@ -48,16 +49,6 @@ class PromptsProbe:
         "alone_spearman": "float64",
         "alone_distance": "float64",
     }
-
-    @classmethod
-    def of(cls, options: ProbeOptions) -> PromptsProbe:
-        """The probe; it has no options."""
-        return cls()
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """None."""
-        return {}
 
     def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image, at most: findings are asked alone where queries see one another."""
@@ -74,17 +65,9 @@ class PromptsProbe:
             if others:
                 other = model.with_prompts(source)
                 maps = np.concatenate([maps, other.ask(image.pixels[None], others).maps[0]])
-        known = _scored(maps, own, image)
+        scores = _scored(maps, own, image)
         alone = self._alone(image, model, maps[own]) if len(names) > 1 and model.queries_meet else {}
-        return [
-            {
-                "finding": finding,
-                "others": len(maps) - 1,
-                "other_prompts": source.name,
-                **{name: values[place] for name, values in (known | alone).items()},
-            }
-            for place, finding in enumerate(image.findings)
-        ]
+        return pair_rows(image.pairs, {"others": len(maps) - 1, "other_prompts": source.name}, scores | alone)
 
     def _alone(self, image: PreparedImage, model: AskedModel, within: Maps) -> dict[str, NDArray[Any]]:
         """What changes when each finding of the pairs is asked without the others. within: their maps in the set."""
@@ -110,7 +93,7 @@ class PromptsProbe:
         main, *beside = asked
         notes = []
         for name, words in _SCORES.items():
-            facts[name] = {side: _macro(held, column) for side, column in (("own", name), ("other", f"other_{name}"))}
+            facts[name] = {side: macro_of(held, column) for side, column in (("own", name), ("other", f"other_{name}"))}
             if name in beside:
                 fact, told = number_beside(asked[name])
                 facts[name] |= fact
@@ -168,24 +151,16 @@ def _maxima(maps: Maps) -> NDArray[np.intp]:
     return np.column_stack(np.divmod(places, GRID[1]))
 
 
-def _question(held: Any, name: str, values: Any) -> Question:
+def _question(held: pd.DataFrame, name: str, values: pd.Series[float]) -> Question:
     """The question of a column. Regions of all pixels have no ROC AUC, degenerate maps no rank correlation."""
-    values = values.to_numpy(np.float64)
-    undefined = int(np.isnan(values).sum())
-    return Question(
-        f"prompts_{name}",
-        "answers the prompt: average precision, own - all other findings",
-        _LINE,
-        held["finding"].tolist(),
-        held["patient_id"].tolist(),
-        values,
-        held["degenerate"].to_numpy(np.bool_),
-        Criterion(MARGINS["average_precision"]) if name == "average_precision" else None,
-        {"undefined": undefined} if undefined else {},
-    )
+    text = "answers the prompt: average precision, own - all other findings"
+    criterion = Criterion(MARGINS[name]) if name == "average_precision" else None
+    undefined = int(values.isna().sum())
+    left_out = {"undefined": undefined} if undefined else {}
+    return Question(f"prompts_{name}", text, _LINE, held, values.to_numpy(np.float64), criterion, left_out)
 
 
-def _alone_facts(held: Any) -> tuple[dict[str, Any], list[str]]:
+def _alone_facts(held: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
     """How maps change when a finding is asked alone, and the same in words."""
     known = held.dropna(subset=["alone_distance"])
     fact: dict[str, Any] = {"pairs": len(known), "moved": None, "distance": None, "spearman": None}
@@ -196,7 +171,7 @@ def _alone_facts(held: Any) -> tuple[dict[str, Any], list[str]]:
     fact |= {
         "moved": float(moved.mean()),
         "distance": float(distance) if moved.any() else None,
-        "spearman": _macro(known, "alone_spearman"),
+        "spearman": macro_of(known, "alone_spearman"),
     }
     how_far = f", by {distance:.0f} px of 224 (median)" if moved.any() else ""
     return fact, [
@@ -204,9 +179,3 @@ def _alone_facts(held: Any) -> tuple[dict[str, Any], list[str]]:
         f"{how_far}; rank correlation {fact['spearman']:.2f}. Queries see one another: maps are a property of the "
         "prompt set"
     ]
-
-
-def _macro(held: Any, column: str) -> float | None:
-    """The mean over findings of the means of their pairs; None without a value."""
-    value = held.groupby("finding")[column].mean().mean()
-    return None if np.isnan(value) else float(value)

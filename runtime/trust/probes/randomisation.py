@@ -19,6 +19,8 @@ from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.trust.localisation import localise
 from ....metrics_gpu.trust.similarity import degenerate_maps, spearman, ssim
 from .asking import ask_pairs
+from .probe import ProbeOptions, StepProbe
+from .probe_images import pair_rows
 from .randomised import RandomisedGraph
 from .randomised_verdicts import COLUMNS, judge_randomised
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from ....engines.prompts.prompt_set import PromptSet
     from .asking import AskedModel
     from .layers import GraphLayer
-    from .probe import Judgement, ProbeOptions, StepWork
+    from .probe import Judgement, StepWork
     from .probe_images import Row
 
 RANDOM_PAIRS: Final = 50
@@ -84,25 +86,19 @@ class _Maps:
         }
 
 
-class RandomisationProbe:
+class RandomisationProbe(StepProbe):
     """Randomises weights: `cascade` from the output on, `independent` block by block; `text` exchanges the prompts."""
 
     name = "randomisation"
     columns: Mapping[str, str] = COLUMNS
 
     def __init__(self, options: ProbeOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._graphs: dict[str, RandomisedGraph] = {}
-
-    @classmethod
-    def of(cls, options: ProbeOptions) -> RandomisationProbe:
-        """The probe with these options."""
-        return cls(options)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the rows depend on."""
-        options = self._options
+        options = self.options
         return {
             "seeds": options.seeds,
             "blocks": options.blocks,
@@ -120,34 +116,36 @@ class RandomisationProbe:
         if not work.images:
             return lambda step: []
         batch, plan = work.batch, self.plan(work.bundle)
-        identity = [{**image.identity, "finding": name} for image in work.images for name in image.findings]
+        identity = [pair for image in work.images for pair in image.pairs]
         masks = np.concatenate([image.regions for image in work.images])
         with work.ask(work.bundle, work.prompts) as model:
             trained = _Maps.of(work, model, batch)
         everywhere = np.arange(len(identity))
 
-        def first() -> Iterator[Row]:
-            yield from _rows(identity, {"mode": "trained", "step": 0}, trained.scores(masks))
-            mine, others = pairs_of_patients(identity, self._options.seed)
-            told = {"other_case": [identity[at]["case_id"] for at in others.tolist()]}
-            pairs = [identity[at] for at in mine.tolist()]
-            yield from _rows(pairs, {"mode": "two patients"}, told | trained.alike(trained, mine, others))
-
         def step(index: int) -> Sequence[Row]:
             if index == 0:
-                return list(first())
+                mine, others = pairs_of_patients(identity, self.options.seed)
+                of_two = {"other_case": [identity[at]["case_id"] for at in others.tolist()]}
+                return [
+                    *pair_rows(identity, {"mode": "trained", "step": 0}, trained.scores(masks)),
+                    *pair_rows(
+                        [identity[at] for at in mine.tolist()],
+                        {"mode": "two patients"},
+                        of_two | trained.alike(trained, mine, others),
+                    ),
+                ]
             change = plan[index - 1]
             with self._changed(work, change) as model:
-                found = _Maps.of(work, model, batch)
+                maps = _Maps.of(work, model, batch)
             facts = {"mode": change.mode, "seed": change.seed, "step": change.step, "layers": len(change.layers)}
-            return list(_rows(identity, facts, found.scores(masks) | found.alike(trained, everywhere, everywhere)))
+            return pair_rows(identity, facts, maps.scores(masks) | maps.alike(trained, everywhere, everywhere))
 
         return step
 
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
         """Whether random weights give maps that are less alike than those of two patients, and miss the regions."""
         found = judge_randomised(rows, self._graph(bundle).layers)
-        if len(self._modes(bundle)) == len(self._options.modes):
+        if len(self._modes(bundle)) == len(self.options.modes):
             return found
         return replace(found, notes=[*found.notes, "prompts are not exchanged: the model is supervised and reads none"])
 
@@ -162,10 +160,10 @@ class RandomisationProbe:
         # Of a map that no layer feeds all are randomised, which shows that it stays.
         feeding = [layer for layer in layers if layer.feeds_saliency] or layers
         from_output = tuple(reversed(feeding))
-        count = self._options.blocks
+        count = self.options.blocks
         ends = sorted({0, *(math.ceil(block * len(from_output) / count) for block in range(1, count + 1))})
         found = []
-        for seed in range(self._options.seed, self._options.seed + self._options.seeds):
+        for seed in range(self.options.seed, self.options.seed + self.options.seeds):
             for mode in self._modes(bundle):
                 spans = {"cascade": [(0, end) for end in ends[1:]], "independent": list(pairwise(ends))}
                 for step, (start, stop) in enumerate(spans.get(mode, [(0, 0)]), 1):
@@ -174,7 +172,7 @@ class RandomisationProbe:
 
     def _modes(self, bundle: Bundle) -> list[str]:
         """What is changed. Raises BundleError for a supervised model of which only prompts would be exchanged."""
-        modes = [mode for mode in self._options.modes if mode != "text" or not bundle.manifest.findings]
+        modes = [mode for mode in self.options.modes if mode != "text" or not bundle.manifest.findings]
         if not modes:
             raise BundleError(
                 f"{bundle.name} is supervised and reads no prompts that could be exchanged; choose cascade or "
@@ -189,7 +187,7 @@ class RandomisationProbe:
             with work.ask(work.bundle, exchanged_prompts(work.prompts, change.seed)) as model:
                 yield model
             return
-        randomised = self._graph(work.bundle).bundle(change.layers, change.seed, self._options.rule)
+        randomised = self._graph(work.bundle).bundle(change.layers, change.seed, self.options.rule)
         with randomised as bundle, work.ask(bundle, work.prompts) as model:
             yield model
 
@@ -230,8 +228,3 @@ def _each_two(order: Sequence[int]) -> Iterator[tuple[int, int]]:
     for distance in range(1, count // 2 + 1):
         for at in range(count // 2 if 2 * distance == count else count):
             yield order[at], order[(at + distance) % count]
-
-
-def _rows(identity: Sequence[Row], facts: Row, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> Iterator[Row]:
-    for at, row in enumerate(identity):
-        yield {**row, **facts, **{name: values[at] for name, values in columns.items()}}

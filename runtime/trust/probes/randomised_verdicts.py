@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....metrics_gpu.trust.verdicts import MARGINS, Criterion
+from .effects import macro_of, mean_of
 from .probe import Judgement, Question
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
     from .layers import GraphLayer
-    from .probe_images import Row
-
-Float = NDArray[np.float64]
 
 COLUMNS: Final[Mapping[str, str]] = {
     "mode": "string",
@@ -35,160 +33,111 @@ COLUMNS: Final[Mapping[str, str]] = {
 """mode: `trained`, `two patients` (trained maps of `case_id` and `other_case`), `cascade`, `independent` or `text`.
 step: of the mode, from 1; layers: how many are randomised. spearman, ssim: to the trained map of the pair."""
 
-_ALIKE: Final = {"spearman": "Spearman", "ssim": "SSIM"}
+_SIMILARITIES: Final = {"spearman": "Spearman", "ssim": "SSIM"}
+_OF_MAPS: Final = ("roc_auc", "average_precision")
 _LINE: Final = 4
 
 
 def judge_randomised(table: pa.Table, layers: Sequence[GraphLayer]) -> Judgement:
-    """The verdicts at the end of the cascade, the mean over the seeds of each pair, and what each step gave."""
-    parts: dict[tuple[str, int, int], list[Row]] = {}
-    for row in table.to_pylist():
-        parts.setdefault((row["mode"], row["seed"] or 0, row["step"] or 0), []).append(row)
-    trained = parts.pop(("trained", 0, 0), [])
-    patients = parts.pop(("two patients", 0, 0), [])
-    about = {
+    """The verdicts at the end of the cascade, the mean over the seeds of each pair, and the means of each step."""
+    import pandas as pd
+
+    held = table.to_pandas()
+    trained, patients = (held[held["mode"] == mode] for mode in ("trained", "two patients"))
+    facts: dict[str, Any] = {
         "layers": len(layers),
         "layers_of_the_map": sum(layer.feeds_saliency for layer in layers),
         "layers_of_the_score_only": sum(layer.feeds_logits and not layer.feeds_saliency for layer in layers),
     }
-    notes = [_layers_note(about)]
-    if not trained:
-        return Judgement(notes=notes, facts=about)
-    findings = [row["finding"] for row in trained]
-    steps = [_step_facts(findings, key, rows) for key, rows in parts.items()]
-    alone = {name: _macro([row["finding"] for row in patients], _column(patients, name)) for name in _ALIKE}
-    facts: dict[str, Any] = {
-        **about,
-        "trained": {name: _macro(findings, _column(trained, name)) for name in ("roc_auc", "average_precision")},
-        "two_patients": {"pairs": len(patients), **alone},
-        "steps": steps,
-    }
+    note = f"{facts['layers_of_the_score_only']} of {facts['layers']} layers decide the score but not the map"
+    notes = [note if facts["layers_of_the_map"] else f"{note}: no learnt layer feeds the map"]
+    if trained.empty:
+        return Judgement(notes=notes, facts=facts)
+    parts = dict(list(held.groupby(["mode", "seed", "step"], sort=False)))
+    facts["trained"] = {name: macro_of(trained, name) for name in _OF_MAPS}
+    facts["two_patients"] = {"pairs": len(patients), **{name: macro_of(patients, name) for name in _SIMILARITIES}}
+    facts["steps"] = [
+        {
+            "mode": mode,
+            "seed": int(seed),
+            "step": int(step),
+            "layers": int(rows["layers"].iloc[0]),
+            **{name: macro_of(rows, name) for name in (*_SIMILARITIES, *_OF_MAPS)},
+            "degenerate": int(rows["degenerate"].sum()),
+        }
+        for (mode, seed, step), rows in parts.items()
+    ]
+    means = pd.DataFrame(facts["steps"])
     last = max((step for mode, _, step in parts if mode == "cascade"), default=0)
     ends = [rows for (mode, _, step), rows in parts.items() if mode == "cascade" and step == last]
     if ends:
-        facts["below_two_patients"] = _first_below(steps, alone)
-        notes += _cascade_notes(facts, last)
-    for mode, said in (("independent", "each block alone, from the output"), ("text", "prompts exchanged")):
-        means = _over_seeds(steps, mode, "spearman")
-        if means:
-            notes.append(f"{said}: Spearman {', '.join(_printed(value) for value in means.values())}")
+        facts["below_two_patients"] = {
+            name: _first_below(_over_seeds(means, "cascade", name), facts["two_patients"][name])
+            for name in _SIMILARITIES
+        }
+        notes += _cascade_notes(facts, int(last))
+    for mode, words in (("independent", "each block alone, from the output"), ("text", "prompts exchanged")):
+        if parts and not (of_mode := _over_seeds(means, mode, "spearman")).empty:
+            notes.append(f"{words}: Spearman {', '.join(map(_printed, of_mode))}")
     return Judgement(_questions(trained, patients, ends) if ends else (), notes, facts)
 
 
-def _questions(trained: Sequence[Row], patients: Sequence[Row], ends: Sequence[Sequence[Row]]) -> list[Question]:
-    findings = [row["finding"] for row in trained]
-    degenerate = np.array([any(rows[at]["degenerate"] for rows in (trained, *ends)) for at in range(len(trained))])
-    found = []
-    for name, word in _ALIKE.items():
-        of_two = {
-            finding: _mean(_column([row for row in patients if row["finding"] == finding], name))
-            for finding in dict.fromkeys(findings)
-        }
-        bound = np.array([of_two[finding] for finding in findings])
-        # A mean over all seeds or none: with some alone the seeds would not be the same everywhere.
-        values = np.mean([_column(rows, name) for rows in ends], axis=0) - bound
-        left = {
+def _questions(trained: pd.DataFrame, patients: pd.DataFrame, ends: Sequence[pd.DataFrame]) -> list[Question]:
+    """The questions of a cascade. ends: the rows of each seed with all layers random, in the order of `trained`."""
+    degenerate = np.any([rows["degenerate"].to_numpy(np.bool_) for rows in (trained, *ends)], axis=0)
+    pairs = trained.assign(degenerate=degenerate)
+    # A mean over all seeds or none: with some alone the seeds would not be the same everywhere.
+    random = {
+        name: np.mean([rows[name].to_numpy(np.float64) for rows in ends], axis=0)
+        for name in (*_SIMILARITIES, "roc_auc")
+    }
+    questions = []
+    for name, word in _SIMILARITIES.items():
+        of_two = {finding: mean_of(rows[name]) for finding, rows in patients.groupby("finding")}
+        bound = trained["finding"].map(of_two).to_numpy(np.float64)
+        left_out = {
             "no second patient has the finding": int(np.isnan(bound).sum()),
             "a map is degenerate": int((degenerate & ~np.isnan(bound)).sum()),
         }
         text = f"{word} of the maps of random and learnt weights - of the maps of two patients"
         criterion = Criterion(MARGINS["similarity"], "below")
-        found.append(_question(name, text, trained, values, degenerate, criterion, left))
-    falls = _column(trained, "roc_auc") - np.mean([_column(rows, "roc_auc") for rows in ends], axis=0)
-    left = {"the region fills the image": int(np.isnan(falls).sum())}
+        key = f"randomisation_{name}"
+        questions.append(Question(key, text, _LINE, pairs, random[name] - bound, criterion, left_out))
+    falls = trained["roc_auc"].to_numpy(np.float64) - random["roc_auc"]
+    left_out = {"the region fills the image": int(np.isnan(falls).sum())}
     text = "ROC AUC of the map with learnt - with random weights"
-    found.append(_question("roc_auc", text, trained, falls, degenerate, Criterion(MARGINS["roc_auc"]), left))
-    return found
+    criterion = Criterion(MARGINS["roc_auc"])
+    return [*questions, Question("randomisation_roc_auc", text, _LINE, pairs, falls, criterion, left_out)]
 
 
-def _question(
-    name: str,
-    text: str,
-    trained: Sequence[Row],
-    values: Float,
-    degenerate: NDArray[np.bool_],
-    *more: Any,
-) -> Question:
-    findings, patients = ([row[column] for row in trained] for column in ("finding", "patient_id"))
-    criterion, left = more
-    return Question(f"randomisation_{name}", text, _LINE, findings, patients, values, degenerate, criterion, left)
+def _over_seeds(steps: pd.DataFrame, mode: str, name: str) -> pd.Series[float]:
+    """Step of a mode -> mean over the seeds, NaN where a seed has none."""
+    of_mode = steps[steps["mode"] == mode].astype({name: np.float64})
+    return of_mode.groupby("step")[name].agg(lambda values: values.mean(skipna=False))
 
 
-def _step_facts(findings: Sequence[str], key: tuple[str, int, int], rows: Sequence[Row]) -> dict[str, Any]:
-    mode, seed, step = key
-    return {
-        "mode": mode,
-        "seed": seed,
-        "step": step,
-        "layers": rows[0]["layers"],
-        **{name: _macro(findings, _column(rows, name)) for name in (*_ALIKE, "roc_auc", "average_precision")},
-        "degenerate": sum(bool(row["degenerate"]) for row in rows),
-    }
-
-
-def _first_below(steps: Sequence[Mapping[str, Any]], alone: Mapping[str, float | None]) -> dict[str, int | None]:
-    """For each measure the first step of the cascade whose mean over the seeds is below that of two patients."""
-    found: dict[str, int | None] = {}
-    for name, bound in alone.items():
-        means = _over_seeds(steps, "cascade", name).items()
-        found[name] = next((at for at, mean in means if None not in (mean, bound) and mean < bound), None)  # type: ignore[operator]
-    return found
-
-
-def _over_seeds(steps: Sequence[Mapping[str, Any]], mode: str, name: str) -> dict[int, float | None]:
-    """The mean over the seeds of each step of a mode; None where a seed has none."""
-    found: dict[int, list[float | None]] = {}
-    for step in steps:
-        if step["mode"] == mode:
-            found.setdefault(step["step"], []).append(step[name])
-    return {
-        step: None if None in values else float(np.mean([value for value in values if value is not None]))
-        for step, values in found.items()
-    }
-
-
-def _layers_note(about: Mapping[str, int]) -> str:
-    text = f"{about['layers_of_the_score_only']} of {about['layers']} layers decide the score but not the map"
-    return text if about["layers_of_the_map"] else f"{text}: no learnt layer feeds the map"
+def _first_below(means: pd.Series[float], bound: float | None) -> int | None:
+    """The first step whose mean is below that of two patients."""
+    below = means.index[means < (np.nan if bound is None else bound)]
+    return int(below[0]) if len(below) else None
 
 
 def _cascade_notes(facts: Mapping[str, Any], last: int) -> list[str]:
     ends = [step for step in facts["steps"] if step["mode"] == "cascade" and step["step"] == last]
     seeds = ", ".join(str(step["seed"]) for step in ends)
-
-    def each(name: str) -> str:
-        return ", ".join(_printed(step[name]) for step in ends)
-
-    alone, trained, below = facts["two_patients"], facts["trained"], facts["below_two_patients"]
-    lines = [
-        f"all {ends[0]['layers']} layers random, seeds {seeds}: Spearman {each('spearman')} (two patients "
-        f"{_printed(alone['spearman'])}), SSIM {each('ssim')} ({_printed(alone['ssim'])}), ROC AUC {each('roc_auc')} "
-        f"(learnt {_printed(trained['roc_auc'])})"
+    of_seeds = {name: ", ".join(_printed(step[name]) for step in ends) for name in (*_SIMILARITIES, "roc_auc")}
+    two, trained, below = facts["two_patients"], facts["trained"], facts["below_two_patients"]
+    first_steps = ", ".join(
+        f"{word} {f'after step {below[name]} of {last}' if below[name] else 'never'}"
+        for name, word in _SIMILARITIES.items()
+    )
+    return [
+        f"all {ends[0]['layers']} layers random, seeds {seeds}: Spearman {of_seeds['spearman']} (two patients "
+        f"{_printed(two['spearman'])}), SSIM {of_seeds['ssim']} ({_printed(two['ssim'])}), ROC AUC "
+        f"{of_seeds['roc_auc']} (learnt {_printed(trained['roc_auc'])})",
+        f"less alike than two patients, mean over the seeds: {first_steps}",
     ]
-    told = [
-        f"{word} {f'after step {below[name]} of {last}' if below[name] else 'never'}" for name, word in _ALIKE.items()
-    ]
-    lines.append(f"less alike than two patients, mean over the seeds: {', '.join(told)}")
-    return lines
-
-
-def _column(rows: Sequence[Row], name: str) -> Float:
-    return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
-
-
-def _mean(values: Float) -> float:
-    """The mean of what is known, NaN if nothing is."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else np.nan
-
-
-def _macro(findings: Iterable[str], values: Float) -> float | None:
-    """The mean over the findings of their means; None without a value."""
-    names = np.array(list(findings))
-    means = np.array([_mean(values[names == name]) for name in dict.fromkeys(names.tolist())])
-    mean = _mean(means)
-    return None if np.isnan(mean) else mean
 
 
 def _printed(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return "-" if value is None or np.isnan(value) else f"{value:.2f}"

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.sweep.masks import masks_in_view
 from ....metrics_gpu.trust.faithfulness import FILLS, PLACEMENTS, mirrored, placements
-from .faithful import FILLED_COLUMNS, FilledImage, by_fill, fill_note, gap_question, mean_of, useful_pairs
-from .probe import Judgement, Question
+from .effects import mean_of
+from .faithful import FILLED_COLUMNS, FilledImage, by_fill, fill_note, gap_question, useful_pairs
+from .probe import ImageProbe, Judgement, ProbeOptions, Question
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ....engines.bundle import Bundle
     from .asking import AskedModel
-    from .probe import ProbeOptions
     from .probe_images import PreparedImage, Row
 
 _NO_PLACE: Final = "no free place of the region's size and shape"
@@ -27,7 +27,7 @@ _SIZES: Final = ((0.0, 0.05), (0.05, 0.15), (0.15, 1.0))
 """Shares of the image by which regions without a free place are counted."""
 
 
-class RegionProbe:
+class RegionProbe(ImageProbe):
     """The region itself filled, against as large a part of the image elsewhere and the mirrored one."""
 
     name = "region"
@@ -40,19 +40,13 @@ class RegionProbe:
         "mirror_score": "float64",
     }
 
-    def __init__(self, seed: int, most: int = PLACEMENTS) -> None:
-        self._seed = seed
+    def __init__(self, options: ProbeOptions, most: int = PLACEMENTS) -> None:
+        super().__init__(options)
         self._most = most
-
-    @classmethod
-    def of(cls, options: ProbeOptions) -> RegionProbe:
-        """The probe with these options."""
-        return cls(options.seed)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Seed, largest number of places and fills."""
-        return {"seed": self._seed, "placements": self._most, "fills": list(FILLS)}
+        return {"seed": self.options.seed, "placements": self._most, "fills": list(FILLS)}
 
     def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image, at most: a region may have fewer free places."""
@@ -71,7 +65,7 @@ class RegionProbe:
                 rows[fill, place]["share"] = region.mean()
             if not region.any():
                 continue
-            name = f"{self._seed} {image.case_id} {image.findings[place]}"
+            name = f"{self.options.seed} {image.case_id} {image.findings[place]}"
             elsewhere, mirror = placements(region, taken, name, self._most), mirrored(region, taken)
             holes += [region, *elsewhere, *([] if mirror is None else [mirror])]
             where.append((place, len(elsewhere), mirror is not None))
@@ -97,19 +91,11 @@ class RegionProbe:
         questions, notes, facts = list[Question](), list[str](), dict[str, Any]()
         for fill, held in by_fill(rows):
             notes.append(f"region, {fill_note(fill, held)}")
-            unseen, placed = np.isnan(held["region_score"]), held["places"] > 0
+            unseen, placed = held["region_score"].isna(), held["places"] > 0
             more = {_UNSEEN: unseen, _NO_PLACE: ~unseen & ~placed}
             gain = held["elsewhere_score"] - held["region_score"]
-            questions.append(
-                gap_question(
-                    f"region_{fill}",
-                    f"region, fill {fill}: drop of the region - drop elsewhere",
-                    6,
-                    held,
-                    gain,
-                    more,
-                )
-            )
+            text = f"region, fill {fill}: drop of the region - drop elsewhere"
+            questions.append(gap_question((f"region_{fill}", text), 6, held, gain, more))
             useful = useful_pairs(held)
             mirror = (held["mirror_score"] - held["region_score"])[useful]
             facts[f"region_{fill}"] = {

@@ -1,4 +1,5 @@
-"""The probe `stability`: whether maps hold still under small changes of the image (docs/trust.md §4)."""
+"""The probes `stability` and `repeat`: do maps hold still under small changes of the image (docs/trust.md §4), and when
+the image is the same? The spread of `repeat` bounds every other number."""
 
 from __future__ import annotations
 
@@ -11,26 +12,63 @@ from numpy.typing import NDArray
 from ....metrics_gpu.statistics.bootstrap import draw_patients, patient_index
 from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.masks import GRID, masks_in_view
-from ....metrics_gpu.trust.perturbations import DEFAULT, LEVELS, POOLED, Perturbation, jpeg_coder
+from ....metrics_gpu.trust.perturbations import LEVELS, POOLED, jpeg_coder
 from ....metrics_gpu.trust.similarity import degenerate_maps, spearman, ssim
 from ....metrics_gpu.trust.stability import STILL, change_correlation, distances, rank_changes
 from ....metrics_gpu.trust.verdicts import Effect, effects_of, share_interval
 from .effects import pair_groups
-from .probe import FLIPS, Judgement, Question
+from .probe import FLIPS, ImageProbe, Judgement, ProbeOptions, Question
+from .probe_images import pair_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ....engines.bundle import Bundle
     from .asking import AskedModel
-    from .probe import ProbeOptions
     from .probe_images import PreparedImage, Row
 
 _MEANS: Final = ("flip", "spearman", "ssim", "score_change", "rank_change")
 """What has a mean over pairs for each change."""
 
 
-class StabilityProbe:
+class RepeatProbe(ImageProbe):
+    """Asks the model about each image in two batches, alone and behind a copy of itself."""
+
+    name = "repeat"
+    columns: Mapping[str, str] = {"logit": "float64", "logit_change": "float64", "map_change": "float64"}
+
+    def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
+        return 3
+
+    def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
+        """The largest change of each map, as a share of its range, and the change of its logit."""
+        once = model.ask(image.pixels[None], image.findings)
+        again = model.ask(np.stack([image.pixels] * 2), image.findings)
+        first = once.maps[0].astype(np.float64)
+        span, change = np.ptp(first, axis=(1, 2)), np.abs(first - again.maps[1]).max(axis=(1, 2))
+        logits = once.logits[0].astype(np.float64)
+        columns = {
+            "logit": logits,
+            "logit_change": np.abs(logits - again.logits[1]),
+            "map_change": change / np.where(span > 0, span, 1),
+        }
+        return pair_rows(image.pairs, {}, columns)
+
+    def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
+        """The largest changes."""
+        import pyarrow.compute as pc
+
+        largest = {name: pc.max(rows[name]).as_py() for name in ("logit_change", "map_change")}
+        if not any(largest.values()):
+            return Judgement(notes=["repeat: the same image gave the same bits twice"], facts=largest)
+        told = f"{largest['logit_change']:.2g} in the logit and {largest['map_change']:.2g} of the range of the map"
+        return Judgement(
+            notes=[f"repeat: the same image gave other values twice, by up to {told}; no smaller change can be told"],
+            facts=largest,
+        )
+
+
+class StabilityProbe(ImageProbe):
     """Each image as it is and with every change, all as one batch."""
 
     name = "stability"
@@ -46,56 +84,44 @@ class StabilityProbe:
         "degenerate": "bool",
     }
 
-    def __init__(self, seed: int, changes: Sequence[Perturbation] = DEFAULT) -> None:
-        self._seed = seed
-        self._changes = changes
-
-    @classmethod
-    def of(cls, options: ProbeOptions) -> StabilityProbe:
-        """The probe with these options."""
-        return cls(options.seed, LEVELS[options.levels])
+    def __init__(self, options: ProbeOptions) -> None:
+        super().__init__(options)
+        self._changes = LEVELS[options.levels]
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Seed, changes, and the coder of JPEG."""
-        return {"seed": self._seed, "changes": list(map(str, self._changes)), "jpeg": jpeg_coder()}
+        return {"seed": self.options.seed, "changes": list(map(str, self._changes)), "jpeg": jpeg_coder()}
 
     def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
-        """Forward passes of an image."""
         return 1 + len(self._changes)
 
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
         """A row for each pair and change. Maps and regions are compared in the view of the model, at 224."""
         plain = image.pixels[0]
-        variants = [change.of(plain, f"{self._seed} {image.case_id} {change}") for change in self._changes]
+        variants = [change.of(plain, f"{self.options.seed} {image.case_id} {change}") for change in self._changes]
         said = model.ask(np.stack([plain, *variants])[:, None], image.findings)
         regions = masks_in_view(image.regions, image.frame, GRID[0])
         maps = np.stack([[scaled_map(saliency) for saliency in of_image] for of_image in said.maps])
         flat = np.stack([degenerate_maps(of_image) for of_image in said.maps])
         before = np.column_stack(np.divmod(maps[0].reshape(len(maps[0]), -1).argmax(axis=1), GRID[1]))
         hits = _hits(regions, before) & ~flat[0]
-        rows = []
+        rows: list[Row] = []
         for at, change in enumerate(self._changes, start=1):
             after = change.maxima(maps[at])
             changed_hits = _hits(regions, after) & ~flat[at]
             compared, undone = change.compared(maps[0]), change.undone(maps[at])
-            rank, structure, moved = spearman(compared, undone), ssim(compared, undone), distances(before, after)
-            for place, finding in enumerate(image.findings):
-                either = flat[0, place] or flat[at, place]
-                rows.append(
-                    {
-                        "finding": finding,
-                        "change": str(change),
-                        "hit": hits[place],
-                        "changed_hit": changed_hits[place],
-                        "distance": np.nan if either else moved[place],
-                        "spearman": rank[place],
-                        "ssim": structure[place],
-                        "score": said.probabilities[0, place],
-                        "changed_score": said.probabilities[at, place],
-                        "degenerate": either,
-                    }
-                )
+            either = flat[0] | flat[at]
+            columns = {
+                "hit": hits,
+                "changed_hit": changed_hits,
+                "distance": np.where(either, np.nan, distances(before, after)),
+                "spearman": spearman(compared, undone),
+                "ssim": ssim(compared, undone),
+                "score": said.probabilities[0],
+                "changed_score": said.probabilities[at],
+                "degenerate": either,
+            }
+            rows += pair_rows(image.pairs, {"change": str(change)}, columns)
         return rows
 
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
@@ -113,10 +139,8 @@ class StabilityProbe:
             FLIPS,
             f"share of flips over {', '.join(map(str, POOLED))}",
             7,
-            pairs["finding"].tolist(),
-            pairs["patient_id"].tolist(),
-            np.mean([of_change["flip"].to_numpy() for of_change in judged], axis=0),
-            np.logical_or.reduce([of_change["degenerate"].to_numpy(np.bool_) for of_change in judged]),
+            pairs.assign(degenerate=np.any([of_change["degenerate"] for of_change in judged], axis=0)),
+            np.mean([of_change["flip"] for of_change in judged], axis=0),
             STILL,
         )
         told, correlation = _correlated(held[held["change"] != "flip"])

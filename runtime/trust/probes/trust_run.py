@@ -58,7 +58,7 @@ class Trust:
         for dataset in datasets:
             check_reader(dataset)
         names = dict.fromkeys(request.probes or PROBES.names())
-        probes: list[AnyProbe] = [PROBES.load(name).of(request.options) for name in names]
+        probes: list[AnyProbe] = [PROBES.load(name)(request.options) for name in names]
         return Trust(config, request, bundles, datasets, probes)
 
     def run(self, out: Path, progress: Progress) -> TrustOutcome:

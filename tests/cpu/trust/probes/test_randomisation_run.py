@@ -130,7 +130,7 @@ def test_the_cascade_begins_at_the_output_and_leaves_the_head_alone(tmp_path: Pa
     bundle = stacked_bundle(tmp_path / "stacked")
 
     def plan(**options: Any) -> list[tuple[str, int, int, list[str]]]:
-        probe = RandomisationProbe.of(ProbeOptions(**options))
+        probe = RandomisationProbe(ProbeOptions(**options))
         assert probe.steps(bundle) == 1 + len(probe.plan(bundle))
         return [
             (each.mode, each.seed, each.step, [layer.tensors[0] for layer in each.layers])

@@ -104,8 +104,12 @@ def asked(demo: Path, checkpoint: Path) -> AskedModel:
 def verdicts(model: AskedModel, images: list[PreparedImage]) -> dict[str, dict[str, Any]]:
     """Records by question; one random order instead of three, and two places of a region instead of eight."""
     questions = list[Question]()
-    for probe in (DeletionProbe(0, orders=1), RegionProbe(0, most=2), StabilityProbe.of(ProbeOptions())):
-        rows = [{**image.identity, **row} for image in images for row in probe.rows(image, model)]
+    for probe in (
+        DeletionProbe(ProbeOptions(), orders=1),
+        RegionProbe(ProbeOptions(), most=2),
+        StabilityProbe(ProbeOptions()),
+    ):
+        rows = [row for image in images for row in probe.rows(image, model)]
         questions += probe.judge(rows_as_table(probe.columns, rows, "key"), cast(Bundle, None)).questions
     return {record["question"]: record for record in judged(questions)}
 

@@ -79,7 +79,7 @@ def area(scores: list[float]) -> float:
 def test_curves_are_those_of_a_loop(fill: str) -> None:
     """Cell by cell and image by image, as RISE does it; the random areas are means over three orders."""
     one = image("a", ("Mass",), [TRUE])
-    probe = DeletionProbe.of(ProbeOptions(seed=4))
+    probe = DeletionProbe(ProbeOptions(seed=4))
     (row,) = [row for row in probe.rows(one, asked(GOOD)) if row["fill"] == fill]
     plain, filled = one.pixels[0], fill_of(one.pixels[0], fill)
 
@@ -108,7 +108,7 @@ def test_all_variants_of_an_image_are_asked_together_and_random_orders_serve_eve
     both = Formula(GOOD.rests_on, GOOD.shows)
     two = image("a", ("Mass", "Nodule"), [TRUE, OTHER])
     two.pixels[0, 32:52, 32:52] += 180
-    probe = DeletionProbe.of(ProbeOptions())
+    probe = DeletionProbe(ProbeOptions())
     rows = probe.rows(two, asked(both))
     assert len(rows) == 4 and all(row["own_deletion"] is not None for row in rows)
     assert (
@@ -135,10 +135,10 @@ def test_the_order_of_the_prior_map_is_that_of_the_other_patients() -> None:
     rows = []
     for one in images:
         model = Formula(GOOD.rests_on, dict.fromkeys(("Mass", "Nodule"), shown[one.case_id]))
-        rows += DeletionProbe.of(ProbeOptions()).survey([one], asked(model))
+        rows += DeletionProbe(ProbeOptions()).survey([one], asked(model))
     assert [(row["case_id"], row["finding"]) for row in rows][2:] == [("ccc", "Mass"), ("ccc", "Nodule")]
     stored = rows_as_table(DeletionProbe.columns, rows, "key").to_pylist()
-    probe = DeletionProbe.of(ProbeOptions(seed=4)).surveyed(stored, (CELLS, CELLS))
+    probe = DeletionProbe(ProbeOptions(seed=4)).surveyed(stored, (CELLS, CELLS))
     scaled = {name: (each - each.min()) / (each.max() - each.min()) for name, each in shown.items()}
     priors = {"a": scaled["ccc"], "bb": scaled["ccc"], "ccc": (scaled["a"] + scaled["bb"]) / 2}
     for one in images:
@@ -161,11 +161,11 @@ def test_the_order_of_the_prior_map_is_that_of_the_other_patients() -> None:
 
 
 def test_the_gap_to_the_prior_order_is_a_fact_and_pairs_without_one_are_counted() -> None:
-    rows = everything(DeletionProbe.of(ProbeOptions()), GOOD, many(12))
+    rows = everything(DeletionProbe(ProbeOptions()), GOOD, many(12))
     for at, row in enumerate(rows):
         if row["case_id"] != "x":
             row |= {f"prior_{mode}": row[f"own_{mode}"] + 0.01 * at for mode in ("deletion", "insertion")}
-    records, found = judgement(DeletionProbe.of(ProbeOptions()), rows)
+    records, found = judgement(DeletionProbe(ProbeOptions()), rows)
     assert list(records) == ["deletion_mean", "insertion_mean", "deletion_blur16", "insertion_blur16"]
     for mode, sign in (("deletion", 1), ("insertion", -1)):
         gap = found.facts[f"{mode}_mean"]["gap_to_prior"]
@@ -181,18 +181,18 @@ def test_pairs_that_can_say_nothing_are_not_asked_further() -> None:
     """p of Nodule is below 0.1, since its cells are dark."""
     GOOD.asked.clear()
     two = image("a", ("Mass", "Nodule"), [TRUE, OTHER])
-    rows = DeletionProbe.of(ProbeOptions()).rows(two, asked(GOOD))
+    rows = DeletionProbe(ProbeOptions()).rows(two, asked(GOOD))
     assert sum(GOOD.asked) == 3 + 2 * 2 * 13 * (1 + 3)
     for row in rows:
         assert ("own_deletion" in row) == (row["finding"] == "Mass")
     GOOD.asked.clear()
-    rows = DeletionProbe.of(ProbeOptions()).rows(image("a", ("Nodule",), [OTHER]), asked(GOOD))
+    rows = DeletionProbe(ProbeOptions()).rows(image("a", ("Nodule",), [OTHER]), asked(GOOD))
     assert GOOD.asked == [3] and len(rows) == 2
 
 
 def test_a_low_score_that_falls_to_nothing_is_still_too_low() -> None:
     low = Formula(GOOD.rests_on, GOOD.shows, least={"Mass": -9.5})
-    rows = DeletionProbe.of(ProbeOptions()).rows(image("a", ("Mass",), [TRUE]), asked(low))
+    rows = DeletionProbe(ProbeOptions()).rows(image("a", ("Mass",), [TRUE]), asked(low))
     (row,) = [row for row in rows if row["fill"] == "mean"]
     assert 2 * row["filled_score"] < row["score"] < 0.1 and "own_deletion" not in row and low.asked == [3]
 
@@ -204,7 +204,7 @@ def judgement(probe: Any, rows: list[Any], words: bool = True) -> tuple[dict[str
 
 
 def everything(probe: Any, model: Formula, images: list[PreparedImage]) -> list[Any]:
-    return [{**one.identity, **row} for one in images for row in probe.rows(one, asked(model))]
+    return [row for one in images for row in probe.rows(one, asked(model))]
 
 
 def many(count: int, findings: tuple[str, ...] = ("Mass",), marked: Any = None) -> list[PreparedImage]:
@@ -212,7 +212,7 @@ def many(count: int, findings: tuple[str, ...] = ("Mass",), marked: Any = None) 
 
 
 def test_a_faithful_map_passes_and_one_that_shows_other_cells_does_not() -> None:
-    probe = DeletionProbe.of(ProbeOptions())
+    probe = DeletionProbe(ProbeOptions())
     images = many(12)
     records, found = judgement(probe, everything(probe, GOOD, images))
     assert list(records) == ["deletion_mean", "insertion_mean", "deletion_blur16", "insertion_blur16"]
@@ -225,7 +225,7 @@ def test_a_faithful_map_passes_and_one_that_shows_other_cells_does_not() -> None
 
 
 def test_pairs_left_out_are_counted_by_reason() -> None:
-    probe = DeletionProbe.of(ProbeOptions())
+    probe = DeletionProbe(ProbeOptions())
     bright = Formula({"Mass": TRUE * 0.02, "Nodule": OTHER}, GOOD.shows, least={"Mass": 1.0, "Nodule": -8})
     images = many(4, ("Mass", "Nodule"), [TRUE, OTHER])
     records, found = judgement(probe, everything(probe, bright, images))
@@ -239,14 +239,14 @@ def test_pairs_left_out_are_counted_by_reason() -> None:
 
 @pytest.mark.parametrize("value", [0.5, np.nan])
 def test_dead_maps_are_kept_and_void_the_test(value: float) -> None:
-    probe = DeletionProbe.of(ProbeOptions())
+    probe = DeletionProbe(ProbeOptions())
     dead = Formula(GOOD.rests_on, {"Mass": np.full((CELLS, CELLS), value, np.float32)})
     records, _ = judgement(probe, everything(probe, dead, many(12)))
     assert {record["verdict"] for record in records.values()} == {"void (12 of 12 maps are degenerate)"}
 
 
 def test_high_scores_are_told_in_logits_too() -> None:
-    probe = DeletionProbe.of(ProbeOptions())
+    probe = DeletionProbe(ProbeOptions())
     sure = Formula({"Mass": TRUE * 2}, GOOD.shows, least={"Mass": -6})
     rows = everything(probe, sure, many(3))
     assert min(row["score"] for row in rows) > 0.99
@@ -258,7 +258,7 @@ def test_high_scores_are_told_in_logits_too() -> None:
 
 
 def test_one_patient_says_nothing_and_no_row_asks_nothing() -> None:
-    for probe in (DeletionProbe.of(ProbeOptions()), RegionProbe.of(ProbeOptions())):
+    for probe in (DeletionProbe(ProbeOptions()), RegionProbe(ProbeOptions())):
         records, _ = judgement(probe, everything(probe, GOOD, many(1)))
         assert {record["verdict"] for record in records.values()} == {"cannot tell (1 patient)"}
         assert probe.judge(rows_as_table(probe.columns, [], "key"), NO_BUNDLE).questions == []
@@ -269,7 +269,7 @@ def test_filled_regions_are_those_of_a_loop(fill: str) -> None:
     one = image("a", ("Mass", "Nodule"), [TRUE, OTHER])
     other = np.random.default_rng(2).random((CELLS, CELLS)) / 2  # wherever a region is placed, it matters
     model = Formula({"Mass": TRUE + other, "Nodule": OTHER + other}, GOOD.shows)
-    probe = RegionProbe.of(ProbeOptions(seed=4))
+    probe = RegionProbe(ProbeOptions(seed=4))
     rows = probe.rows(one, asked(model))
     assert len(rows) == 4 and len(model.asked) == 2 and sum(model.asked) <= probe.passes(2, (CELLS, CELLS), 9) == 43
     plain, filled = one.pixels[0], fill_of(one.pixels[0], fill)
@@ -289,7 +289,7 @@ def test_filled_regions_are_those_of_a_loop(fill: str) -> None:
 
 
 def test_a_score_that_rests_on_the_region_passes() -> None:
-    probe = RegionProbe.of(ProbeOptions())
+    probe = RegionProbe(ProbeOptions())
     records, found = judgement(probe, everything(probe, GOOD, many(12)))
     assert {key: record["verdict"] for key, record in records.items()} == {
         "region_mean": "pass",
@@ -303,7 +303,7 @@ def test_a_score_that_rests_on_the_region_passes() -> None:
 
 
 def test_regions_without_room_or_out_of_sight_are_counted() -> None:
-    probe = RegionProbe.of(ProbeOptions())
+    probe = RegionProbe(ProbeOptions())
     wide = np.ones((CELLS, CELLS), np.float32)
     wide[:, 0] = 0
     images = [
@@ -323,12 +323,12 @@ def test_regions_without_room_or_out_of_sight_are_counted() -> None:
 
 
 def test_settings_name_everything_a_row_depends_on() -> None:
-    assert DeletionProbe.of(ProbeOptions(3)).settings == {"seed": 3, "random_orders": 3, "fills": ["mean", "blur16"]}
-    assert RegionProbe.of(ProbeOptions(3)).settings == {"seed": 3, "placements": 8, "fills": ["mean", "blur16"]}
+    assert DeletionProbe(ProbeOptions(3)).settings == {"seed": 3, "random_orders": 3, "fills": ["mean", "blur16"]}
+    assert RegionProbe(ProbeOptions(3)).settings == {"seed": 3, "placements": 8, "fills": ["mean", "blur16"]}
 
 
 def test_the_files_types_hold_every_row(tmp_path: Path) -> None:
-    for probe in (DeletionProbe.of(ProbeOptions()), RegionProbe.of(ProbeOptions())):
+    for probe in (DeletionProbe(ProbeOptions()), RegionProbe(ProbeOptions())):
         rows = everything(probe, GOOD, many(1, ("Mass", "Nodule"), [TRUE, OTHER]))
         table = rows_as_table(probe.columns, rows, "key")
         assert {name for row in rows for name in row} <= set(table.column_names) and table.num_rows == 4

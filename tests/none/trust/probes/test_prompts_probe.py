@@ -23,7 +23,7 @@ from xbench_fast.runtime.trust.probes.probe import ProbeOptions
 from xbench_fast.runtime.trust.probes.probe_images import PreparedImage
 from xbench_fast.runtime.trust.probes.prompted import PromptsProbe
 
-PROBE = PromptsProbe.of(ProbeOptions())
+PROBE = PromptsProbe(ProbeOptions())
 LEVELS = {"Mass": 150, "Effusion": 50, "Unicorn": 200}
 BLOCK = SIZE // GRID
 
@@ -81,7 +81,7 @@ def image(case: str, *findings: str, seed: int = 0) -> PreparedImage:
 
 
 def rows_of(model: AskedModel, images: list[PreparedImage]) -> list[dict[str, Any]]:
-    return [{**one.identity, **row} for one in images for row in PROBE.rows(one, model)]
+    return [row for one in images for row in PROBE.rows(one, model)]
 
 
 def judgement(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from xbench_fast.engines.select import BackendStatus
 from xbench_fast.metrics_gpu.trust.verdicts import Criterion
@@ -16,8 +17,7 @@ from xbench_fast.runtime.trust.probes.layers import GraphLayer
 from xbench_fast.runtime.trust.probes.probe import Judgement, ProbeOptions, Question
 from xbench_fast.runtime.trust.probes.randomisation import RANDOM_PAIRS, RandomisationProbe, pairs_of_patients
 from xbench_fast.runtime.trust.probes.randomised_verdicts import COLUMNS, judge_randomised
-from xbench_fast.runtime.trust.probes.repeat import RepeatProbe
-from xbench_fast.runtime.trust.probes.stable import StabilityProbe
+from xbench_fast.runtime.trust.probes.stable import RepeatProbe, StabilityProbe
 
 LAYERS = [GraphLayer(("a", "b"), True, True), GraphLayer(("c",), False, True), GraphLayer(("d",), True, False)]
 PATIENTS = 12
@@ -124,7 +124,8 @@ def test_a_question_of_degenerate_maps_below_the_limit_is_no_void() -> None:
     flags[:2] = True
     names = [f"p{at}" for at in range(40)]
     values = np.linspace(0.2, 0.4, 40)
-    question = Question("k", "t", 4, ["Mass"] * 40, names, values, flags, Criterion(0.05))
+    pairs = pd.DataFrame({"finding": "Mass", "patient_id": names, "degenerate": flags})
+    question = Question("k", "t", 4, pairs, values, Criterion(0.05))
     assert judged([question])[0]["word"] == "pass"
 
 
@@ -157,7 +158,7 @@ def test_changed_weights_run_on_onnx_runtime(
 ) -> None:
     known = [BackendStatus("tensorrt", True, ""), BackendStatus("onnxruntime-cuda", cuda, "")]
     monkeypatch.setattr(cells, "backend_status", lambda: known)
-    assert cells.engine_for(RandomisationProbe.of(ProbeOptions()), engine, (14, 14), 1, 64, 1) == (wanted, False)
+    assert cells.engine_for(RandomisationProbe(ProbeOptions()), engine, (14, 14), 1, 64, 1) == (wanted, False)
 
 
 @pytest.mark.parametrize(
@@ -178,5 +179,5 @@ def test_changed_weights_run_on_onnx_runtime(
 def test_threads_compute_images_of_their_own_where_a_probe_asks_about_enough(
     probe: Any, threads: int, batch: int, engine: str, apart: bool
 ) -> None:
-    made = probe.of(ProbeOptions())
+    made = probe(ProbeOptions())
     assert cells.engine_for(made, engine, (14, 14), 20, batch, threads) == (engine, apart)

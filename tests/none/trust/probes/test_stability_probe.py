@@ -76,12 +76,12 @@ def spot(case: str, findings: tuple[str, ...] = ("Mass",), top: int = 72, left: 
 
 def rows_of(maps: Maps, images: list[PreparedImage]) -> tuple[list[dict[str, Any]], Drawn]:
     model = Drawn(maps)
-    probe = StabilityProbe.of(ProbeOptions())
-    return [{**one.identity, **row} for one in images for row in probe.rows(one, cast(AskedModel, model))], model
+    probe = StabilityProbe(ProbeOptions())
+    return [row for one in images for row in probe.rows(one, cast(AskedModel, model))], model
 
 
 def judgement(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
-    probe = StabilityProbe.of(ProbeOptions())
+    probe = StabilityProbe(ProbeOptions())
     found = probe.judge(rows_as_table(probe.columns, rows, "key"), cast(Bundle, None))
     (record,) = judged(found.questions)
     return record, found
@@ -105,7 +105,7 @@ def test_every_pair_has_a_row_for_every_change_from_one_batch() -> None:
     rows, model = rows_of(following, [spot("a", ("Mass", "Nodule"))])
     assert model.batches == 1 and [row["change"] for row in rows[::2]] == list(CHANGES)
     assert [row["finding"] for row in rows] == ["Mass", "Nodule"] * len(CHANGES)
-    probe = StabilityProbe.of(ProbeOptions(seed=7))
+    probe = StabilityProbe(ProbeOptions(seed=7))
     assert probe.passes(5, (7, 7), 9) == 11 == 1 + len(CHANGES)
     assert probe.settings["seed"] == 7 and probe.settings["changes"] == list(CHANGES)
     assert "libjpeg" in probe.settings["jpeg"]
@@ -166,9 +166,9 @@ def test_stable_maps_pass_and_startled_ones_fail() -> None:
 
 
 def test_all_levels_add_changes_and_the_verdict_stays() -> None:
-    probe = StabilityProbe.of(ProbeOptions(levels="all"))
+    probe = StabilityProbe(ProbeOptions(levels="all"))
     model = Drawn(startled)
-    rows = [{**one.identity, **row} for one in many(12) for row in probe.rows(one, cast(AskedModel, model))]
+    rows = [row for one in many(12) for row in probe.rows(one, cast(AskedModel, model))]
     changes = list(dict.fromkeys(row["change"] for row in rows))
     more = {"shift 4", "shift 16", "gamma 0.9", "gamma 1.1", "jpeg 50", "jpeg 20", "noise 5"}
     assert set(changes) == {*CHANGES, *more} and probe.passes(1, (7, 7), 9) == 18 == 1 + len(changes)
@@ -222,7 +222,7 @@ def test_one_patient_and_no_pair() -> None:
     assert record["verdict"] == "cannot tell (1 patient)" and record["low"] is None
     assert found.facts["shift 2"]["rank_change"]["value"] is None, "one pair of a finding has no rank to change"
     assert "9 changes, fewer than 30" in found.notes[-1]
-    probe = StabilityProbe.of(ProbeOptions())
+    probe = StabilityProbe(ProbeOptions())
     assert probe.judge(rows_as_table(probe.columns, [], "key"), cast(Bundle, None)).questions == ()
 
 

@@ -25,7 +25,7 @@ def test_numbers_are_named_as_on_the_card_and_datasets_by_their_titles() -> None
     record, found = of_stability(forty(following))
     entries = [entry("stability", [record], found)]
     for probe in (DeletionProbe, RegionProbe):
-        made = probe.of(ProbeOptions())
+        made = probe(ProbeOptions())
         found = judge(made, everything(made, GOOD, many(12)))
         entries.append(entry(made.name, judged(found.questions), found))
     table = verdict_table(entries, "Trust", ())
