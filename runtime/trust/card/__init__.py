@@ -8,7 +8,7 @@ stored_lines   lines 1 to 3, from stored maps
 probe_lines    lines 3 to 7, from trust directories
 group_lines    line 8, from attributes; failure_lines: line 9
 forest         the figure
-page           the page, from card.html.j2 and card.css; appendix: all files, and the table in the report
+report_cards   all files, among them the page of card.html.j2 and card.css, and the table in the report
 
 Every number is that of a study or of a probe; nothing is computed here. No report without cards imports this room.
 """

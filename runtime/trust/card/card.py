@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from ....metrics_gpu.trust.verdicts import Word, worst_of
 from ...reporting.studies.writing import clean
+from ...reporting.tables.metric_names import NONE, p_value, percent
 from .words import CLAIMS, FINDINGS, QUESTIONS, REFERENCES, SECTIONS
 
 SCHEMA: Final = 1
@@ -23,6 +24,8 @@ _CRITERION: Final = re.compile(r"(above|below) (-?[\d.]+(?:e-\d+)?)(?: by more t
 
 Unit = Literal["average precision", "similarity", "ROC AUC", "probability", "share", "pointing", "gap"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+
+_TESTED: Final = ("low", "high", "pairs", "patients", "p", "p_bound", "p_holm", "family", "criterion")
 
 
 @dataclass(frozen=True)
@@ -54,16 +57,43 @@ class CardNumber:
     left_out: Mapping[str, int] = field(default_factory=dict)
     degenerate: int = 0
 
+    @staticmethod
+    def of(row: Mapping[str, Any], name: str, **words: Any) -> CardNumber:
+        """The number `name` of a row of a study or of trust.json, with its interval and test.
+
+        Their columns are named after `name` (`difference_low`) or not (`low`). words: all other fields, and those that
+        the row names otherwise.
+        """
+        columns = {key: row.get(f"{name}_{key}", row.get(key)) for key in _TESTED}
+        tested = {key: value for key, value in columns.items() if value is not None}
+        return CardNumber(**{"value": row[name], **tested, **words})
+
+    @property
+    def text(self) -> str:
+        """The value with its interval, in its unit."""
+        if self.value is None:
+            return NONE
+        values = [each for each in (self.value, self.low, self.high) if each is not None]
+        if self.unit in ("share", "pointing", "gap"):
+            signed = self.unit == "gap"
+            value, *ends = (_percent(each, signed) for each in values)
+            unit = " points" if signed else " %"
+        else:
+            value, *ends = (f"{each:+.3f}" for each in values)
+            unit = ""
+        around = f" [{ends[0]}, {ends[1]}]" if len(ends) == 2 else ""
+        return f"{value}{around}{unit}"
+
+    @property
+    def p_text(self) -> str:
+        """The corrected p."""
+        return p_value(self.p_holm, self.p_bound)
+
     @property
     def edge(self) -> float | None:
         """What the whole interval must lie beyond by a criterion of `metrics_gpu.trust.verdicts`; None by another."""
         found = _CRITERION.fullmatch(self.criterion)
         return None if found is None else float(found[2]) + float(found[3] or 0) * (1 if found[1] == "above" else -1)
-
-    @property
-    def difference(self) -> bool:
-        """Whether it is printed with its sign."""
-        return self.unit not in ("share", "pointing")
 
 
 @dataclass(frozen=True)
@@ -170,11 +200,11 @@ def _line_json(line: CardLine) -> dict[str, Any]:
 
 
 def judged_line(
-    number: int, subject: str, numbers: Sequence[CardNumber], *, table: str, notes: Sequence[str] = (), told: str = ""
+    number: int, numbers: Sequence[CardNumber], *, table: str, notes: Sequence[str] = (), told: str = ""
 ) -> CardLine:
     """The line of numbers of which some have a verdict: it passes if each of these passes, and fails if one fails.
 
-    subject: what the finding is about, as "the map". told: the end of the sentence, with the numbers.
+    told: the end of the sentence, with the numbers.
     """
     asked = [item for item in numbers if item.word is not None]
     word = worst_of([item.word for item in asked])
@@ -186,7 +216,7 @@ def judged_line(
         flagged = max(asked, key=lambda item: item.degenerate)
         text = f"void ({flagged.degenerate} of {flagged.pairs} maps are degenerate)"
     basis = f"On these {pairs} pair{'' if pairs == '1' else 's'} of {patients} patient{'' if patients == '1' else 's'} "
-    finding = basis + FINDINGS[number][word].format(subject=subject) + (f": {told}." if told else ".")
+    finding = basis + FINDINGS[number][word] + (f": {told}." if told else ".")
     return CardLine(number, word, text, finding, tuple(numbers), table=table, notes=tuple(notes))
 
 
@@ -196,13 +226,13 @@ def unjudged_line(number: int, word: CardWord, why: str, *, command: str = "", t
     return CardLine(number, word, word, f"{word.capitalize()}: {why}.", why=why, command=command, table=table)
 
 
-def with_numbers(line: CardLine, *numbers: CardNumber) -> CardLine:
-    """The line with numbers that have no part in its verdict."""
-    return replace(line, numbers=(*line.numbers, *numbers))
-
-
 def _range(counts: Sequence[int | None]) -> str:
     known = [count for count in counts if count is not None]
     if not known:
         return "0"
     return str(min(known)) if min(known) == max(known) else f"{min(known)} to {max(known)}"
+
+
+def _percent(value: float, signed: bool) -> str:
+    text = percent(value, 1)
+    return f"+{text}" if signed and value > 0 and not text.startswith("-") else text

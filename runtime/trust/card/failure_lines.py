@@ -43,17 +43,19 @@ def failure_line(cell: StudyCell, block: Material, study: StudyOutcome) -> tuple
     small = index == names.index(smallest["stratum"])
     sizes = f"{smallest['stratum']}, {_size(smallest)} of the image"
     numbers = (
-        _number(
-            f"pointing on the smallest regions ({sizes})",
-            f"smallest regions ({smallest['stratum']})",
+        CardNumber.of(
             smallest,
-            _patients(cell, small),
+            "pointing",
+            what=f"pointing on the smallest regions ({sizes})",
+            label=f"smallest regions ({smallest['stratum']})",
+            **_basis(smallest, _patients(cell, small)),
         ),
-        _number(
-            f"pointing on the worst finding ({worst['class']})",
-            f"worst: {worst['class']}",
+        CardNumber.of(
             worst,
-            _patients(cell, cell.class_of == cell.classes.index(worst["class"])),
+            "pointing",
+            what=f"pointing on the worst finding ({worst['class']})",
+            label=f"worst: {worst['class']}",
+            **_basis(worst, _patients(cell, cell.class_of == cell.classes.index(worst["class"]))),
         ),
     )
     shown = ", ".join(str(row["case"]) for row in cases)
@@ -75,18 +77,10 @@ def failure_line(cell: StudyCell, block: Material, study: StudyOutcome) -> tuple
     return line, pictures
 
 
-def _number(what: str, label: str, row: Mapping[str, Any], patients: int) -> CardNumber:
-    return CardNumber(
-        what=what,
-        label=label,
-        unit="pointing",
-        value=row["pointing"],
-        low=row["pointing_low"],
-        high=row["pointing_high"],
-        baseline="" if row["chance"] is None else f"chance {percent(row['chance'], 1)} %",
-        pairs=row["n"],
-        patients=patients,
-    )
+def _basis(row: Mapping[str, Any], patients: int) -> dict[str, Any]:
+    """The fields of a number that a row of a study of pointing names otherwise."""
+    chance = "" if row["chance"] is None else f"chance {percent(row['chance'], 1)} %"
+    return {"unit": "pointing", "baseline": chance, "pairs": row["n"], "patients": patients}
 
 
 def _patients(cell: StudyCell, pairs: NDArray[np.bool_]) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from ...reporting.figures.figure import COLUMN, DARK, GREY, PALE, Figure, drawing_style, finish
 from .card import UNITS, CardLine, CardNumber, TrustCard, Unit
-from .page import number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,6 +88,6 @@ def _caption(card: TrustCard) -> str:
         "pass; each kind of number has an axis of its own, and there is no total."
     ]
     for line in card.lines:
-        numbers = "; ".join(f"{item.what} {number_text(item)}" for item in line.numbers if _drawn(line, item))
+        numbers = "; ".join(f"{item.what} {item.text}" for item in line.numbers if _drawn(line, item))
         told.append(f"{line.number} {line.question}: {line.text}{f' ({numbers})' if numbers else ''}.")
     return " ".join([*told, *(f"Note: {line}." for line in card.stamps), f"Note: {card.head['use']}."])

@@ -136,24 +136,20 @@ def _line(cell: StudyCell, data: Mapping[str, Rows], table: str, notes: Sequence
         if each["measure"] == "pointing" and all(each[key] == row[key] for key in ("attribute", "first", "second"))
     )
     groups = f"{row['attribute']}: {row['first']} - {row['second']}"
-    number = CardNumber(
+    number = CardNumber.of(
+        row,
+        "standardised",
         what=f"largest standardised gap of pointing, {groups}",
         label=groups,
         unit="gap",
-        value=row["standardised"],
-        low=row["standardised_low"],
-        high=row["standardised_high"],
         baseline=f"{row['patients_first']} and {row['patients_second']} patients",
         pairs=gap["pairs_first"] + gap["pairs_second"],
         patients=gap["patients_first"] + gap["patients_second"] - gap["patients_in_both"],
-        p=row["standardised_p"],
-        p_bound=row["standardised_p_bound"],
-        p_holm=row["standardised_p_holm"],
         family=tested,
         criterion="an interval that holds 0 and is narrower than 0.1",
         word=row["verdict"],
     )
-    return judged_line(8, "the map", [number], table=table, notes=notes, told=said)
+    return judged_line(8, [number], table=table, notes=notes, told=said)
 
 
 def _rows(rows: Rows, model: str, dataset: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ from ...reporting.studies.material import Material, blocks_of, material_of
 from ...reporting.tables.stamps import cell_stamps
 from ...results.choices import Choices
 from ...results.selected_pairs import Resampling, unnamed_lines
-from .card import CardLine, Picture, TrustCard, with_numbers
+from .card import CardLine, Picture, TrustCard
 from .failure_lines import failure_line, failures_of
 from .group_lines import GroupStudies
 from .probe_lines import LINE_OF, command_for, probe_line, prompts_line
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ...reporting.studies.study_cell import StudyCell
     from ...reporting.studies.study_outcome import StudyOutcome
 
-"""Of the bootstrap: verdicts need intervals."""
 _OUT: Final = Path("trust")  # as of the command trust
 
 
@@ -77,7 +76,8 @@ def make_cards(
     for block in blocks_of(material):
         if not block.paired:
             continue
-        made = _Studies(report, block, told, groups, failures_of(block, folders, pictures=pictures))
+        failures = failures_of(block, folders, pictures=pictures)
+        made = _Studies(report, block, told, groups, failures, asked_of_maps(block))
         cards += [made.card(cell, say) for cell in block.paired]
     told.check_used([(cell.model, cell.dataset) for cell in material.paired])
     for cell in material.cells:
@@ -94,39 +94,37 @@ def _pair_choices(report: Report) -> Choices:
     return Choices(pairs=choices.pairs, constant=choices.constant)
 
 
+@dataclass(frozen=True, eq=False)
 class _Studies:
-    """What all cards of a block share."""
+    """What all cards of a block share: its studies, and the results of trust directories. maps: the study of trust."""
 
-    def __init__(
-        self, report: Report, block: Material, trust: TrustResults, groups: GroupStudies, failures: StudyOutcome
-    ) -> None:
-        self._report = report
-        self._block = block
-        self._trust = trust
-        self._groups = groups
-        self._failures = failures
-        self._maps = asked_of_maps(block)
+    report: Report
+    block: Material
+    trust: TrustResults
+    groups: GroupStudies
+    failures: StudyOutcome
+    maps: StudyOutcome | None
 
     def card(self, cell: StudyCell, say: Callable[[str], None]) -> TrustCard:
-        block = self._block
+        block = self.block
         entry = cell.rows.entry
-        trust = self._trust.of_cell(cell, block.path / str(entry["file"]))
+        trust = self.trust.of_cell(cell, block.path / str(entry["file"]))
         for why in dict.fromkeys(trust.faults.values()):
             probes = ", ".join(probe for probe, each in trust.faults.items() if each == why)
             say(f"{cell.model} on {cell.title}, {probes}: not on the card: {why}.")
-        command = command_for(cell, block, trust, self._trust.out_for(cell, _OUT))
-        first, second, third = (stored_line(number, cell, block, self._maps) for number in (1, 2, 3))
+        command = command_for(cell, block, trust, self.trust.out_for(cell, _OUT))
+        first, second, third = (stored_line(number, cell, block, self.maps) for number in (1, 2, 3))
         beside, remarks = beside_readers(cell, block)
-        last, pictures = failure_line(cell, block, self._failures)
+        last, pictures = failure_line(cell, block, self.failures)
         lines: list[CardLine] = [
-            with_numbers(first, *beside),
+            replace(first, numbers=(*first.numbers, *beside)),
             second,
             prompts_line(third, cell, trust, command),
             *(probe_line(probe, cell, trust, command) for probe in LINE_OF),
-            self._groups.line(cell, block),
+            self.groups.line(cell, block),
             last,
         ]
-        facts = [*self._told(), block.sampling.fact, *remarks, *_of_cell(self._failures.remarks, cell, pictures)]
+        facts = [*self._told(), block.sampling.fact, *remarks, *_of_cell(self.failures.remarks, cell, pictures)]
         return TrustCard(
             cell.model,
             cell.dataset,
@@ -140,11 +138,11 @@ class _Studies:
 
     def _told(self) -> Iterator[str]:
         """The choices of the report about pairs, and what they do not reach."""
-        for line in _pair_choices(self._report).told:
+        for line in _pair_choices(self.report).told:
             yield f"{line}; what trust directories hold, and the commands named on the lines, rest on all pairs"
 
     def _stamps(self, cell: StudyCell) -> tuple[str, ...]:
-        values = self._report.results.cells[cell.model, cell.dataset]
+        values = self.report.results.cells[cell.model, cell.dataset]
         return (*cell_stamps([values]), *unnamed_lines([(cell.title, cell.rows.unnamed)]))
 
     def _head(self, cell: StudyCell, trust: CellTrust) -> dict[str, str]:

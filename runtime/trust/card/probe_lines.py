@@ -111,7 +111,7 @@ def probe_line(probe: str, cell: StudyCell, trust: CellTrust, command: str) -> C
     if probe == "stability" and "repeat" in trust.entries:
         notes += trust.entries["repeat"].data["notes"]
     told = _joined(_told(number, entry.data["facts"]), _fewer(entry.data, cell))
-    return judged_line(number, "the map", _numbers(records), table=entry.table, notes=notes, told=told)
+    return judged_line(number, _numbers(records), table=entry.table, notes=notes, told=told)
 
 
 def prompts_line(stored: CardLine, cell: StudyCell, trust: CellTrust, command: str) -> CardLine:
@@ -123,7 +123,6 @@ def prompts_line(stored: CardLine, cell: StudyCell, trust: CellTrust, command: s
         notes = [*entry.data["notes"], *stored.notes, *_engine(entry.data, cell)]
         return judged_line(
             3,
-            "the map",
             [*_numbers(records), *beside],
             table="; ".join(filter(None, (entry.table, stored.table))),
             notes=notes,
@@ -147,28 +146,15 @@ def _without_verdict(item: CardNumber) -> CardNumber:
 
 def _numbers(records: Sequence[Mapping[str, Any]]) -> list[CardNumber]:
     return [
-        CardNumber(
+        CardNumber.of(
+            record,
+            "value",
             what=record["text"],
             label=_LABELS.get(record["question"], record["question"].replace("_", " ")),
             unit="ROC AUC" if "roc_auc" in record["question"] else _UNITS[record["line"]],
             word=record["word"],
             left_out={why: count for why, count in record["left_out"].items() if count},
-            **{
-                name: record[name]
-                for name in (
-                    "value",
-                    "low",
-                    "high",
-                    "pairs",
-                    "patients",
-                    "p",
-                    "p_bound",
-                    "p_holm",
-                    "family",
-                    "criterion",
-                    "degenerate",
-                )
-            },
+            degenerate=record["degenerate"],
         )
         for record in records
     ]

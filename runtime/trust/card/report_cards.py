@@ -1,20 +1,26 @@
-"""Cards -> what a report holds of them: a table, the files of its folder cards/, and plain data."""
+"""Cards -> their part of a report: a table, the files of its folder cards/ and plain data.
+
+The page of a card is one file with its style and pictures inside, without scripts, printable on one sheet.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from ....engines.errors import MissingExtraError
 from ....engines.file_names import joined, unique_stems
 from ...reporting.appendix import Appendix
-from ...reporting.tables.metric_names import NONE, p_value
+from ...reporting.page.html import jpeg_uri
+from ...reporting.page.viewing.assets import content_policy, page_environment, shared_asset
+from ...reporting.tables.metric_names import NONE
 from ...reporting.tables.table import Column, Item, Table
 from .card import CardLine, CardNumber, TrustCard
-from .page import card_page, number_text
-from .words import USE
+from .words import CHECKLISTS, CLAIMS, USE
 
 FOLDER = "cards"
+_ASSETS = Path(__file__).parent
 
 
 def card_appendix(
@@ -35,6 +41,26 @@ def card_appendix(
     return Appendix("cards", FOLDER, (_table(cards),) if cards else (), files, tuple(links), data)
 
 
+def _page(card: TrustCard, links: Sequence[tuple[str, str]]) -> str:
+    """The page as HTML. links: words and address of the other files of the card. Raises MissingExtraError without
+    Jinja2."""
+    try:
+        environment = page_environment(_ASSETS)
+        from markupsafe import Markup
+    except ImportError as error:
+        raise MissingExtraError("A trust card needs Jinja2; install xbench-fast[report].") from error
+    style = shared_asset("base.css") + (_ASSETS / "card.css").read_text(encoding="utf-8")
+    return environment.get_template("card.html.j2").render(
+        card=card,
+        links=links,
+        claims=CLAIMS,
+        checklists=CHECKLISTS,
+        pictures=[(each.caption, None if each.png is None else jpeg_uri(each.png)) for each in card.pictures],
+        policy=content_policy(style, ""),
+        style=Markup(style),
+    )
+
+
 def _drawn(card: TrustCard, stem: str, say: Callable[[str], None]) -> Mapping[str, bytes]:
     from .forest import forest_figure
 
@@ -48,7 +74,7 @@ def _drawn(card: TrustCard, stem: str, say: Callable[[str], None]) -> Mapping[st
     kinds = {"pdf": "figure as PDF", "svg": "as SVG", "json": "JSON"}
     links = [(words, f"{name}.{kind}") for kind, words in kinds.items() if kind == "json" or f"{stem}.{kind}" in files]
     try:
-        files[f"{stem}.html"] = card_page(card, [("Report", "../index.html"), *links]).encode("utf-8", "replace")
+        files[f"{stem}.html"] = _page(card, [("Report", "../index.html"), *links]).encode("utf-8", "replace")
     except MissingExtraError as error:
         say(str(error))
     return files
@@ -78,8 +104,8 @@ def _rows(card: TrustCard, line: CardLine) -> list[tuple[Item, ...]]:
         (
             *lead,
             item.what,
-            number_text(item),
-            p_value(item.p_holm, item.p_bound),
+            item.text,
+            item.p_text,
             NONE if item.p_holm is None else str(item.family),
             NONE if item.pairs is None else str(item.pairs),
             NONE if item.patients is None else str(item.patients),

@@ -57,22 +57,20 @@ def stored_line(number: int, cell: StudyCell, block: Material, study: StudyOutco
     (row,) = rows
     counts = {why: int(count) for why, count in (each.rsplit(": ", 1) for each in row["why"].split("; ") if each)}
     what, label = _WORDS[baseline]
-    asked = CardNumber(
+    asked = CardNumber.of(
+        row,
+        "difference",
         what=what,
         label=label,
         unit="average precision",
-        value=row["difference"],
-        low=row["difference_low"],
-        high=row["difference_high"],
         baseline=_against(row),
-        criterion=row["criterion"],
         word=row["verdict"],
         left_out=counts,
-        **{name: row[name] for name in ("pairs", "patients", "p", "p_bound", "p_holm", "family", "degenerate")},
+        degenerate=row["degenerate"],
     )
     more = _more(cell, study, number) if study is not None else []
     told = "" if row["difference"] is None else f"{row['difference']:+.3f} in average precision"
-    return judged_line(number, "the map", [asked, *more], table=table, told=told)
+    return judged_line(number, [asked, *more], table=table, told=told)
 
 
 def _more(cell: StudyCell, study: StudyOutcome, number: int) -> list[CardNumber]:
@@ -83,30 +81,11 @@ def _more(cell: StudyCell, study: StudyOutcome, number: int) -> list[CardNumber]
         against = _of(study.data["differences"], cell, baseline="chance", **keys)
         reference = against[0]["reference"] if against else None
         baseline = "" if reference is None else f"chance {percent(reference, 1)} %"
-        return [
-            CardNumber(
-                what="pointing",
-                label="pointing",
-                unit="pointing",
-                value=own["value"],
-                low=own["value_low"],
-                high=own["value_high"],
-                baseline=baseline,
-                pairs=own["pairs"],
-                patients=own["patients"],
-            )
-        ]
+        words = {"what": "pointing", "label": "pointing", "unit": "pointing"}
+        return [CardNumber.of(own, "value", baseline=baseline, **words)]
+    words = {"what": "ROC AUC, the same difference", "label": "ROC AUC", "unit": "ROC AUC"}
     return [
-        CardNumber(
-            what="ROC AUC, the same difference",
-            label="ROC AUC",
-            unit="ROC AUC",
-            value=row["difference"],
-            low=row["difference_low"],
-            high=row["difference_high"],
-            baseline=_against(row),
-            **{name: row[name] for name in ("pairs", "patients", "p", "p_bound", "p_holm", "family")},
-        )
+        CardNumber.of(row, "difference", baseline=_against(row), **words)
         for row in _of(study.data["differences"], cell, baseline=_BASELINES[number], **keys)
         if row["difference"] is not None
     ]
@@ -131,16 +110,14 @@ def beside_readers(cell: StudyCell, block: Material) -> tuple[list[CardNumber], 
 def _beside(row: Mapping[str, Any]) -> CardNumber:
     name = "pointing" if row["measure"] == "pointing" else "Dice at 0.5"
     values = f"map {percent(row['value'], 1)} %, radiologist {percent(row['reader_value'], 1)} %"
-    return CardNumber(
+    return CardNumber.of(
+        row,
+        "difference",
         what=f"{name}: the map - the radiologist ({row['reader']})",
         label=f"{name} - radiologist",
         unit="gap",
-        value=row["difference"],
-        low=row["difference_low"],
-        high=row["difference_high"],
         baseline=values,
         pairs=row["n"],
-        **{key: row[key] for key in ("patients", "p", "p_bound", "p_holm", "family")},
     )
 
 

@@ -42,35 +42,35 @@ REFERENCES: Final[Mapping[int, tuple[str, ...]]] = {
 
 FINDINGS: Final[Mapping[int, Mapping[str, str]]] = {
     1: {
-        "pass": "{subject} finds the region better than chance",
-        "fail": "{subject} does not find the region better than chance",
-        "cannot tell": "it cannot be told whether {subject} finds the region better than chance",
+        "pass": "the map finds the region better than chance",
+        "fail": "the map does not find the region better than chance",
+        "cannot tell": "it cannot be told whether the map finds the region better than chance",
         "void": "too many maps are degenerate to tell whether they find the region",
     },
     2: {
-        "pass": "{subject} finds the region better than the mean map of the finding in other patients",
-        "fail": "{subject} finds the region no better than the mean map of the finding in other patients",
-        "cannot tell": "it cannot be told whether {subject} finds the region better than the mean map of the finding "
+        "pass": "the map finds the region better than the mean map of the finding in other patients",
+        "fail": "the map finds the region no better than the mean map of the finding in other patients",
+        "cannot tell": "it cannot be told whether the map finds the region better than the mean map of the finding "
         "in other patients",
         "void": "too many maps are degenerate to compare them with those of other patients",
     },
     3: {
-        "pass": "{subject} finds the region better than the maps of other findings in the same image",
-        "fail": "{subject} finds the region no better than the maps of other findings in the same image",
-        "cannot tell": "it cannot be told whether {subject} finds the region better than the maps of other findings in "
+        "pass": "the map finds the region better than the maps of other findings in the same image",
+        "fail": "the map finds the region no better than the maps of other findings in the same image",
+        "cannot tell": "it cannot be told whether the map finds the region better than the maps of other findings in "
         "the same image",
         "void": "too many maps are degenerate to compare them with those of other findings",
     },
     4: {
-        "pass": "{subject} changes, and no longer finds the region, when learnt weights are replaced by random ones",
-        "fail": "{subject} does not depend on what was learnt",
-        "cannot tell": "it cannot be told whether {subject} depends on what was learnt",
+        "pass": "the map changes, and no longer finds the region, when learnt weights are replaced by random ones",
+        "fail": "the map does not depend on what was learnt",
+        "cannot tell": "it cannot be told whether the map depends on what was learnt",
         "void": "too many maps are degenerate to tell whether they depend on what was learnt",
     },
     5: {
-        "pass": "{subject} shows what the score rests on better than a random order does",
-        "fail": "{subject} does not show what the score rests on",
-        "cannot tell": "it cannot be told whether {subject} shows what the score rests on",
+        "pass": "the map shows what the score rests on better than a random order does",
+        "fail": "the map does not show what the score rests on",
+        "cannot tell": "it cannot be told whether the map shows what the score rests on",
         "void": "too many maps are degenerate to tell whether they show what the score rests on",
     },
     6: {
@@ -80,9 +80,9 @@ FINDINGS: Final[Mapping[int, Mapping[str, str]]] = {
         "void": "too many maps are degenerate to tell",
     },
     7: {
-        "pass": "{subject} holds still under small changes of the image",
-        "fail": "{subject} does not hold still under small changes of the image",
-        "cannot tell": "it cannot be told whether {subject} holds still under small changes of the image",
+        "pass": "the map holds still under small changes of the image",
+        "fail": "the map does not hold still under small changes of the image",
+        "cannot tell": "it cannot be told whether the map holds still under small changes of the image",
         "void": "too many maps are degenerate to tell whether they hold still",
     },
     8: {
@@ -92,7 +92,7 @@ FINDINGS: Final[Mapping[int, Mapping[str, str]]] = {
         "void": "too many maps are degenerate to compare groups",
     },
 }
-"""Line -> verdict -> what follows "On these n pairs of m patients"; `subject`: what is tested, as "the map"."""
+"""Line -> verdict -> the words after "On these n pairs of m patients"."""
 
 CLAIMS: Final = (
     "that a pass makes the map an explanation, causal, or safe for diagnosis",

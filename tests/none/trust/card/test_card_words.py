@@ -57,7 +57,7 @@ def numbers(*words: str, patients: int = 12, degenerate: int = 0) -> list[CardNu
 )
 def test_a_line_passes_only_if_each_of_its_numbers_does(words: tuple[str, ...], word: str) -> None:
     beside = CardNumber("beside", "beside", "pointing", 0.5)
-    line = judged_line(5, "the map", [*numbers(*words), beside], table="t")
+    line = judged_line(5, [*numbers(*words), beside], table="t")
     assert line.word == word and word in WORDS
     assert line.finding.startswith("On these 30 pairs of 12 patients ")
 
@@ -74,6 +74,6 @@ def test_the_edge_of_a_criterion_is_read_from_its_words() -> None:
 
 
 def test_the_word_stands_with_the_number_that_explains_it() -> None:
-    assert judged_line(4, "the map", numbers("cannot tell", patients=1), table="").text == "cannot tell (1 patient)"
-    void = judged_line(4, "the map", numbers("void", degenerate=7), table="")
+    assert judged_line(4, numbers("cannot tell", patients=1), table="").text == "cannot tell (1 patient)"
+    void = judged_line(4, numbers("void", degenerate=7), table="")
     assert void.text == "void (7 of 30 maps are degenerate)"
