@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -34,6 +33,9 @@ BASELINES: Final = ("chance", "prior", "other_finding", "other_patient", "mask_p
 NO_OTHER_PATIENT: Final = "no other patient has the finding"
 NO_OTHER_FINDING: Final = "no other finding in the image"
 
+_FRACTION: Final = len(MEASURES)  # columns of a table of scores behind the measures
+_DEGENERATE: Final = _FRACTION + 1
+_UNSEEN: Final = _FRACTION + 2
 _BATCH: Final = 64  # full-size maps in memory at once, per core
 _CELLS: Final = 1 << 22  # cells of maps whose ranks are in memory at once
 
@@ -57,24 +59,6 @@ class PairScores:
     alike: Float
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Of M scores: scores float64 [M, 5]; fraction float64 [M]; degenerate and unseen bool [M]."""
-
-    scores: Float
-    fraction: Float
-    degenerate: NDArray[np.bool_]
-    unseen: NDArray[np.bool_]
-
-    def part(self, chosen: slice) -> _Found:
-        return _Found(self.scores[chosen], self.fraction[chosen], self.degenerate[chosen], self.unseen[chosen])
-
-    def mean(self, pair: Index, pairs: int) -> tuple[Float, NDArray[np.bool_]]:
-        """Of the scores of each pair: the mean of those that are defined, and whether a map is degenerate."""
-        flags = np.bincount(pair, self.degenerate, pairs) > 0
-        return np.column_stack([_means(pair, column, pairs) for column in self.scores.T]), flags
-
-
 def pair_scores(cell: StudyCell, run: StoredRun) -> PairScores:
     """Reads the maps of a cell and scores them. Raises RunError when the run keeps no maps of it."""
     maps, saliency = _maps(cell, run)
@@ -83,33 +67,34 @@ def pair_scores(cell: StudyCell, run: StoredRun) -> PairScores:
     with_patient, patient = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
     asked = ((pairs, pairs), (other, pairs[with_other]), (pairs[patient], pairs[with_patient]))
     source, region = (np.concatenate(each) for each in zip(*asked, strict=True))
-    stored = saliency.__getitem__
-    every, ends = _score(stored, maps, upsample, source, region), np.cumsum([0, *(len(each) for each, _ in asked)])
-    own, others, patients = (every.part(slice(first, last)) for first, last in pairwise(ends.tolist()))
-    priors, known = prior_maps(saliency[pairs], cell.class_of, cell.patient_of)
-    with_prior = np.flatnonzero(known)
+    # All at once, so that a map is ranked once for its own region and for those of other pairs.
+    scored = _score(saliency.__getitem__, maps, upsample, source, region)
+    own, others, patients = np.split(scored, np.cumsum([len(each) for each, _ in asked])[:-1])
+    priors, has_prior = prior_maps(saliency[pairs], cell.class_of, cell.patient_of)
+    with_prior = np.flatnonzero(has_prior)
     prior = _score(priors.__getitem__, maps, upsample, with_prior, pairs[with_prior])
     regions = _mean_regions(cell, maps, pairs)
     mask_prior = _score(regions, maps, "nearest", with_prior, pairs[with_prior], whole=True)
     center = _score(_center_maps, maps, "bilinear", np.zeros(n, np.intp), pairs, whole=True)
-    found = {
+    baselines = {
         "chance": (_chance(own), np.zeros(n, np.bool_)),
-        "prior": prior.mean(with_prior, n),
-        "other_finding": others.mean(with_other, n),
-        "other_patient": patients.mean(with_patient, n),
-        "mask_prior": mask_prior.mean(with_prior, n),
-        "center": center.mean(np.arange(n), n),
+        "prior": _mean_of_pairs(prior, with_prior, n),
+        "other_finding": _mean_of_pairs(others, with_other, n),
+        "other_patient": _mean_of_pairs(patients, with_patient, n),
+        "mask_prior": _mean_of_pairs(mask_prior, with_prior, n),
+        "center": _mean_of_pairs(center, np.arange(n), n),
     }
+    own_degenerate = own[:, _DEGENERATE] > 0
     alone, single = n - len(with_prior), n - len(np.unique(with_other))
     why = dict.fromkeys(("prior", "other_patient", "mask_prior"), (NO_OTHER_PATIENT, alone))
     why["other_finding"] = (NO_OTHER_FINDING, single)
     return PairScores(
         cell=cell,
-        own=own.scores,
-        baselines={name: scores for name, (scores, _) in found.items()},
+        own=own[:, :_FRACTION],
+        baselines={name: scores for name, (scores, _) in baselines.items()},
         why={name: {reason: count} for name, (reason, count) in why.items() if count},
-        degenerate={"own": own.degenerate, **{name: own.degenerate | flags for name, (_, flags) in found.items()}},
-        unseen=own.unseen,
+        degenerate={"own": own_degenerate} | {name: own_degenerate | flags for name, (_, flags) in baselines.items()},
+        unseen=own[:, _UNSEEN] > 0,
         alike=_means(with_other, _alike(saliency, pairs[with_other], other), n),
     )
 
@@ -143,11 +128,11 @@ def _other_findings(maps: MapRows, pairs: Index) -> tuple[Index, Index]:
     of_case: dict[str, list[int]] = defaultdict(list)
     for place, case in enumerate(maps.case_id):
         of_case[case].append(place)
-    found = [
+    others = [
         (pair, other) for pair, own in enumerate(pairs.tolist()) for other in of_case[maps.case_id[own]] if other != own
     ]
-    both = np.array(found, np.intp).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+    pair, other = np.array(others, np.intp).reshape(-1, 2).T
+    return pair, other
 
 
 def _score(
@@ -158,47 +143,48 @@ def _score(
     region: Index,
     *,
     whole: bool = False,
-) -> _Found:
-    """Scores of M maps (`source`, which `take` gives) on the regions of stored pairs, where they lie in that image.
+) -> Float:
+    """Scores of M maps (`source`, which `take` gives) on the regions of stored pairs, where they lie in that image:
+    float64 [M, 8], `MEASURES`, fraction, degenerate, unseen.
 
     Each map is ranked once for all regions. whole: maps cover the whole image.
     """
-    kinds, frame_of = np.unique(maps.frames[region], axis=0, return_inverse=True)
-    keys, map_of = np.unique(source * max(len(kinds), 1) + frame_of.reshape(-1), return_inverse=True)
+    frames, frame_of = np.unique(maps.frames[region], axis=0, return_inverse=True)
+    keys, map_of = np.unique(source * max(len(frames), 1) + frame_of.reshape(-1), return_inverse=True)
     order = np.argsort(map_of, kind="stable")
     ends = np.searchsorted(map_of[order], np.arange(0, len(keys) + _BATCH, _BATCH))
 
-    def batch(number: int) -> _Found:
-        own = keys[number * _BATCH : (number + 1) * _BATCH]
+    def batch(number: int) -> Float:
+        maps_here = keys[number * _BATCH : (number + 1) * _BATCH]
         chosen = order[ends[number] : ends[number + 1]]
         regions, region_of = np.unique(region[chosen], return_inverse=True)
-        found = localise(
-            take(own // len(kinds)),
+        scores = localise(
+            take(maps_here // len(frames)),
             maps.masks[regions],
-            frames=kinds[own % len(kinds)],
+            frames=frames[maps_here % len(frames)],
             upsample=upsample,
             whole=whole,
             pairs=(map_of[chosen] - number * _BATCH, region_of),
         )
-        return _Found(found.measures, found.fraction, found.degenerate, found.unseen)
+        return np.column_stack([scores.measures, scores.fraction, scores.degenerate, scores.unseen])
 
     with ThreadPoolExecutor(usable_cores()) as pool:  # the ranking releases the interpreter lock
         parts = list(pool.map(batch, range(-(-len(keys) // _BATCH))))
-    back = np.argsort(order, kind="stable")
-    return _Found(
-        np.concatenate([np.zeros((0, len(MEASURES))), *(part.scores for part in parts)])[back],
-        np.concatenate([np.zeros(0), *(part.fraction for part in parts)])[back],
-        np.concatenate([np.zeros(0, np.bool_), *(part.degenerate for part in parts)])[back],
-        np.concatenate([np.zeros(0, np.bool_), *(part.unseen for part in parts)])[back],
-    )
+    return np.concatenate([np.zeros((0, _UNSEEN + 1)), *parts])[np.argsort(order, kind="stable")]
 
 
-def _chance(own: _Found) -> Float:
-    """What a map without information scores; undefined where the own score is."""
-    found = np.column_stack([own.fraction] * len(MEASURES))
-    found[:, MEASURES.index("roc_auc")], found[:, MEASURES.index("cnr")] = 0.5, 0
-    found[np.isnan(own.scores)] = np.nan
-    return found
+def _mean_of_pairs(scored: Float, pair: Index, pairs: int) -> tuple[Float, NDArray[np.bool_]]:
+    """Of the scores of each pair the means of those that are defined, [P, 5], and whether a map is degenerate [P]."""
+    degenerate = np.bincount(pair, scored[:, _DEGENERATE], pairs) > 0
+    return np.column_stack([_means(pair, column, pairs) for column in scored[:, :_FRACTION].T]), degenerate
+
+
+def _chance(own: Float) -> Float:
+    """The scores of a map without information, [P, 5]; undefined where the own score is."""
+    chance = np.repeat(own[:, [_FRACTION]], len(MEASURES), axis=1)
+    chance[:, MEASURES.index("roc_auc")], chance[:, MEASURES.index("cnr")] = 0.5, 0
+    chance[np.isnan(own[:, :_FRACTION])] = np.nan
+    return chance
 
 
 def _alike(saliency: NDArray[np.float32], first: Index, second: Index) -> Float:

@@ -1,10 +1,10 @@
-"""Scores of a cell's pairs -> means, and differences from baselines with their tests (docs/trust.md §1.3)."""
+"""Scores of a cell's pairs -> means, and differences from baselines with their tests (docs/trust.md §1.3), as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from ....metrics_gpu.statistics.exact_sums import exact_mean
 from ....metrics_gpu.trust.localisation import MEASURES
 from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Effect, PairGroups, TrustVerdict, effects_of, verdicts
 from ...reporting.studies.study_cell import StudyCell
+from ...reporting.studies.writing import limits
 from .pair_scores import BASELINES, PairScores
 
 Float = NDArray[np.float64]
@@ -88,8 +89,68 @@ def _left_out(scores: PairScores, key: tuple[str, str], values: Float) -> dict[s
     return why | ({UNDEFINED: rest} if rest else {})
 
 
-def judged(found: Sequence[Compared]) -> list[tuple[Compared, TrustVerdict]]:
+def verdicts_of(comparisons: Sequence[Compared]) -> list[tuple[Compared, TrustVerdict]]:
     """The differences with their tests, corrected within their families, in their order."""
-    own = [item for item in found if item.baseline]
-    told = verdicts([item.effect for item in own], [item.criterion for item in own], [item.family for item in own])
-    return list(zip(own, told, strict=True))
+    differences = [item for item in comparisons if item.baseline]
+    tested = verdicts(
+        [item.effect for item in differences],
+        [item.criterion for item in differences],
+        [item.family for item in differences],
+    )
+    return list(zip(differences, tested, strict=True))
+
+
+def score_row(item: Compared) -> dict[str, Any]:
+    """A score alone, on all pairs that have it."""
+    effect = item.effect
+    return {
+        **_lead(item),
+        "value": effect.value,
+        **limits("value", effect.interval),
+        "pairs": effect.pairs,
+        "patients": effect.patients,
+        **_without_score(effect.left_out),
+    }
+
+
+def difference_row(item: Compared, verdict: TrustVerdict) -> dict[str, Any]:
+    """A score minus that of a baseline, on the pairs that have both, with its test."""
+    return {
+        **_lead(item),
+        "baseline": item.baseline,
+        "own": item.own,
+        "reference": item.reference,
+        "difference": verdict.value,
+        "difference_low": verdict.low,
+        "difference_high": verdict.high,
+        **{name: getattr(verdict, name) for name in ("pairs", "patients", "p", "p_bound", "p_holm", "family")},
+        "exploratory": bool(item.name) or item.baseline not in QUESTIONS,
+        "disagrees": verdict.disagrees,
+        "degenerate": verdict.degenerate,
+        **_without_score(verdict.left_out),
+    }
+
+
+def verdict_row(item: Compared, verdict: TrustVerdict, others: str) -> dict[str, Any]:
+    """A question with its verdict. others: which other findings were asked."""
+    row = difference_row(item, verdict)
+    del row["class"], row["exploratory"]
+    return {
+        "question": QUESTIONS[item.baseline],
+        **row,
+        "others": others if item.baseline == "other_finding" else "",
+        "criterion": verdict.criterion,
+        "verdict": verdict.word,
+        "told": verdict.text,
+    }
+
+
+def _lead(item: Compared) -> dict[str, Any]:
+    names = {"model": item.cell.model, "dataset": item.cell.dataset}
+    return names | {"class": item.name or "mean", "measure": item.measure}
+
+
+def _without_score(left_out: Mapping[str, int]) -> dict[str, Any]:
+    """How many pairs have no score, and why."""
+    why = "; ".join(f"{reason}: {count}" for reason, count in left_out.items())
+    return {"left_out": sum(left_out.values()), "why": why}

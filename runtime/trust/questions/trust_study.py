@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
 
 from ....engines.errors import RunError
 from ....metrics_gpu.trust.reference_maps import MOST_OTHERS
 from ...reporting.studies.material import Material
+from ...reporting.studies.study_cell import StudyCell
 from ...reporting.studies.study_outcome import StudyOutcome
 from .pair_scores import PairScores, pair_scores
-from .trust_differences import Compared, compared, judged
-from .trust_rows import count_row, difference_row, score_row, verdict_row
+from .trust_differences import UNDEFINED, Compared, compared, difference_row, score_row, verdict_row, verdicts_of
 from .trust_tables import tables
 
-_OTHERS = "present"
+_OTHERS: Final = "present"
+_ODD: Final = {
+    "degenerate": "have a degenerate map, which scores as a constant one.",
+    "unseen_regions": "have a region of which the model sees no pixel; they score as on a constant map.",
+    "no_other_patient": "have no other patient with the finding, and so no prior map.",
+    "no_other_finding": "have no other finding in the image, and do not ask about the prompt.",
+    "undefined_roc_auc": "have a region of all pixels, and no ROC AUC.",
+}
+"""Count of a cell -> the end of a sentence about these pairs."""
 
 
 def study_trust(material: Material) -> StudyOutcome:
@@ -22,7 +33,7 @@ def study_trust(material: Material) -> StudyOutcome:
 
     Raises RunError when the run keeps no maps of any cell.
     """
-    found: list[Compared] = []
+    comparisons: list[Compared] = []
     cells, counts, remarks = [], [], []
     for cell in material.paired:
         try:
@@ -30,17 +41,17 @@ def study_trust(material: Material) -> StudyOutcome:
         except RunError as error:
             remarks.append(f"No trust tests of {cell.model} on {cell.title}: {error}")
             continue
-        found += compared(scores, material.sampling.level)
+        comparisons += compared(scores, material.sampling.level)
         cells.append(cell)
-        counts.append(count_row(scores))
-        remarks += _odd(scores)
-    if not found:
+        counts.append(_counts(scores))
+        remarks += _remarks(cell, counts[-1])
+    if not comparisons:
         why = " ".join(remarks) or "no result has a region."
         raise RunError(f"{material.path} has no maps to test. {why}")
-    told = judged(found)
-    verdicts = [verdict_row(item, verdict, _OTHERS) for item, verdict in told if item.criterion is not None]
-    differences = [difference_row(item, verdict) for item, verdict in told]
-    scored = [score_row(item) for item in found if not item.baseline]
+    tested = verdicts_of(comparisons)
+    verdicts = [verdict_row(item, verdict, _OTHERS) for item, verdict in tested if item.criterion is not None]
+    differences = [difference_row(item, verdict) for item, verdict in tested]
+    scored = [score_row(item) for item in comparisons if not item.baseline]
     facts = (
         f"{len(counts)} of {len(material.cells)} finished results have maps to test",
         "other finding: those with a region in the same image, because a run keeps no maps of absent findings",
@@ -60,21 +71,34 @@ def study_trust(material: Material) -> StudyOutcome:
     )
 
 
-def _odd(scores: PairScores) -> list[str]:
-    """A sentence for each kind of odd pair of a cell."""
-    cell, row = scores.cell, count_row(scores)
-    where, n = f"{cell.model} on {cell.title}", row["pairs"]
-    lines = {
-        "degenerate": "have a degenerate map, which scores as a constant one.",
-        "unseen_regions": "have a region of which the model sees no pixel; they score as on a constant map.",
-        "no_other_patient": "have no other patient with the finding, and so no prior map.",
-        "no_other_finding": "have no other finding in the image, and do not ask about the prompt.",
-        "undefined_roc_auc": "have a region of all pixels, and no ROC AUC.",
+def _counts(scores: PairScores) -> dict[str, Any]:
+    """How many pairs of a cell there are, and of each odd kind."""
+    cell = scores.cell
+    without = {name: sum(reasons.values()) for name, reasons in scores.why.items()}
+    return {
+        "model": cell.model,
+        "dataset": cell.dataset,
+        "pairs": cell.n,
+        "patients": len(np.unique(cell.patient_of)),
+        "degenerate": int(scores.degenerate["own"].sum()),
+        "unseen_regions": int(scores.unseen.sum()),
+        "uncounted_regions": sum(int(cell.rows.entry.get(kind) or 0) for kind in ("empty", "outside")),
+        "no_other_patient": without.get("prior", 0),
+        "no_other_finding": without.get("other_finding", 0),
+        f"{UNDEFINED}_roc_auc": int(np.isnan(scores.own[:, 1]).sum()),
+        f"{UNDEFINED}_cnr": int(np.isnan(scores.own[:, 3]).sum()),
     }
-    told = [f"{where}: {row[name]} of {n} pairs {text}" for name, text in lines.items() if row[name]]
-    if count := row["uncounted_regions"]:
-        told.append(f"{where}: {count} regions have no pixel or lie outside their image, and are no pairs.")
-    return told
+
+
+def _remarks(cell: StudyCell, counts: Mapping[str, Any]) -> list[str]:
+    """A sentence for each kind of odd pair of a cell."""
+    where = f"{cell.model} on {cell.title}"
+    remarks = [
+        f"{where}: {counts[name]} of {counts['pairs']} pairs {text}" for name, text in _ODD.items() if counts[name]
+    ]
+    if count := counts["uncounted_regions"]:
+        remarks.append(f"{where}: {count} regions have no pixel or lie outside their image, and are no pairs.")
+    return remarks
 
 
 def _disagreements(verdicts: Sequence[dict[str, object]]) -> list[str]:
