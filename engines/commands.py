@@ -140,7 +140,7 @@ def data_option(name: str) -> Callable[[F], F]:
         metavar="NAME.KEY=VALUE",
         multiple=True,
         help="Option of a dataset: reader, prompts, attributes, part (true: images of a part are meant), or an option "
-        "of its reader, whose paths are relative to the dataset's folder; can be repeated.",
+        "of its reader, whose paths are relative to the dataset's folder. Can be repeated.",
     )
 
 

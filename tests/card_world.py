@@ -40,7 +40,7 @@ def make_card_world(folder: Path) -> Path:
     make_bundle(folder / "models" / MODEL)
     make_dataset(folder / "data", 40)
     command("eval", "--model", MODEL, "--model", "baseline:center", *OPTIONS, "--out", "run")
-    command("trust", MODEL, *OPTIONS, "--out", "trust", "--probe", "stability", "--probe", "repeat")
+    command("trust", "--model", MODEL, *OPTIONS, "--out", "trust", "--probe", "stability", "--probe", "repeat")
     return folder
 
 

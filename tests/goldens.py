@@ -215,7 +215,7 @@ def subgroups(folder: Path) -> None:
 
 def compare(folder: Path) -> None:
     """The comparison of two models of the stored run, and what the gate says of them."""
-    pair = ("--model-a", "kad-demo", "--model-b", "kad-demo-layer-mean-head-max")
+    pair = ("--model", "kad-demo", "--model", "kad-demo-layer-mean-head-max")
     said = command("xbench-fast", "compare", demo_run(folder), *pair, "--json", folder / "compare.json")
     (folder / "stdout.txt").write_text(said, "utf-8")
 

@@ -17,7 +17,19 @@ ENGINE = "synthetic:BlockEngine"
 
 def asked(probe: str, *more: object, status: int = 0) -> None:
     """Runs a probe with two images in a part file."""
-    line = ["trust", "blocks-32", "--bundles", "models", "--data", "coco=data", "--engine", ENGINE, "--threads", "1"]
+    line = [
+        "trust",
+        "--model",
+        "blocks-32",
+        "--bundles",
+        "models",
+        "--data",
+        "coco=data",
+        "--engine",
+        ENGINE,
+        "--threads",
+        "1",
+    ]
     with pytest.raises(SystemExit) as ended:
         main([*line, "--probe", probe, "--chunk", "2", *map(str, more)])
     assert ended.value.code == status

@@ -47,10 +47,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--model",
+    "models",
     metavar="NAME",
+    multiple=True,
     shell_complete=complete_models,
-    help=f"{', '.join(PUBLISHED)}; all: the paper's seven; everything: each of these; several, with commas; an "
-    "installed one; one of [models] in xbench.toml; module:Class; or path/to/file.py:Class.",
+    help=f"Model to export: {', '.join(PUBLISHED)}; all: the paper's seven; everything: each of these; an installed "
+    "one; one of [models] in xbench.toml; module:Class; or path/to/file.py:Class. Can be repeated for built-in models.",
 )
 @click.option(
     "--family",
@@ -174,10 +176,10 @@ def command(context: click.Context, /, **_: Any) -> int:
       class = "my_package.my_model:MyModel"        # or "path/to/file.py:Class"
       checkpoint = "weights.pt"
 
-    With several models (--model all, everything, or kad,clip) each of their files found in --checkpoints is exported,
-    in a process of its own; --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR, and
-    --text-encoder DIR that folder or, for MedKLIP and MAVL, DIR itself.
-    Other models, also of [models], are exported by their own names.
+    With several models (--model all, everything, or --model kad --model clip) each of their files found in
+    --checkpoints is exported, in a process of its own. --tokenizer DIR and --prompts DIR then mean the folder of the
+    model's name inside DIR, and --text-encoder DIR that folder or, for MedKLIP and MAVL, DIR itself.
+    Other models, those of [models] too, are exported by their own names.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -185,14 +187,14 @@ def command(context: click.Context, /, **_: Any) -> int:
     if flags.listing:
         from .list_models import list_models
 
-        named = () if flags.model is None else models_named(flags.model) or (flags.table.find(flags.model).name,)
+        named = models_named(flags.models) or tuple(flags.table.find(name).name for name in flags.models)
         echo("\n".join(list_models(flags.checkpoints, flags.table, named)))
         return 0
-    if (flags.model is None) == (flags.family is None):
+    if bool(flags.models) == (flags.family is not None):
         raise click.UsageError("Give --model or --family, one of the two (or --list to see the models).")
     if flags.out is None:
         raise click.UsageError("Give --out, the folder for the bundle, or write 'bundles' in xbench.toml.")
-    if models := models_named(flags.model or ""):
+    if models := models_named(flags.models):
         from .all_models import export_all
 
         return export_all(models, flags, _say)

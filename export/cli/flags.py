@@ -3,7 +3,7 @@ and checks on combinations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -112,7 +112,7 @@ class Flags:
     `table` is what the file given with --config, or ./xbench.toml, says of models.
     """
 
-    model: str | None
+    models: tuple[str, ...]
     family: str | None
     arch: str | None
     name: str | None
@@ -155,7 +155,7 @@ class Flags:
     def entry(self) -> ModelEntry:
         """The model that the flags name: one of `table`, a known one, or one of a family. Raises ConfigError."""
         if self.family is None:
-            entry = self.table.find(self.model or "")
+            entry = self.table.find(self.models[0])
             if self.name is not None:
                 raise click.UsageError("--name goes with --family; a model of xbench.toml has the name of its table.")
         else:
@@ -254,17 +254,17 @@ def complete_models(context: click.Context, option: click.Parameter, incomplete:
 
 def complete_maps(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """What a shell completes for --saliency: the maps of the model, or of all."""
-    maps = MAPS.get(context.params.get("model") or "", (*ATTENTION_MAPS, *PATCH_MAPS))
+    maps = MAPS.get("".join(context.params.get("models") or ()), (*ATTENTION_MAPS, *PATCH_MAPS))
     return [name for name in maps if name.startswith(incomplete)]
 
 
-def models_named(text: str) -> tuple[str, ...]:
-    """The models that `text` names: `all` are the paper's, `everything` all known ones, else a list with commas; empty
-    for a single name. Raises ConfigError for an unknown name in a list."""
-    if text in _GROUPS or "," not in text or ":" in text:
-        return _GROUPS.get(text, ())
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names:
+def models_named(names: Sequence[str]) -> tuple[str, ...]:
+    """The built-in models that several --model name, of which `all` are the paper's and `everything` all known ones;
+    empty for a single model, which can be any. Raises ConfigError for another model among several."""
+    models = tuple(dict.fromkeys(model for name in names for model in _GROUPS.get(name, (name,))))
+    if len(models) < 2:
+        return ()
+    for name in models:
         if name not in PUBLISHED:
-            raise ConfigError(f"--model: a list has no model '{name}': {did_you_mean(name, PUBLISHED)}.")
-    return names
+            raise ConfigError(f"--model: '{name}' is not among the built-in models: {did_you_mean(name, PUBLISHED)}.")
+    return models

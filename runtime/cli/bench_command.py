@@ -13,7 +13,17 @@ from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
 from .completing import BUNDLES, ENGINES
-from .shared_options import THREADS, Output, bundle_options, config_option, json_option, resolve_config, setting
+from .shared_options import (
+    THREADS,
+    Output,
+    bundle_options,
+    config_option,
+    json_option,
+    models_option,
+    repeated,
+    resolve_config,
+    setting,
+)
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle
@@ -38,13 +48,7 @@ decode         image files to pixels only
 
 @click.command(epilog=_EPILOG)
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, type=_SCENARIOS)
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    shell_complete=BUNDLES,
-    help="Bundle or model name; can be repeated.  [default: all bundles]",
-)
+@models_option("Bundle to measure: its name or path, or a model's name.", BUNDLES, "every bundle found")
 @click.option(
     "--engine",
     default="auto",
@@ -52,13 +56,12 @@ decode         image files to pixels only
     shell_complete=ENGINES,
     help="Engine, or auto for the best that runs here.",
 )
-@click.option(
+@repeated(
     "--batch",
     "batches",
     type=click.IntRange(min=1),
-    multiple=True,
-    help="Images per batch; can be repeated.  "
-    f"[default: {_listed(ON_CPU.batches)}; on a GPU {_listed(ON_GPU.batches)}]",
+    help="Images per batch.",
+    default=f"{_listed(ON_CPU.batches)}; on a GPU {_listed(ON_GPU.batches)}",
 )
 @setting(
     "--images",
@@ -85,9 +88,7 @@ decode         image files to pixels only
 @click.option(
     "--side", type=click.IntRange(min=8), default=1024, show_default=True, help="Side of generated images, in pixels."
 )
-@click.option(
-    "--against", metavar="NAMES", help="Also run the models in eager and/or compile (PyTorch): eager,compile."
-)
+@repeated("--against", metavar="RUNNER", help="Way to run the models in PyTorch too: eager or compile.", default="none")
 @click.option("--tf32", is_flag=True, help="Let float32 products round their inputs to TF32 on a GPU.")
 @json_option
 @bundle_options
@@ -105,7 +106,7 @@ def bench(
     threads: int | None,
     folder: Path | None,
     side: int,
-    against: str | None,
+    against: tuple[str, ...],
     tf32: bool,
     output: Output,
     bundle_folders: tuple[Path, ...],
@@ -152,14 +153,13 @@ def _engine(name: str) -> tuple[str, bool]:
     return chosen, chosen != "onnxruntime-cpu" and gpu_reason() is None
 
 
-def _against(names: str | None) -> tuple[str, ...]:
+def _against(names: tuple[str, ...]) -> tuple[str, ...]:
     from ..benching.against import RUNNERS
 
-    wanted = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
-    for name in wanted:
+    for name in names:
         if name not in RUNNERS.names():
             raise ConfigError(f"Unknown runner '{name}': {did_you_mean(name, RUNNERS.names())}.")
-    return wanted
+    return tuple(dict.fromkeys(names))
 
 
 def _bundles(models: tuple[str, ...], folders: tuple[Path, ...], config_file: Path | None) -> list[Bundle]:

@@ -10,7 +10,15 @@ import click
 
 from ...engines.commands import LazyGroup
 from .completing import DATASETS
-from .shared_options import Output, config_option, data_options, json_option, reading_options, resolve_config
+from .shared_options import (
+    Output,
+    config_option,
+    data_options,
+    datasets_option,
+    json_option,
+    reading_options,
+    resolve_config,
+)
 
 if TYPE_CHECKING:
     from ..data.answers.answered import BoxFile
@@ -26,14 +34,14 @@ def boxes() -> None:
 
 @boxes.command()
 @click.argument("file", type=_FILE)
-@click.option("--dataset", "name", required=True, shell_complete=DATASETS, help="The dataset that was asked.")
+@datasets_option("Dataset whose images were asked about.", DATASETS, required=True)
 @reading_options
 @data_options
 @config_option
 @json_option
 def check(
     file: Path,
-    name: str,
+    datasets: tuple[str, ...],
     data: tuple[str, ...],
     data_options: tuple[str, ...],
     config_file: Path | None,
@@ -53,16 +61,19 @@ def check(
     from ..evaluation.pairing import select_datasets
     from ..results.loaded_dataset import load_dataset
 
-    (chosen,) = select_datasets(config, [name])
-    dataset = load_dataset(chosen).dataset
-    questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
-    found = read_boxes(file, questions, read)
-    warnings = [text for text in (frame_check(found, questions), *_warnings(found)) if text]
-    told = _told(found, int(out_of_view(found.positives, questions).sum()), warnings)
-    output.write(told)
-    if not output.piped:
-        _print(found, told)
-    return 1 if warnings else 0
+    records = {}
+    for chosen in select_datasets(config, datasets):
+        dataset = load_dataset(chosen).dataset
+        questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
+        answers = read_boxes(file, questions, read)
+        warnings = [text for text in (frame_check(answers, questions), *_warnings(answers)) if text]
+        record = _told(answers, int(out_of_view(answers.positives, questions).sum()), warnings)
+        if not output.piped:
+            _print(answers, record, chosen.name if len(datasets) > 1 else "")
+        records[chosen.name] = record
+    first, *others = records.values()
+    output.write(first | ({"other_datasets": dict(list(records.items())[1:])} if others else {}))
+    return 1 if any(record["warnings"] for record in records.values()) else 0
 
 
 def _warnings(found: BoxFile) -> list[str]:
@@ -116,7 +127,7 @@ def _told(found: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str, An
     }
 
 
-def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
+def _print(found: BoxFile, told: Mapping[str, Any], dataset: str) -> None:
     from rich.table import Table
 
     from ..reporting.tables.console import make_console, shown
@@ -126,7 +137,11 @@ def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
     def line(text: str, style: str = "") -> None:
         console.print(shown(text, style=style), soft_wrap=True)
 
-    line(f"{found.path.name}: {told['lines']} answers, {'with' if told['scores'] else 'without'} scores", "bold")
+    of_dataset = f" on {dataset}" if dataset else ""
+    line(
+        f"{found.path.name}{of_dataset}: {told['lines']} answers, {'with' if told['scores'] else 'without'} scores",
+        "bold",
+    )
     line(f"coordinates: {', '.join(f'{name} ({count})' for name, count in told['coordinates'].items()) or 'none'}")
     for key, value in told["provenance"].items():
         line(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")

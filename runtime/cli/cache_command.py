@@ -10,7 +10,7 @@ import click
 
 from ...engines.commands import LazyGroup, echo
 from ..host.paths import has_folder
-from .shared_options import Output, cache_option, config_option, json_option, resolve_config
+from .shared_options import Output, cache_limit_option, cache_option, config_option, json_option, resolve_config
 
 if TYPE_CHECKING:
     from ..data.cache.eviction import StoreInfo
@@ -70,12 +70,12 @@ def clear(above: _Flags, cache: Path | None, config_file: Path | None, output: O
 
 
 @cache.command()
-@click.option("--limit", metavar="SIZE", help="Also delete least recently used stores above this size, e.g. 20GB.")
+@cache_limit_option
 @cache_option
 @config_option
 @json_option
 @click.pass_obj
-def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Path | None, output: Output) -> int:
+def prune(above: _Flags, cache_limit: str | None, cache: Path | None, config_file: Path | None, output: Output) -> int:
     """Delete what other reader versions made; with a limit, then least recently used stores."""
     from ..data.cache.eviction import clear as clear_stores
     from ..data.cache.eviction import make_room
@@ -83,7 +83,7 @@ def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Pat
 
     flags = above.with_later(cache, config_file, output)
     folder, configured = flags.folder()
-    most = configured if limit is None else parse_bytes(limit, "--limit")
+    most = configured if cache_limit is None else parse_bytes(cache_limit, "--cache-limit")
     removed, stayed = clear_stores(folder, outdated_only=True)
     fits = True
     if most is not None:

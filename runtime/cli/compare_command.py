@@ -12,7 +12,7 @@ from ...engines.errors import ConfigError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .completing import RUN_DATASETS, RUN_MODELS
 from .examples import examples
-from .shared_options import Output, json_option
+from .shared_options import Output, datasets_option, json_option, models_option, repeated
 
 if TYPE_CHECKING:
     from ..reporting.comparison.comparison import Comparison
@@ -34,28 +34,13 @@ with OP one of > >= < <= == != and NAME one of
 @click.command(epilog=examples("compare", _EPILOG))
 @click.argument("run_a", metavar="RUN_A", type=click.Path(path_type=Path))
 @click.argument("run_b", metavar="[RUN_B]", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--model-a",
-    metavar="NAME",
-    shell_complete=RUN_MODELS,
-    help="Compare this model of RUN_A with --model-b.",
+@models_option(
+    "Model to compare. The first is of RUN_A and the second of RUN_B; one alone is of both.",
+    RUN_MODELS,
+    "the models that both runs have",
 )
-@click.option(
-    "--model-b",
-    metavar="NAME",
-    shell_complete=RUN_MODELS,
-    help="The model of RUN_B.  [default: --model-a]",
-)
-@click.option(
-    "--dataset",
-    "datasets",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=RUN_DATASETS,
-    help="Only this dataset; may be repeated.",
-)
-@click.option("--fail-if", "conditions", metavar="CONDITION", multiple=True,
-              help="Exit with status 1 if this holds; may be repeated.")  # fmt: skip
+@datasets_option("Dataset to compare on.", RUN_DATASETS, "all that both runs have")
+@repeated("--fail-if", "conditions", metavar="CONDITION", help="Condition under which the exit status is 1.")
 @json_option
 @click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write all tables to this file.")
 @click.option("--replicates", type=click.IntRange(min=0), default=REPLICATES, show_default=True,
@@ -68,8 +53,7 @@ with OP one of > >= < <= == != and NAME one of
 def compare(
     run_a: Path,
     run_b: Path | None,
-    model_a: str | None,
-    model_b: str | None,
+    models: tuple[str, ...],
     datasets: tuple[str, ...],
     conditions: tuple[str, ...],
     output: Output,
@@ -83,7 +67,8 @@ def compare(
     """Print what changed from RUN_A to RUN_B, row by row and in every number, with paired tests.
 
     Cells of the same model and dataset are compared on the rows both runs scored; what only one run has is counted and
-    named. With --model-a and --model-b two models are compared, of two runs or of one.
+    named. With --model A --model B two models are compared, of two runs or of one. Every difference is the second minus
+    the first.
 
     Exit status: 0, or 1 if a --fail-if condition holds or the runs cannot be compared, or 2 for wrong usage.
     """
@@ -93,12 +78,12 @@ def compare(
     from ..results.selected_pairs import Resampling
 
     wanted = _conditions(conditions)
-    models = _models(run_b, model_a, model_b)
+    pair = _pair(run_b, models)
     a = load_run(run_a)
     b = load_run(run_b) if run_b else a
     for line in dict.fromkeys(filter(None, (a.running, b.running))):
         echo(line, err=True)
-    found = compare_runs(a, b, models, datasets, Resampling(replicates, seed))
+    found = compare_runs(a, b, pair, datasets, Resampling(replicates, seed))
     verdicts = judge(found, wanted)
     _write(found, verdicts, output, markdown_file)
     if not quiet and not output.piped:
@@ -117,16 +102,15 @@ def _conditions(texts: tuple[str, ...]) -> list[Condition]:
         raise click.BadParameter(str(error), param_hint="--fail-if") from error
 
 
-def _models(run_b: Path | None, model_a: str | None, model_b: str | None) -> tuple[str, str] | None:
-    if model_a is None and model_b is not None:
-        raise click.UsageError("--model-b needs --model-a.")
-    if run_b is None and (model_a is None or model_b is None):
-        raise click.UsageError("Give a second run, or --model-a and --model-b for two models of one run.")
-    if run_b is None and model_a == model_b:
-        raise click.UsageError(
-            f"--model-a and --model-b are both '{model_a}': within one run there is nothing to compare."
-        )
-    return None if model_a is None else (model_a, model_b or model_a)
+def _pair(run_b: Path | None, models: tuple[str, ...]) -> tuple[str, str] | None:
+    """The model of the first run and that of the second; None for all models that both have."""
+    if len(models) > 2:
+        raise click.UsageError("--model is given twice at most; compare further models one pair at a time.")
+    if run_b is None and len(models) < 2:
+        raise click.UsageError("Give a second run, or --model twice for two models of one run.")
+    if run_b is None and models[0] == models[1]:
+        raise click.UsageError(f"--model is '{models[0]}' twice: within one run there is nothing to compare.")
+    return (models[0], models[-1]) if models else None
 
 
 def _show(found: Comparison, show: int, classes: bool) -> None:

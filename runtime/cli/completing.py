@@ -14,6 +14,8 @@ from ...engines.errors import XBenchError
 from ...engines.user_files import entries
 from ..host.config import Config, load_config
 
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
+
 # Importing them takes longer than a completion may.
 _BASELINES = ("baseline:ones", "baseline:center", "baseline:chance", "baseline:prior")
 _FILES = ("maps:", "boxes:", "moved:", "reader:second", "reader:radiologist")
@@ -22,10 +24,9 @@ _FILES = ("maps:", "boxes:", "moved:", "reader:second", "reader:radiologist")
 def _complete(
     names: Callable[[click.Context], Iterable[str]], context: click.Context, option: click.Parameter, incomplete: str
 ) -> list[str]:
-    """The callback `shell_complete` of an option with one of the `names`, or several joined by commas."""
-    before, comma, last = incomplete.rpartition(",")
+    """The callback `shell_complete` of an option with one of the `names`."""
     try:
-        return [f"{before}{comma}{name}" for name in dict.fromkeys(names(context)) if name.startswith(last)]
+        return [name for name in dict.fromkeys(names(context)) if name.startswith(incomplete)]
     except (XBenchError, OSError, ValueError, LookupError, TypeError):
         return []
 

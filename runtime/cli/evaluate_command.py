@@ -25,9 +25,11 @@ from .shared_options import (
     cache_option,
     config_option,
     data_options,
+    datasets_option,
     decoder_option,
     json_option,
     missing_option,
+    models_option,
     protocol_option,
     reading_options,
     resolve_config,
@@ -44,16 +46,13 @@ if TYPE_CHECKING:
 
 @click.command("eval", epilog=examples("eval"))
 @click.option("--all", "everything", is_flag=True, help="Every bundle found x every dataset configured.")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    shell_complete=MODELS,
-    help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, :prior, maps:FOLDER, "
-    "boxes:FILE (boxes:NAME=FILE names it), moved:FILE, its answers moved to other patients, "
-    "reader:second or reader:radiologist, a reader beside those of the dataset's regions; can be repeated.",
+@models_option(
+    "Model to evaluate: the name or path of a bundle, a model's name, baseline:ones, :center, :chance or :prior, "
+    "maps:FOLDER, boxes:FILE (boxes:NAME=FILE names it), moved:FILE (its answers on the images of other patients), "
+    "reader:second or reader:radiologist (another reader of the same images).",
+    MODELS,
 )
-@click.option("--dataset", "names", multiple=True, shell_complete=DATASETS, help="Dataset name; can be repeated.")
+@datasets_option("Dataset to evaluate on.", DATASETS)
 @setting(
     "--engine",
     metavar="NAME",
@@ -105,7 +104,7 @@ if TYPE_CHECKING:
 def evaluate(
     everything: bool,
     models: tuple[str, ...],
-    names: tuple[str, ...],
+    datasets: tuple[str, ...],
     engine: str | None,
     build: bool | None,
     tf32: bool | None,
@@ -146,7 +145,7 @@ def evaluate(
     A protocol says how maps are normalised, cut and counted. It belongs to the result: another protocol is another
     computation, in the same run directory if you like, and the report follows the last one.
     """
-    if everything == bool(models or names):
+    if everything == bool(models or datasets):
         raise ConfigError("Say what to evaluate: --all, or --model and --dataset (not both ways at once).")
     if cache is not None and no_cache:
         raise ConfigError("--cache and --no-cache contradict each other; give one of them.")
@@ -161,7 +160,7 @@ def evaluate(
 
     boxes = BoxOptions(missing, read)
     asked = Asked(
-        models, names, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder, verify=verify, boxes=boxes
+        models, datasets, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder, verify=verify, boxes=boxes
     )
     evaluation = replace(Evaluation.of(config, asked), shared=scale.to_json())
     try:

@@ -14,12 +14,12 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "report": (
         "xbench-fast report run/",
-        "xbench-fast report run/ --models kad-224,paper:kad --columns point,dice,mean --full",
+        "xbench-fast report run/ --model kad-224 --model paper:kad --column point --column dice --full",
         "xbench-fast report run/ --protocol paper --out report-of-the-paper/",
     ),
     "compare": (
         "xbench-fast compare run/ run-int8/ --fail-if 'flipped_hits > 0'",
-        "xbench-fast compare run/ --model-a kad-224 --model-b kad-512 --classes",
+        "xbench-fast compare run/ --model kad-224 --model kad-512 --classes",
     ),
     "study": (
         "xbench-fast study thresholds run/",

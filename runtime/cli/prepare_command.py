@@ -19,9 +19,12 @@ from .shared_options import (
     cache_option,
     config_option,
     data_options,
+    datasets_option,
     decoder_option,
     json_option,
+    models_option,
     protocol_option,
+    repeated,
     resolve_config,
 )
 
@@ -32,27 +35,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--dataset",
-    "names",
-    multiple=True,
-    shell_complete=DATASETS,
-    help="Dataset name; can be repeated.  [default: all configured]",
-)
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    shell_complete=BUNDLES,
-    help="Prepare for this bundle; can be repeated.  [default: all found]",
-)
-@click.option(
+@datasets_option("Dataset to prepare.", DATASETS, "all configured")
+@models_option("Bundle to prepare for: its name or path, or a model's name.", BUNDLES, "every bundle found")
+@repeated(
     "--geometry",
     "geometry_texts",
     metavar="MODE-SIZE-RESIZE-INTERPOLATION[-INTENSITY]",
-    multiple=True,
-    help="Prepare for this geometry instead of those of bundles, e.g. squash-224-224-bicubic; INTENSITY is stretched "
-    "or equalised. Can be repeated.",
+    help="Geometry to prepare in place of the bundles' own, e.g. squash-224-224-bicubic. INTENSITY is stretched or "
+    "equalised.",
 )
 @click.option(
     "--threads",
@@ -68,7 +58,7 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 def prepare(
-    names: tuple[str, ...],
+    datasets: tuple[str, ...],
     models: tuple[str, ...],
     geometry_texts: tuple[str, ...],
     threads: int | None,
@@ -101,8 +91,8 @@ def prepare(
     rules = configured_protocol(protocol or config.eval.protocol)
     fixed = [_geometry(text) for text in geometry_texts]
     bundles = [] if fixed else select_bundles(config, models)
-    datasets = select_datasets(config, names)
-    if not datasets:
+    chosen_datasets = select_datasets(config, datasets)
+    if not chosen_datasets:
         raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
     folder = cache or config.cache or config.eval.out / "prepared"
     progress = progress_for(output.console())
@@ -110,8 +100,8 @@ def prepare(
     if line:
         progress.say(line)
     rows: list[dict[str, Any]] = []
-    for item in datasets:
-        if not names and not has_folder(item.root):
+    for item in chosen_datasets:
+        if not datasets and not has_folder(item.root):
             progress.say(f"{item.name}: skipped, its folder {item.root} does not exist or may not be entered")
             continue
         try:

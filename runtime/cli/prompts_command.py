@@ -8,7 +8,7 @@ import click
 
 from ...engines.commands import LazyGroup, echo
 from .completing import BUNDLES
-from .shared_options import THREADS, bundle_options, config_option, resolve_config
+from .shared_options import THREADS, bundle_options, config_option, models_option, repeated, resolve_config
 
 
 @click.group(cls=LazyGroup)
@@ -17,15 +17,8 @@ def prompts() -> None:
 
 
 @prompts.command(short_help="Encode prompts and add them to bundles.")
-@click.option(
-    "--bundle",
-    "names",
-    multiple=True,
-    metavar="BUNDLE",
-    shell_complete=BUNDLES,
-    help="The folder of a bundle, its name, or a model's name; can be repeated.",
-)
-@click.option("--all", "everything", is_flag=True, help="Every bundle found.")
+@models_option("Bundle that gets the prompts: its name or path, or a model's name.", BUNDLES)
+@click.option("--all", "everything", is_flag=True, help="Add the prompts to every bundle found.")
 @click.option(
     "--prompts",
     "file",
@@ -33,15 +26,13 @@ def prompts() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="YAML or JSON: sets by name, findings by name, texts.",
 )
-@click.option(
-    "--set", "set_names", multiple=True, metavar="NAME", help="Take only this set of the file. Can be repeated."
-)
+@repeated("--prompt-set", "set_names", metavar="NAME", help="Prompt set of the file to add.", default="all")
 @click.option("--replace", is_flag=True, help="Replace a set of the same name.")
 @click.option("--threads", type=THREADS, help="Threads of ONNX Runtime.  [default: all processors]")
 @bundle_options
 @config_option
 def encode(
-    names: tuple[str, ...],
+    models: tuple[str, ...],
     everything: bool,
     file: Path,
     set_names: tuple[str, ...],
@@ -69,13 +60,13 @@ def encode(
     from ...engines.registry import did_you_mean
     from ..evaluation.pairing import select_bundles
 
-    if everything == bool(names):
-        raise ConfigError("Say which bundles get the prompts: --bundle BUNDLE, which can be repeated, or --all.")
+    if everything == bool(models):
+        raise ConfigError("Say which bundles get the prompts: --model NAME, which can be repeated, or --all.")
     sets = read_prompt_file(file)
     if unknown := [name for name in set_names if name not in sets]:
         raise ConfigError(f"{file} has no set '{unknown[0]}': {did_you_mean(unknown[0], sets)}.")
     chosen = {name: entries for name, entries in sets.items() if not set_names or name in set_names}
-    bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundle_folders), names)]
+    bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundle_folders), models)]
     for bundle in bundles:
         check_names(bundle, chosen, replace=replace)
     encoded = []

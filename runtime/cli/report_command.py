@@ -20,7 +20,17 @@ from ..reporting.tables.table import Intervals
 from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs
 from .completing import RUN_DATASETS, RUN_MODELS
 from .examples import examples
-from .shared_options import Output, config_option, json_option, raw_csv_option, resolve_config, setting
+from .shared_options import (
+    Output,
+    config_option,
+    datasets_option,
+    json_option,
+    models_option,
+    raw_csv_option,
+    repeated,
+    resolve_config,
+    setting,
+)
 
 if TYPE_CHECKING:
     from ..results.load_rows import StoredRun
@@ -42,18 +52,26 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @config_option
 @json_option
-@click.option(
-    "--models",
-    metavar="NAME,...",
-    shell_complete=RUN_MODELS,
-    help="The models shown, in this order; means, ranks and tests are of them. paper:NAME is the row that the paper "
-    "prints for a model, paper those of all its models that the run lacks.  [default: all of the run]",
+@models_option(
+    "Model to show, in the order given. Means, ranks and tests are of the models shown. paper:NAME is the row that the "
+    "paper prints for a model; paper adds the rows of all its models that the run lacks.",
+    RUN_MODELS,
+    "all of the run",
 )
-@click.option(
-    "--columns",
-    metavar="NAME,...",
-    help="The numbers in tables, in this order, as point,dice,iou; mean adds means over datasets, paper the paper's "
-    "numbers beside one's own.  [default: all]",
+@datasets_option("Dataset to show, in the order given.", RUN_DATASETS, "all of the run")
+@repeated(
+    "--name",
+    "names",
+    metavar="NAME=PRINTED",
+    help='Printed name of a model or dataset, e.g. kad-224=KAD or rsna="RSNA, test".',
+)
+@repeated(
+    "--column",
+    "columns",
+    metavar="NAME",
+    help="Number to show in tables, in the order given, e.g. point, dice or iou. mean adds means over datasets; paper "
+    "adds the paper's numbers to those of the run.",
+    default="all",
 )
 @click.option(
     "--intervals",
@@ -70,15 +88,6 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     help="Points that a LaTeX table may be wide; a wider one is split.",
 )
 @raw_csv_option
-@click.option(
-    "--datasets",
-    metavar="NAME,...",
-    shell_complete=RUN_DATASETS,
-    help="The datasets shown, in this order.  [default: all of the run]",
-)
-@click.option(
-    "--names", metavar="NAME=PRINTED,...", help='Printed names of models and datasets, as kad-224=KAD,mine="Ours, big".'
-)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN/report]")
 @click.option("--full", is_flag=True, help="Print all tables, not Table 1 alone.")
 @click.option("--quiet", is_flag=True, help="Write the files, print no tables.")
@@ -93,14 +102,12 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     help="Add a trust card for each model on each dataset, in cards/. What needs forward passes says which command "
     "runs it.",
 )
-@click.option(
+@repeated(
     "--trust",
     "trust_folders",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    multiple=True,
-    help="Trust directory, made by xbench-fast trust, whose results stand on the cards; can be repeated. Implies "
-    "--card.",
+    help="Trust directory, made by xbench-fast trust, whose results are shown on the cards. Implies --card.",
 )
 @setting(
     "--replicates",
@@ -141,10 +148,10 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 def report(
     run: Path | None,
     config_file: Path | None,
-    models: str | None,
-    datasets: str | None,
-    names: str | None,
-    columns: str | None,
+    models: tuple[str, ...],
+    datasets: tuple[str, ...],
+    names: tuple[str, ...],
+    columns: tuple[str, ...],
     intervals: Intervals,
     text_width: float,
     raw_csv: bool,
@@ -166,7 +173,7 @@ def report(
     is printed.
     """
     from ..evaluation.progress import progress_for
-    from ..reporting.presentation import Presentation, parse_columns, parse_list, parse_names
+    from ..reporting.presentation import Presentation, parse_columns, parse_names
     from ..reporting.report import make_report, write_report
     from ..reporting.tables.console import make_console, print_table
     from ..results.choices import Choices, split_protocols
@@ -175,10 +182,8 @@ def report(
     asked["protocol"], scorers = split_protocols(protocols)
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
-    shown = Presentation(intervals=intervals, text_width=text_width, scorers=scorers, raw_csv=raw_csv)
-    if models or datasets or names or columns:
-        chosen = parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns)
-        shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv)
+    chosen = tuple(dict.fromkeys(models)), tuple(dict.fromkeys(datasets)), parse_names(names), parse_columns(columns)
+    shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv)
     place = run or resolve_config(config_file).eval.out
     progress = progress_for(make_console(stderr=True))
     with progress.cell("numbers of the report", len(read_run(place)["cells"]), "cells") as advance:

@@ -10,7 +10,7 @@ import click
 
 from ...engines.commands import LazyGroup, echo
 from .completing import RUN_DATASETS, RUN_MODELS
-from .shared_options import Output, json_option
+from .shared_options import Output, datasets_option, json_option, models_option
 
 
 @click.group("run", cls=LazyGroup)
@@ -20,23 +20,25 @@ def run() -> None:
 
 @run.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--model", required=True, shell_complete=RUN_MODELS, help="Model whose cells are removed.")
-@click.option("--dataset", shell_complete=RUN_DATASETS, help="Dataset of the cell.  [default: all of the model]")
+@models_option("Model whose cells are removed.", RUN_MODELS, required=True)
+@datasets_option("Dataset of the cells.", RUN_DATASETS, "all of the model")
 @click.option("--yes", is_flag=True, help="Remove results too; only eval computes them again.")
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @json_option
-def remove(folder: Path, model: str, dataset: str | None, yes: bool, dry_run: bool, output: Output) -> int:
-    """Remove the cells of a model from the run directory RUN: entries in run.json, results, parts and tracebacks.
+def remove(
+    folder: Path, models: tuple[str, ...], datasets: tuple[str, ...], yes: bool, dry_run: bool, output: Output
+) -> int:
+    """Remove the cells of models from the run directory RUN: entries in run.json, results, parts and tracebacks.
 
     A cell without a result, as one that was skipped because of a mistyped name, is removed at once. Where one has a
     result or parts of it, --yes must be given. Reports and studies that were written before stay as they are.
     """
     from ..results.runs.removal import find_cells, remove_cells, stored_rows
 
-    found = find_cells(folder, model, dataset)
+    found = find_cells(folder, models, datasets)
     kept = [entry for entry in found if stored_rows(folder, entry)]
     if not dry_run and (yes or not kept):
-        found = remove_cells(folder, model, dataset)
+        found = remove_cells(folder, models, datasets)
         output.write({"run": str(folder), "removed": _rows(found), "kept": []})
         _tell(output, "removed", found)
         return 0

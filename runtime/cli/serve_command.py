@@ -15,7 +15,7 @@ from ..host.config import EvalConfig
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
 from .completing import BUNDLES, ENGINES
-from .shared_options import THREADS, bundle_options, config_option, resolve_config, setting
+from .shared_options import THREADS, bundle_options, config_option, models_option, repeated, resolve_config, setting
 
 if TYPE_CHECKING:
     import socket
@@ -29,13 +29,7 @@ PORT = click.IntRange(0, 65535)
 
 
 @click.command("serve")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    shell_complete=BUNDLES,
-    help="Bundle name, path to a bundle, or model name; can be repeated.  [default: every bundle found]",
-)
+@models_option("Bundle to serve: its name or path, or a model's name.", BUNDLES, "every bundle found")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 exposes the server.")
 @click.option("--port", type=PORT, default=8000, show_default=True, help="Port; 0 takes a free one.")
 @click.option("--grpc-port", type=PORT, help="Answer gRPC too, on this port; 0 takes a free one.  [default: HTTP only]")
@@ -96,13 +90,12 @@ PORT = click.IntRange(0, 65535)
     help="Connections of one address over HTTP, 0 for no limit; above, only health checks are answered. With a limit, "
     "one address has half of gRPC's calls at most.",
 )
-@click.option(
+@repeated(
     "--trusted-proxy",
     "proxies",
-    multiple=True,
     metavar="ADDRESS",
-    help="Address or network (10.0.0.0/8) of a proxy in front, whose connections are not limited and whose header "
-    "X-Forwarded-For names the client; can be repeated.",
+    help="Address or network (10.0.0.0/8) of a proxy in front. Its connections are not limited, and its header "
+    "X-Forwarded-For names the client.",
 )
 @click.option(
     "--root-path",

@@ -15,7 +15,7 @@ from ...engines.errors import ConfigError
 from ..host.config import MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
 from ..host.paths import has_folder
 from ..host.sizes import parse_bytes
-from .completing import DATASET_FOLDERS, PROTOCOLS
+from .completing import DATASET_FOLDERS, PROTOCOLS, Completion
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +30,24 @@ def setting(*names: str, default: object, help: str, **rest: Any) -> Callable[[F
     """An option whose default belongs to the configuration or to an options class: the help shows it, and the option is
     None where the user gave none, so that it does not hide what xbench.toml says."""
     return click.option(*names, default=None, help=f"{help}  [default: {default}]", **rest)
+
+
+def repeated(*names: str, help: str, default: str = "", **rest: Any) -> Callable[[F], F]:
+    """An option that can be given several times; `default` says what happens without it."""
+    shown = f"  [default: {default}]" if default else ""
+    return click.option(*names, multiple=True, help=f"{help} Can be repeated.{shown}", **rest)
+
+
+def models_option(help: str, complete: Completion, default: str = "", **rest: Any) -> Callable[[F], F]:
+    """--model NAME, of every command that chooses models, handed over as `models`"""
+    return repeated("--model", "models", metavar="NAME", shell_complete=complete, help=help, default=default, **rest)
+
+
+def datasets_option(help: str, complete: Completion, default: str = "", **rest: Any) -> Callable[[F], F]:
+    """--dataset NAME, of every command that chooses datasets, handed over as `datasets`"""
+    return repeated(
+        "--dataset", "datasets", metavar="NAME", shell_complete=complete, help=help, default=default, **rest
+    )
 
 
 def config_option(function: F) -> F:
@@ -139,25 +157,22 @@ def reading_options(function: F) -> F:
 
 def bundle_options(function: F) -> F:
     """--bundles DIR"""
-    return click.option(
+    return repeated(
         "--bundles",
         "bundle_folders",
         type=click.Path(path_type=Path),
-        multiple=True,
-        help="Folder that holds bundles, or a bundle; can be repeated.",
+        help="Folder that holds bundles, or a bundle.",
     )(function)
 
 
 def data_options(function: F) -> F:
     """--data NAME=PATH and --data-option NAME.KEY=VALUE"""
     function = data_option("data_options")(function)
-    return click.option(
+    return repeated(
         "--data",
-        "data",
         metavar="NAME=PATH",
-        multiple=True,
         shell_complete=DATASET_FOLDERS,
-        help="A dataset and its folder; can be repeated.",
+        help="Name of a dataset and its folder.",
     )(function)
 
 

@@ -16,7 +16,17 @@ from ...engines.errors import ConfigError, RunError, XBenchError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .completing import RUN_DATASETS, RUN_MODELS
 from .examples import examples
-from .shared_options import Output, config_option, data_options, json_option, raw_csv_option, resolve_config
+from .shared_options import (
+    Output,
+    config_option,
+    data_options,
+    datasets_option,
+    json_option,
+    models_option,
+    raw_csv_option,
+    repeated,
+    resolve_config,
+)
 
 if TYPE_CHECKING:
     from ..reporting.studies.material import Material
@@ -26,7 +36,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _RUN = click.argument("run", type=click.Path(path_type=Path), required=False)
 _RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1)
-_several = partial(click.option, multiple=True)
 _shown = partial(click.option, show_default=True)
 
 
@@ -48,8 +57,8 @@ def _common(function: F) -> F:
     """Options of every study."""
     for option in reversed(
         (
-            _several("--model", "models", shell_complete=RUN_MODELS, help="Only this model; can be repeated."),
-            _several("--dataset", "datasets", shell_complete=RUN_DATASETS, help="Only this dataset; can be repeated."),
+            models_option("Model to study.", RUN_MODELS, "all of the run"),
+            datasets_option("Dataset to study.", RUN_DATASETS, "all of the run"),
             _shown(
                 "--replicates",
                 type=click.IntRange(min=10),
@@ -177,14 +186,14 @@ def _readers(run: Path | None, **common: Any) -> int:
 
 @study.command("subgroups")
 @_RUN
-@_several(
+@repeated(
     "--attributes",
     "tables",
     metavar="[NAME=]FILE",
-    help="CSV file with the cases of the dataset NAME and columns of attributes; can be repeated.  [default: that of "
-    "the configuration, else the dataset's own files]",
+    help="CSV file with the cases of the dataset NAME and columns of attributes.",
+    default="that of the configuration, else the dataset's own files",
 )
-@_several("--by", metavar="ATTRIBUTE", help="Only this attribute; can be repeated.")
+@repeated("--by", metavar="ATTRIBUTE", help="Attribute to group by.", default="all")
 @_where
 @_common
 def _subgroups(run: Path | None, tables: tuple[str, ...], by: tuple[str, ...], places: Any, **common: Any) -> int:

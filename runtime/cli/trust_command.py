@@ -19,8 +19,11 @@ from .shared_options import (
     cache_limit_option,
     config_option,
     data_options,
+    datasets_option,
     decoder_option,
     json_option,
+    models_option,
+    repeated,
     resolve_config,
     setting,
 )
@@ -32,17 +35,17 @@ _OUT = Path("trust")
 
 
 @click.command()
-@click.argument("model", metavar="BUNDLE", shell_complete=BUNDLES)
-@click.option("--dataset", "names", multiple=True, shell_complete=DATASETS, help="Dataset name; can be repeated.")
-@click.option(
+@models_option("Bundle to test: its name or path, or a model's name.", BUNDLES, required=True)
+@datasets_option("Dataset to draw images from.", DATASETS, "all configured")
+@repeated(
     "--probe",
     "probe_names",
     metavar="NAME",
-    multiple=True,
     shell_complete=PROBES,
-    help="Only this probe; can be repeated.  [default: all]",
+    help="Restrict the tests to this probe.",
+    default="all",
 )
-@click.option("--finding", "findings", metavar="NAME", multiple=True, help="Only this finding; can be repeated.")
+@repeated("--finding", "findings", metavar="NAME", help="Restrict the tests to this finding.", default="all")
 @click.option(
     "--pairs",
     type=click.IntRange(min=1),
@@ -127,8 +130,8 @@ _OUT = Path("trust")
 @config_option
 @json_option
 def trust(
-    model: str,
-    names: tuple[str, ...],
+    models: tuple[str, ...],
+    datasets: tuple[str, ...],
     probe_names: tuple[str, ...],
     findings: tuple[str, ...],
     pairs: int,
@@ -156,7 +159,7 @@ def trust(
     config_file: Path | None,
     output: Output,
 ) -> int:
-    """Test whether the maps of a bundle can be believed, with forward passes.
+    """Test whether the maps of bundles can be believed, with forward passes.
 
     Weights, images and prompts are changed, and the maps compared with those of the model as it is (docs/trust.md).
     The cost in forward passes is printed before each probe begins. Results go to a trust directory that can be
@@ -174,7 +177,7 @@ def trust(
     from ..trust.probes.trust_run import Trust, tables_of
 
     options = ProbeOptions(seed, seeds, blocks, rule, tuple(dict.fromkeys(modes)), levels)
-    request = TrustRequest(model, names, probe_names, findings, pairs, limit, chunk, verify, decoder, options)
+    request = TrustRequest(models, datasets, probe_names, findings, pairs, limit, chunk, verify, decoder, options)
     planned = Trust.of(config, request)
     console = output.console()
     try:

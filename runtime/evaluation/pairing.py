@@ -97,7 +97,7 @@ def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tu
         have = some_names(sorted(bundle.manifest.prompt_sets))
         return (
             f"the bundle has no prompt set '{config.name}' (it has: {have}); name one with --data-option "
-            f"{config.name}.prompts=SET, or add one with xbench-fast prompts encode --bundle {bundle.name}"
+            f"{config.name}.prompts=SET, or add one with xbench-fast prompts encode --model {bundle.name}"
         )
     prompts = bundle.prompt_set(name)
     findings = shared_findings(prompts.findings, dataset.classes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +16,6 @@ from .tables.table import Intervals
 
 _PAPER: Final = "paper:"
 _BESIDE: Final = ("mean", "paper")
-_ITEM = re.compile(r'(?:[^,"]|"[^"]*")+')
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,11 @@ class Presentation:
         known = [*METRICS, *_BESIDE]
         for name in self.columns:
             if name not in known:
-                raise ConfigError(f"--columns: there is no number '{name}': {did_you_mean(name, known)}.")
+                raise ConfigError(f"--column: there is no number '{name}': {did_you_mean(name, known)}.")
         for name in self.models:
             if name.startswith(_PAPER) and name.removeprefix(_PAPER) not in NAMES:
                 families = [f"{_PAPER}{family}" for family in NAMES]
-                raise ConfigError(f"--models: the paper has no model '{name}': {did_you_mean(name, families)}.")
+                raise ConfigError(f"--model: the paper has no model '{name}': {did_you_mean(name, families)}.")
 
     def printed(self, data: Mapping[str, Any]) -> tuple[PrintedModel, ...]:
         """The rows of the paper among the models, for a run whose models are chosen already (`of`)."""
@@ -78,21 +76,21 @@ class Presentation:
         every = list(dict.fromkeys([*config.get("bundles", ()), *(entry["model"] for entry in cells)]))
         every = [name for name in every if any(entry["model"] == name for entry in cells)]
         wanted = [name for name in self.models if name != "paper" and not name.startswith(_PAPER)]
-        models = _chosen("--models", wanted, every, "model")
-        datasets = _chosen("--datasets", self.datasets, dict.fromkeys(entry["dataset"] for entry in cells), "dataset")
+        models = _chosen("--model", wanted, every, "model")
+        datasets = _chosen("--dataset", self.datasets, dict.fromkeys(entry["dataset"] for entry in cells), "dataset")
         for name in self.names:
             shown = [*every, *dict.fromkeys(entry["dataset"] for entry in cells)]
             if name not in (f"{_PAPER}{family}" for family in NAMES):
-                _known("--names", name, shown, "model or dataset")
+                _known("--name", name, shown, "model or dataset")
         named = [self.names.get(model, model) for model in models]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
-            raise ConfigError(f"--names gives two models the name '{twice}'; every model needs a name of its own.")
+            raise ConfigError(f"--name gives two models the name '{twice}'; every model needs a name of its own.")
         kept = [entry for entry in cells if entry["model"] in models and entry["dataset"] in datasets]
         absent = [model for model in models if not any(entry["model"] == model for entry in kept)]
         if absent and (wanted or not kept):
             raise ConfigError(
-                f"--models: the run has nothing of {', '.join(absent)} on {', '.join(datasets)}; choose others."
+                f"--model: the run has nothing of {', '.join(absent)} on {', '.join(datasets)}; choose others."
             )
         told = config.get("datasets", {})
         if self.datasets:
@@ -122,28 +120,22 @@ EVERYTHING = Presentation()
 """All models and datasets of a run, by their own names."""
 
 
-def parse_list(text: str | None) -> tuple[str, ...]:
-    """The items of a list with commas, each once."""
-    return tuple(dict.fromkeys(item.strip() for item in (text or "").split(",") if item.strip()))
-
-
-def parse_columns(text: str | None) -> tuple[str, ...]:
-    """A list of numbers by their keys, or by their headings: point, dice, iou."""
+def parse_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """The keys of numbers that are given by their keys, or by their headings: point, dice, iou."""
     titles = {metric.title.lower().replace(" ", "_"): key for key, metric in METRICS.items()}
-    words = [item.lower().replace("-", "_").replace(" ", "_") for item in parse_list(text)]
+    words = [item.lower().replace("-", "_").replace(" ", "_") for item in names]
     return tuple(dict.fromkeys(titles.get(word, word) for word in words))
 
 
-def parse_names(text: str | None) -> dict[str, str]:
-    """NAME=PRINTED,... as a mapping; a printed name that holds a comma stands in quotes. Raises ConfigError."""
-    found = {}
-    for item in _ITEM.findall(text or ""):
-        name, equals, printed = item.partition("=")
-        printed = printed.replace('"', "").strip()
-        if not equals or not name.strip() or not printed:
-            raise ConfigError(f"--names {item} is not of the form NAME=PRINTED.")
-        found[name.strip()] = printed
-    return found
+def parse_names(items: Iterable[str]) -> dict[str, str]:
+    """Several NAME=PRINTED as a mapping. Raises ConfigError."""
+    names = {}
+    for item in items:
+        name, equals, printed = map(str.strip, item.partition("="))
+        if not equals or not name or not printed:
+            raise ConfigError(f"--name {item} is not of the form NAME=PRINTED.")
+        names[name] = printed
+    return names
 
 
 def _chosen(option: str, wanted: Iterable[str], known: Collection[str], what: str) -> list[str]:

@@ -117,7 +117,7 @@ def _nothing(
         f"{run.path} has {_names([f'{model} on {dataset}' for model, dataset in found]) or 'none'}"
         for run, found in ((a, left), (b, right))
     ]
-    hint = "" if models else "; to compare two models of different names give --model-a and --model-b"
+    hint = "" if models else "; to compare two models of different names give --model twice"
     return f"The two runs have no finished (model, dataset) cell in common: {', '.join(said)}{hint}."
 
 

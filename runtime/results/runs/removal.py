@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,33 +19,37 @@ from ..stored_maps import index_file
 Entry = Mapping[str, Any]
 
 
-def find_cells(run: Path, model: str, dataset: str | None = None) -> list[Entry]:
-    """The entries of the cells of a model, on all datasets or one, in run.json.
+def find_cells(run: Path, models: Collection[str], datasets: Collection[str] = ()) -> list[Entry]:
+    """The entries in run.json of the cells of these models, on these datasets or, without any, on all.
 
-    Raises RunError when there is none, and for a folder that is no run directory.
+    Raises RunError for a model or dataset without a cell among them, and for a folder that is no run directory.
     """
     entries = list(read_run(run)["cells"].values())
-    found = [entry for entry in entries if entry["model"] == model and dataset in (None, entry["dataset"])]
-    if found:
-        return found
-    own = [entry["dataset"] for entry in entries if entry["model"] == model]
-    if own:
-        raise RunError(f"{run} has no cell of {model} on '{dataset}': {did_you_mean(str(dataset), own)}.")
-    models = list(dict.fromkeys(entry["model"] for entry in entries))
-    hint = f": {did_you_mean(model, models)}" if models else " and no other cell"
-    raise RunError(f"{run} has no cell of the model '{model}'{hint}.")
+    of_models = [entry for entry in entries if entry["model"] in models]
+    for model in models:
+        if not any(entry["model"] == model for entry in of_models):
+            others = list(dict.fromkeys(entry["model"] for entry in entries))
+            hint = f": {did_you_mean(model, others)}" if others else " and no other cell"
+            raise RunError(f"{run} has no cell of the model '{model}'{hint}.")
+    for dataset in datasets:
+        their_datasets = list(dict.fromkeys(entry["dataset"] for entry in of_models))
+        if dataset not in their_datasets:
+            raise RunError(
+                f"{run} has no cell of {' or '.join(models)} on '{dataset}': {did_you_mean(dataset, their_datasets)}."
+            )
+    return [entry for entry in of_models if not datasets or entry["dataset"] in datasets]
 
 
-def remove_cells(run: Path, model: str, dataset: str | None = None) -> list[Entry]:
+def remove_cells(run: Path, models: Collection[str], datasets: Collection[str] = ()) -> list[Entry]:
     """Removes the cells of `find_cells` and returns their entries. Raises RunError as it, when another process writes
     to the run, and when a file cannot be removed.
 
     run.json is written first, whole or not at all: a result without an entry is in no report, while an entry without
     its result would be a fault.
     """
-    find_cells(run, model, dataset)  # before the lock, which would make a run directory of another folder
+    find_cells(run, models, datasets)  # before the lock, which would make a run directory of another folder
     with RunDirectory(run) as folder:
-        gone = find_cells(run, model, dataset)
+        gone = find_cells(run, models, datasets)
         kept = folder.forget([(entry["model"], entry["dataset"]) for entry in gone])
         for entry in gone:
             for path in stored_rows(run, entry):

@@ -73,7 +73,7 @@ def command_for(cell: StudyCell, block: Material, trust: CellTrust, out: Path) -
         if name in (*LINE_OF, PROMPTS) and name not in trust.entries and not why_no_passes(cell, LINE_OF.get(name, 3))
     ]
     made, config = cell.rows.entry["ingredients"], block.run.data["config"]
-    words = ["xbench-fast", "trust", str(made.get("model", cell.model)), "--dataset", cell.dataset]
+    words = ["xbench-fast", "trust", "--model", str(made.get("model", cell.model)), "--dataset", cell.dataset]
     told = config.get("datasets", {}).get(cell.dataset, {})
     if config.get("file"):
         words += ["--config", str(config["file"])]

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 class TrustRequest:
     """The request for a trust run.
 
-    model: a bundle's name or path. datasets: names of configured ones, none: all. probes: names, none: all. findings:
-    only these, none: all. pairs: images are drawn until they have that many. limit, chunk, verify, decoder: as of an
-    evaluation.
+    models: names or paths of bundles. datasets: names of configured ones, none: all. probes: names, none: all.
+    findings: only these, none: all. pairs: images are drawn until they have that many. limit, chunk, verify, decoder:
+    the options of an evaluation.
     """
 
-    model: str
+    models: Sequence[str]
     datasets: Sequence[str] = ()
     probes: Sequence[str] = ()
     findings: Sequence[str] = ()

@@ -46,12 +46,13 @@ class Trust:
     @staticmethod
     def of(config: Config, request: TrustRequest) -> Trust:
         """Finds what is requested. Raises ConfigError for what does not exist."""
-        kind = request.model.partition("=")[0].partition(":")[0] + ":"
-        if kind in KINDS:
-            instead = _INSTEAD.get(kind, "the tests are of maps, and boxes have none")
-            raise ConfigError(f"'{request.model}' is no bundle, and only bundles can be asked again: {instead}.")
+        for model in request.models:
+            kind = model.partition("=")[0].partition(":")[0] + ":"
+            if kind in KINDS:
+                instead = _INSTEAD.get(kind, "the tests are of maps, and boxes have none")
+                raise ConfigError(f"'{model}' is no bundle, and only bundles can be asked again: {instead}.")
         check_engine(config.eval.engine)
-        bundles = select_bundles(config, [request.model])
+        bundles = select_bundles(config, request.models)
         datasets = select_datasets(config, request.datasets)
         if not datasets:
             raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")

@@ -186,7 +186,7 @@ def test_rows_of_n_name_the_models_that_have_other_pairs(data: Path, tmp_path: P
     found = [line.split("|")[1].strip() for line in text.split("\n## ")[1].split("\n") if line.startswith("|")]
     assert found[2:6] == ["n pairs", "n pairs, boxes:part", "all-ones", "all-ones, boxes:part"]
     # Two that differ are both named, as neither is the rule.
-    command("report", tmp_path / "run", "--quiet", "--no-page", "--models", "boxes:part,boxes:two")
+    command("report", tmp_path / "run", "--quiet", "--no-page", "--model", "boxes:part", "--model", "boxes:two")
     assert all(
         f"| n pairs, boxes:{name} |" in (tmp_path / "run/report/tables.md").read_text() for name in ("part", "two")
     )

@@ -187,7 +187,7 @@ def test_the_plan_takes_what_is_there_and_names_what_is_not(tmp_path: Path) -> N
     touch(tmp_path, "KAD_Models/KAD_512/best_valid.pt", "kad/KAD_1024/best_valid.pt", "ViT-B-16.pt", "devide/devide.pt")
     touch(tmp_path, "words/kad/vocab.txt", "prompts/mavl/x", "mine.json")
     shared = Shared(["--out", "o"], tmp_path / "words", Path("bert"), [tmp_path / "prompts", tmp_path / "mine.json"])
-    jobs = {job.name: job for job in plan(models_named("all"), tmp_path, shared)}
+    jobs = {job.name: job for job in plan(models_named(("all",)), tmp_path, shared)}
     assert [name for name, job in jobs.items() if job.refusal] == ["biomedclip", "medklip", "mavl", "carzero"]
     made = {name: " ".join(job.arguments) for name, job in jobs.items() if not job.refusal}
     assert list(made) == ["clip-vit-b-16", "kad-512", "kad-1024", "devide-assumed-architecture"]
@@ -196,7 +196,7 @@ def test_the_plan_takes_what_is_there_and_names_what_is_not(tmp_path: Path) -> N
     assert all(f"--prompts {tmp_path}/mine.json" in line and "bert" not in line for line in made.values())
     assert f"--prompts {tmp_path}/prompts/mavl" in " ".join(shared.arguments("mavl"))
     assert "--text-encoder bert" in " ".join(shared.arguments("medklip"))
-    stand_ins = plan(models_named("all"), None, Shared(["--out", "o"]))
+    stand_ins = plan(models_named(("all",)), None, Shared(["--out", "o"]))
     assert [job.name for job in stand_ins] == ["clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devide"]
     assert all(job.arguments[-2:] == ("--weights", "stand-in") for job in stand_ins)
 
@@ -214,14 +214,14 @@ def test_text_weights_go_to_every_model_that_takes_them(tmp_path: Path) -> None:
 
 
 def test_all_are_the_papers_and_everything_is_more() -> None:
-    assert models_named("all") == tuple(NAMES) == PAPER_MODELS and len(PAPER_MODELS) == 7
-    assert models_named("everything") == tuple(PUBLISHED) == tuple(name for name in MODEL_ORDER if name in PUBLISHED)
-    assert models_named("everything")[:7] == PAPER_MODELS and models_named("everything")[-1] == "xrv"
-    assert models_named("xrv, kad,xrv,") == ("xrv", "kad") and models_named("kad") == () == models_named(
-        "a,b/file.py:Class"
-    )
-    with pytest.raises(ConfigError, match="a list has no model 'kda': did you mean 'kad'"):
-        models_named("clip,kda")
+    assert models_named(("all",)) == tuple(NAMES) == PAPER_MODELS and len(PAPER_MODELS) == 7
+    assert models_named(("everything",)) == tuple(PUBLISHED) == tuple(name for name in MODEL_ORDER if name in PUBLISHED)
+    assert models_named(("everything",))[:7] == PAPER_MODELS and models_named(("everything",))[-1] == "xrv"
+    assert models_named(("xrv", "kad", "xrv")) == ("xrv", "kad")
+    assert models_named(()) == models_named(("kad",)) == models_named(("kad", "kad")) == ()
+    assert models_named(("a,b/file.py:Class",)) == ()
+    with pytest.raises(ConfigError, match="'kda' is not among the built-in models: did you mean 'kad'"):
+        models_named(("clip", "kda"))
 
 
 def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -266,7 +266,17 @@ def test_all_of_an_empty_folder_is_status_1_with_a_summary(capsys: pytest.Captur
     assert "0 of 7 exported, 7 failed" in capsys.readouterr().err
     assert main(["--model", "all", "--checkpoints", str(tmp_path / "absent"), "--out", str(tmp_path / "out")]) == 2
     assert "There is no folder" in capsys.readouterr().err
-    line = ["--model", "biovil,kad", "--checkpoints", str(tmp_path), "--out", str(tmp_path / "out"), "--text-encoder"]
+    line = [
+        "--model",
+        "biovil",
+        "--model",
+        "kad",
+        "--checkpoints",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "out"),
+        "--text-encoder",
+    ]
     assert main([*line, str(tmp_path / "absent")]) == 2
     assert "There is no file or folder" in capsys.readouterr().err
     assert main([*line, str(tmp_path)]) == 1

@@ -51,7 +51,7 @@ def test_a_set_added_later_is_the_one_an_export_would_have_made(exported: Any, t
     again = {"again": {f"f{n}": [text] for n, text in enumerate(built_in.texts)}}
     (tmp_path / "again.json").write_text(json.dumps(again))
     for file in (mine, tmp_path / "again.json"):
-        done = encode("--bundle", before.path, "--prompts", file, "--threads", 2)
+        done = encode("--model", before.path, "--prompts", file, "--threads", 2)
         assert done.returncode == 0, done.stderr
     after = Bundle.load(before.path)
     np.testing.assert_array_equal(after.prompt_set("again").features, built_in.features)
@@ -79,13 +79,13 @@ def test_the_tokenizer_in_the_bundle_is_the_exports(exported: Any, pubmedbert: P
 
 def test_one_set_is_taken_and_an_existing_one_kept(kad_demo: Any, tmp_path: Path, mine: Path) -> None:
     bundle = copied(kad_demo, tmp_path)
-    done = encode("--bundle", bundle.path, "--prompts", mine, "--set", "other")
+    done = encode("--model", bundle.path, "--prompts", mine, "--prompt-set", "other")
     assert done.returncode == 0 and done.stdout.startswith("other: 1 findings, 1 prompts"), done.stderr
     assert "mine" not in Bundle.load(bundle.path).manifest.prompt_sets
-    again = encode("--bundle", bundle.path, "--prompts", mine)
+    again = encode("--model", bundle.path, "--prompts", mine)
     assert again.returncode == 1 and "already has a prompt set 'other'" in again.stderr
-    assert encode("--bundle", bundle.path, "--prompts", mine, "--replace").returncode == 0
-    absent = encode("--bundle", bundle.path, "--prompts", mine, "--set", "third")
+    assert encode("--model", bundle.path, "--prompts", mine, "--replace").returncode == 0
+    absent = encode("--model", bundle.path, "--prompts", mine, "--prompt-set", "third")
     assert absent.returncode == 2 and "has no set 'third': " in absent.stderr
     assert "known are mine, other." in absent.stderr
 
@@ -95,19 +95,19 @@ def test_several_bundles_at_once(kad_demo: Any, tmp_path: Path, mine: Path) -> N
     first = copied(kad_demo, tmp_path)
     shutil.copytree(first.path, first.path.with_name("second"))
     folder = ("--bundles", first.path.parent, "--prompts", mine)
-    done = encode("--all", *folder, "--set", "other")
+    done = encode("--all", *folder, "--prompt-set", "other")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "other: 1 findings, 1 prompts"
     assert [line.split(":")[0] for line in done.stdout.splitlines()[1:]] == [
         str(first.path),
         str(first.path.with_name("second")),
     ]
-    assert encode("--bundle", "second", *folder, "--set", "mine").returncode == 0
+    assert encode("--model", "second", *folder, "--prompt-set", "mine").returncode == 0
     before = [Bundle.load(first.path.with_name(name)).digest for name in (first.path.name, "second")]
-    refused = encode("--bundle", first.path, "--bundle", "second", *folder, "--set", "mine")
+    refused = encode("--model", first.path, "--model", "second", *folder, "--prompt-set", "mine")
     assert refused.returncode == 1 and "second already has a prompt set 'mine'" in refused.stderr
     assert [Bundle.load(first.path.with_name(name)).digest for name in (first.path.name, "second")] == before
-    for which in ((), ("--all", "--bundle", "second")):
+    for which in ((), ("--all", "--model", "second")):
         unclear = encode(*which, *folder)
         assert unclear.returncode == 2 and "Say which bundles get the prompts" in unclear.stderr
 
@@ -118,5 +118,5 @@ def test_a_bundle_without_its_tokenizer_is_refused(clip_b32: Any, tmp_path: Path
     del document["files"][TOKENIZER_FILE], document["checksum"]
     (bundle.path / TOKENIZER_FILE).unlink()
     (bundle.path / "bundle.json").write_text(json.dumps(document))
-    done = encode("--bundle", bundle.path, "--prompts", mine)
+    done = encode("--model", bundle.path, "--prompts", mine)
     assert done.returncode == 1 and "carries no vocabulary" in done.stderr and "Traceback" not in done.stderr

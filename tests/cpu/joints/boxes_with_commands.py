@@ -145,7 +145,7 @@ def boxes_resume(world: World) -> None:
 def boxes_subsets(world: World) -> None:
     world.eval(*world.twin, model=[*two_files(world), FP32])
     whole = shown(world)
-    part = shown(world, "--models", BOXES, "--datasets", "again")
+    part = shown(world, "--model", BOXES, "--dataset", "again")
     assert len(of_boxes(whole)) == 4 and of_boxes(part) == {(BOXES, "again"): of_boxes(whole)[BOXES, "again"]}
     (cell,) = part["cells"]
     (same,) = [one for one in whole["cells"] if (one["model"], one["dataset"]) == (BOXES, "again")]
@@ -160,9 +160,9 @@ def boxes_compare(world: World) -> None:
     put_boxes(answers, world.data, shift=4)
     world.eval(model=world.own_boxes, out="other")
     runs = (world.folder / "run", world.folder / "other")
-    cell, changed = compared(world, *runs, "--dataset", "coco", "--model-a", BOXES)
+    cell, changed = compared(world, *runs, "--dataset", "coco", "--model", BOXES)
     assert set(changed) == set(ANY) and changed["dice_fixed"] < 0 and cell["pairs"] == 7
-    cell, changed = compared(world, runs[0], "--model-a", FP32, "--model-b", BOXES)
+    cell, changed = compared(world, runs[0], "--model", FP32, "--model", BOXES)
     assert set(changed) == set(ANY) and cell["pairs"] == 7
 
 

@@ -67,7 +67,7 @@ def int8_report(world: World) -> None:
 
 def int8_compare(world: World) -> None:
     both(world).eval(model=[FP32, INT8])
-    ran = command("compare", world.folder / "run", "--model-a", FP32, "--model-b", INT8)
+    ran = command("compare", world.folder / "run", "--model", FP32, "--model", INT8)
     assert ran.status == 0 and STAMP in ran.text and "in A and in" not in ran.text
     renamed(world, "int8")
     world.eval(out="other")
@@ -86,7 +86,7 @@ def int8_study(world: World) -> None:
 def int8_trust(world: World) -> None:
     probes = [word for name in ("repeat", "randomisation") for word in ("--probe", name)]
     bundle = both(world).models / INT8
-    ran = command("trust", bundle, "--data", f"coco={world.data}", "--out", world.folder / "trust", *probes)
+    ran = command("trust", "--model", bundle, "--data", f"coco={world.data}", "--out", world.folder / "trust", *probes)
     assert ran.status == 1 and STAMP in ran.text and "the same image gave the same bits twice" in ran.text, ran.text
     assert "its weights cannot be randomised; use the bundle in fp32 that it was made from" in ran.text
 

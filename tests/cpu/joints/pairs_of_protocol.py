@@ -96,7 +96,7 @@ def protocol_prompts(world: World) -> None:
 def protocol_precision(world: World) -> None:
     world.eval()
     world.eval(*MEDKLIP, model=FP16)
-    ran = command("compare", world.folder / "run", "--model-a", FP32, "--model-b", FP16)
+    ran = command("compare", world.folder / "run", "--model", FP32, "--model", FP16)
     assert ran.status == 1 and ran.text.startswith("Error: ")
     assert f"on coco: {FP32} was evaluated by protocol 'default', {FP16} by 'medklip'" in ran.text
     assert world.differences("pointing") == {}

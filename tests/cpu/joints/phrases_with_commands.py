@@ -69,7 +69,7 @@ def phrases_shards(world: World) -> None:
 def phrases_subsets(world: World) -> None:
     world.eval(*asked(world), "--dataset", "coco")
     world.eval(*asked(world), model=file(world))
-    everything, part = shown(world), shown(world, "--models", BOXES, "--datasets", "mscxr")
+    everything, part = shown(world), shown(world, "--model", BOXES, "--dataset", "mscxr")
     assert of_boxes(part) == of_boxes(everything) and set(of_boxes(part)) == {(BOXES, "mscxr")}
     (cell,) = part["cells"]
     (same,) = [one for one in everything["cells"] if one["model"] == BOXES]
@@ -79,7 +79,7 @@ def phrases_subsets(world: World) -> None:
 
 def phrases_compare(world: World) -> None:
     both(world)
-    cell, changed = compared(world, world.folder / "run", "--model-a", FP32, "--model-b", BOXES)
+    cell, changed = compared(world, world.folder / "run", "--model", FP32, "--model", BOXES)
     assert set(changed) == set(ANY) and cell["pairs"] == len(pairs(boxed(world)))
 
 
@@ -141,7 +141,7 @@ def phrases_moved(world: World) -> None:
         others = [boxes for name, who, boxes in answers if name == row["finding"] and who != of_case[row["case_id"]]]
         assert row["answer"]["boxes"] in others
     assert len(moved) == len(given)
-    world.report("--models", "moved:phrases,boxes:far,boxes:farther")
+    world.report("--model", "moved:phrases", "--model", "boxes:far", "--model", "boxes:farther")
     lines = (world.folder / "run/report/tables.md").read_text().split("\n")
     assert any("**" in line for line in lines if line.startswith("| boxes:far"))
     assert not any("**" in line for line in lines if line.startswith("| moved:"))

@@ -75,7 +75,7 @@ def scorers_shards(world: World) -> None:
 def scorers_subsets(world: World) -> None:
     world.eval(model=two_files(world))
     everything = published(world)
-    part = published(world, "--models", BOXES, "--protocol", "afloc", "--protocol", "radvlm")
+    part = published(world, "--model", BOXES, "--protocol", "afloc", "--protocol", "radvlm")
     assert part == {BOXES: {name: everything[BOXES][name] for name in ("afloc", "radvlm")}}
     text = (world.folder / "run/report/tables.md").read_text()
     assert "| radvlm |" in text and "chexagent" not in text and OTHERS not in text
@@ -84,7 +84,7 @@ def scorers_subsets(world: World) -> None:
 def scorers_compare(world: World) -> None:
     world.eval(model=two_files(world))
     run = world.folder / "run"
-    ran = command("compare", run, "--model-a", BOXES, "--model-b", OTHERS, "--fail-if", "avg_iou > 0")
+    ran = command("compare", run, "--model", BOXES, "--model", OTHERS, "--fail-if", "avg_iou > 0")
     assert ran.status == 2 and "unknown name 'avg_iou'; known are flipped_hits" in ran.text, ran.text
 
 

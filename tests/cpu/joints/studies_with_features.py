@@ -290,7 +290,7 @@ def readers_cache(world: World) -> None:
 
 def probed(world: World, *given: object, out: str = "trust", status: int = 0) -> str:
     """`trust` of the bundle with the probe of changed weights."""
-    line = ("trust", world.models / FP32, "--probe", "randomisation", "--blocks", 1, "--seeds", 1)
+    line = ("trust", "--model", world.models / FP32, "--probe", "randomisation", "--blocks", 1, "--seeds", 1)
     ran = command(*line, "--engine", "onnxruntime-cpu", "--threads", 1, "--out", world.folder / out, *given)
     assert ran.status == status, ran.text
     return ran.text
@@ -312,7 +312,7 @@ def of(world: World, name: str = "coco") -> list[object]:
 
 def probes_maps(world: World) -> None:
     for name in (world.own_maps, world.own_boxes, "baseline:center", READER):
-        ran = command("trust", name, *of(world), "--out", world.folder / "trust")
+        ran = command("trust", "--model", name, *of(world), "--out", world.folder / "trust")
         assert ran.status == 2 and "Traceback" not in ran.text and name.split(":")[0] in ran.text, ran.text
     assert not (world.folder / "trust").exists()
 

@@ -52,11 +52,11 @@ def supervised_phrases(world: World) -> None:
 def supervised_prompts(world: World) -> None:
     file = world.folder / "sets.json"
     file.write_text('{"coco": {"Effusion": ["Hernia"], "Mass": ["Mass"]}, "free": {"Mass": ["a round blob"]}}')
-    line = ("prompts", "encode", "--prompts", file, "--bundles", taught(world).models, "--bundle", NAME)
+    line = ("prompts", "encode", "--prompts", file, "--bundles", taught(world).models, "--model", NAME)
     ran = command(*line)
     assert ran.status == 2 and f"{NAME}: The model is supervised and reads no text, and 'a round blob' is" in ran.text
     assert "known are Mass, Hernia" in ran.text
-    assert command(*line, "--set", "coco").status == 0
+    assert command(*line, "--prompt-set", "coco").status == 0
     world.eval(model=NAME)
     assert set(world.rows(f"{NAME}--coco")["finding"].to_pylist()) == {"Mass", "Effusion"}
 
@@ -74,7 +74,7 @@ def supervised_report(world: World) -> None:
 
 def supervised_compare(world: World) -> None:
     taught(world).eval(model=[FP32, NAME])
-    ran = command("compare", world.folder / "run", "--model-a", FP32, "--model-b", NAME)
+    ran = command("compare", world.folder / "run", "--model", FP32, "--model", NAME)
     assert ran.status == 0 and STAMP in ran.text
 
 
@@ -86,7 +86,7 @@ def supervised_study(world: World) -> None:
 
 
 def supervised_trust(world: World) -> None:
-    line = ["trust", taught(world).models / NAME, "--data", f"coco={world.data}", "--probe", "randomisation"]
+    line = ["trust", "--model", taught(world).models / NAME, "--data", f"coco={world.data}", "--probe", "randomisation"]
     line += ["--seeds", 1, "--blocks", 1]
     ran = command(*line, "--mode", "cascade", "--mode", "text", "--out", world.folder / "trust")
     assert ran.status == 0 and STAMP in ran.text, ran.text

@@ -37,7 +37,7 @@ def patients(world: World, names: list[str], file: str = "patients.csv") -> list
 def compare(world: World, a: str, b: str, *more: object, status: int = 0) -> tuple[str, dict[str, Any]]:
     """What `compare` prints, and the cell of its JSON."""
     file = world.folder / "compared.json"
-    how = ["compare", world.folder / "run", "--model-a", a, "--model-b", b, "--json", file, "--markdown", f"{file}.md"]
+    how = ["compare", world.folder / "run", "--model", a, "--model", b, "--json", file, "--markdown", f"{file}.md"]
     ran = command(*how, *more)
     assert ran.status == status, ran.text
     (cell,) = json.loads(file.read_text())["cells"]

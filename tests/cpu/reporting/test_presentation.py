@@ -9,7 +9,7 @@ import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.reporting.presentation import Presentation, parse_columns, parse_list, parse_names
+from xbench_fast.runtime.reporting.presentation import Presentation, parse_columns, parse_names
 from xbench_fast.runtime.reporting.report import Report, make_report, write_report
 from xbench_fast.runtime.reporting.tables.table import cell_of
 from xbench_fast.runtime.results.choices import Choices
@@ -71,7 +71,21 @@ def test_means_and_ranks_are_of_what_is_shown(run: Path) -> None:
 
 def test_printed_names_stand_everywhere(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["report", str(run), "--no-page", "--replicates", "0", "--names", 'kad-224=KAD,toy="Toy, ours",one=First'])
+        main(
+            [
+                "report",
+                str(run),
+                "--no-page",
+                "--replicates",
+                "0",
+                "--name",
+                "kad-224=KAD",
+                "--name",
+                "toy=Toy, ours",
+                "--name",
+                "one=First",
+            ]
+        )
     assert ended.value.code == 0
     folder = run / "report"
     texts = {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
@@ -88,11 +102,11 @@ def test_printed_names_stand_everywhere(run: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"models": ("kad",)}, "--models: the run has no model 'kad': did you mean 'kad-224'?"),
-        ({"datasets": ("three",)}, "--datasets: the run has no dataset 'three'"),
-        ({"models": ("mine", "toy"), "datasets": ("two",)}, "--models: the run has nothing of toy on two"),
-        ({"names": {"kad": "KAD"}}, "--names: the run has no model or dataset 'kad': did you mean 'kad-224'?"),
-        ({"names": {"kad-224": "mine"}}, "--names gives two models the name 'mine'"),
+        ({"models": ("kad",)}, "--model: the run has no model 'kad': did you mean 'kad-224'?"),
+        ({"datasets": ("three",)}, "--dataset: the run has no dataset 'three'"),
+        ({"models": ("mine", "toy"), "datasets": ("two",)}, "--model: the run has nothing of toy on two"),
+        ({"names": {"kad": "KAD"}}, "--name: the run has no model or dataset 'kad': did you mean 'kad-224'?"),
+        ({"names": {"kad-224": "mine"}}, "--name gives two models the name 'mine'"),
     ],
 )
 def test_a_wrong_name_is_said(run: Path, chosen: dict[str, object], said: str) -> None:
@@ -106,12 +120,11 @@ def test_two_models_may_exchange_their_names(run: Path) -> None:
     assert found.results.cells["mine", "one"].family == "kad-224"
 
 
-def test_lists_and_names_are_read() -> None:
-    assert parse_list(" a, b,,a ") == ("a", "b") and parse_list(None) == ()
-    assert parse_names('a=A,b="B, b", c = C=c') == {"a": "A", "b": "B, b", "c": "C=c"} and parse_names(None) == {}
-    for wrong in ("a", "=A", "a=", 'a=""'):
+def test_printed_names_are_read() -> None:
+    assert parse_names(["a=A", "b=B, b", " c = C=c"]) == {"a": "A", "b": "B, b", "c": "C=c"} and parse_names(()) == {}
+    for wrong in ("a", "=A", "a=", "a= "):
         with pytest.raises(ConfigError, match="not of the form NAME=PRINTED"):
-            parse_names(wrong)
+            parse_names([wrong])
 
 
 @pytest.fixture
@@ -169,17 +182,21 @@ def test_chosen_numbers_stand_in_every_form(paper_run: Path, capsys: pytest.Capt
     given = (
         "--out",
         str(folder),
-        "--models",
-        "paper:kad,mine",
-        "--columns",
-        "iou,point",
+        "--model",
+        "paper:kad",
+        "--model",
+        "mine",
+        "--column",
+        "iou",
+        "--column",
+        "point",
         "--intervals",
         "inline",
         "--replicates",
         "20",
     )
     with pytest.raises(SystemExit) as ended:
-        main(["report", str(paper_run), "--no-page", "--names", "mine=Ours_1", *given])
+        main(["report", str(paper_run), "--no-page", "--name", "mine=Ours_1", *given])
     assert ended.value.code == 0
     assert not (paper_run / "report").exists()
     markdown, latex = (folder / "tables.md").read_text(), (folder / "latex" / "table1.tex").read_text()
@@ -203,8 +220,8 @@ def test_tables_of_an_earlier_report_go_and_other_files_stay(paper_run: Path) ->
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"columns": ("dise_best",)}, "--columns: there is no number 'dise_best': did you mean 'dice_best'?"),
-        ({"models": ("paper:kadd",)}, "--models: the paper has no model 'paper:kadd': did you mean 'paper:kad'?"),
+        ({"columns": ("dise_best",)}, "--column: there is no number 'dise_best': did you mean 'dice_best'?"),
+        ({"models": ("paper:kadd",)}, "--model: the paper has no model 'paper:kadd': did you mean 'paper:kad'?"),
     ],
 )
 def test_a_wrong_number_or_row_is_said(chosen: dict[str, tuple[str, ...]], said: str) -> None:
@@ -213,7 +230,7 @@ def test_a_wrong_number_or_row_is_said(chosen: dict[str, tuple[str, ...]], said:
 
 
 def test_numbers_are_named_by_key_or_heading() -> None:
-    assert parse_columns("point, Dice,dice-cross-fitted,mean,point") == (
+    assert parse_columns(("point", "Dice", "dice-cross-fitted", "mean", "point")) == (
         "pointing",
         "dice_best",
         "dice_cross_fitted",

@@ -100,7 +100,7 @@ def test_what_subtracts_results_of_two_protocols_is_refused(desk: Desk) -> None:
         said = desk.command("study", study, desk.run, code=1)
         assert "was evaluated by protocol 'paper'" in said or "by 'paper'" in said, study
         assert "choose cells of one protocol with --model and --dataset" in said
-    said = desk.command("compare", desk.run, "--model-a", "maps:good", "--model-b", "maps:poor", code=1)
+    said = desk.command("compare", desk.run, "--model", "maps:good", "--model", "maps:poor", code=1)
     assert "cannot be compared" in said
 
 

@@ -70,7 +70,7 @@ def test_models_with_other_pairs_share_the_folds_and_every_command_prints_one_nu
 
     command("report", both, "--no-page", "--replicates", 0)
     command("report", alone, "--no-page", "--replicates", 0)
-    command("compare", both, "--model-a", "kad", "--model-b", "mavl", "--json", tmp_path / "compare.json",
+    command("compare", both, "--model", "kad", "--model", "mavl", "--json", tmp_path / "compare.json",
             "--replicates", 0)  # fmt: skip
     command("study", "calibration", both, "--out", tmp_path / "study", "--replicates", 10, "--no-maps")
     reported = {

@@ -94,7 +94,9 @@ def evaluate(out: str) -> Ran:
 
 
 def ask_trust() -> Ran:
-    return command("trust", "blocks-32", *OF_RUN[:6], "--probe", "repeat", "--probe", "prompts", "--out", "trust")
+    return command(
+        "trust", "--model", "blocks-32", *OF_RUN[:6], "--probe", "repeat", "--probe", "prompts", "--out", "trust"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def after_the_demo(root: Path, kad_demo: Any, tmp_path: Path) -> Path:
     out = tmp_path / "demo" / "out"
     shutil.copytree(kad_demo.folder, out / "bundles" / "kad-demo")
     shutil.copy(root / "demo" / "xbench.toml", tmp_path / "demo")
-    arguments = ["--bundles", out / "bundles", "--bundle", "kad-demo", "--set", "phantoms"]
+    arguments = ["--bundles", out / "bundles", "--model", "kad-demo", "--prompt-set", "phantoms"]
     with pytest.raises(SystemExit, match="0"):
         main(list(map(str, ["prompts", "encode", *arguments, "--prompts", root / "demo" / "prompts.yaml"])))
     made = [sys.executable, root / "demo" / "phantoms.py", "--out", out / "phantoms", "--count", str(PHANTOMS)]

@@ -177,7 +177,7 @@ def test_errors_are_those_of_the_command_line(
         (lambda: xb.load_run("absent"), "report absent"),
         (lambda: run.table(tolerance_px=-1.0), f"report {run.path} --tolerance-px -1"),
         (lambda: xb.report(run, ties="any", tolerance_px=3), f"report {run.path} --ties any --tolerance-px 3"),
-        (lambda: xb.compare(run, run, models=("a", "b")), f"compare {run.path} {run.path} --model-a a --model-b b"),
+        (lambda: xb.compare(run, run, models=("a", "b")), f"compare {run.path} {run.path} --model a --model b"),
         (lambda: xb.compare(run, run, datasets=["x"]), f"compare {run.path} {run.path} --dataset x"),
     ]
     for call, arguments in cases:

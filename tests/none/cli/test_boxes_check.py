@@ -62,6 +62,16 @@ def test_a_frame_that_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 1 and "warning: f.jsonl: read as mirrored" in out
 
 
+def test_a_file_is_checked_for_several_datasets(capsys: pytest.CaptureFixture[str]) -> None:
+    both = ("--dataset", "again", "--data", "again=data", "--data-option", "again.reader=coco")
+    status, out, _ = checked(capsys, lines(), *both)
+    assert status == 0 and "f.jsonl on coco: 4 answers" in out and "f.jsonl on again: 4 answers" in out
+    status, out, _ = checked(capsys, lines(), *both, "--json", "-")
+    record = json.loads(out)
+    others = record.pop("other_datasets")
+    assert status == 0 and others == {"again": record}
+
+
 def test_missing_and_rejected_lines(capsys: pytest.CaptureFixture[str]) -> None:
     answers = [*lines()[:3], {"case": "3", "finding": "Mas", "boxes": []}]
     status, out, err = checked(capsys, answers)

@@ -32,7 +32,7 @@ def test_the_papers_table_has_21_columns(root: Path, tmp_path: Path) -> None:
             told = {"findings": ["Mass"], "reader": name, "title": reader.title, "model_family": "own"}
             add_cell(run, "mine", name, [hit("Mass")], **told)
     (line,) = re.findall(
-        r"^xbench-fast report run/ (--models paper,mine .*)$", (root / "docs/report.md").read_text(), re.M
+        r"^xbench-fast report run/ (--model paper --model mine .*)$", (root / "docs/report.md").read_text(), re.M
     )
     words = [str(tmp_path / "run"), *shlex.split(line), "--no-page", "--quiet"]
     done = CliRunner().invoke(report, words)

@@ -96,7 +96,7 @@ def test_cells_that_are_not_finished_are_named_above_table_1(run: Path, capsys: 
     line = "2 of 3 cells finished; not finished: kad on two (failed: no such file)\n"
     assert shown.index(line) < shown.index("Table 1")
     with pytest.raises(SystemExit):
-        main(["report", str(run), "--no-page", "--replicates", "0", "--datasets", "one"])
+        main(["report", str(run), "--no-page", "--replicates", "0", "--dataset", "one"])
     assert "not finished" not in capsys.readouterr().out
 
 
@@ -215,7 +215,7 @@ def test_a_mean_of_datasets_needs_two_datasets(run: Path) -> None:
     ],
 )
 def test_notes_are_about_columns_that_are_there(run: Path, columns: tuple[str, ...], there: set[str]) -> None:
-    shown = parse_columns(",".join(columns))
+    shown = parse_columns(columns)
     made = make_report(run, Choices(replicates=0), Presentation(columns=shown))
     (table,) = (table for table in made.tables if table.first)
     starts = ("* in-sample", "cross-fitted", "delta Dice:")

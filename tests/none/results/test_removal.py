@@ -125,6 +125,14 @@ def test_a_name_that_is_not_there_is_an_error(
     assert said in err and ("kad" in err or "one" in err) and (on_disk(run), read_run(run)) == before
 
 
+def test_cells_of_several_models_and_datasets_are_removed_at_once(run: Path) -> None:
+    named = ("--model", "kad", "--model", "clip", "--dataset", "one", "--dataset", "a b")
+    command("run", "remove", run, *named, "--yes")
+    left = {(entry["model"], entry["dataset"]) for entry in read_run(run)["cells"].values()}
+    assert ("kad", "a_b") in left
+    assert not left & {("kad", "one"), ("kad", "a b"), ("clip", "one")}
+
+
 def test_a_folder_that_is_no_run_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command("run", "remove", tmp_path, "--model", "kad", "--yes", status=1)
     assert "is no run directory" in capsys.readouterr().err and list(tmp_path.iterdir()) == []

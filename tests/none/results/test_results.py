@@ -140,7 +140,7 @@ def test_a_pair_without_prompts_is_skipped_with_one_line(world: World, bundle: P
     outcome = world.run([bundle], [other])
     reason = (
         "the bundle has no prompt set 'rsna' (it has: coco); name one with --data-option rsna.prompts=SET, or add one "
-        "with xbench-fast prompts encode --bundle blocks-32"
+        "with xbench-fast prompts encode --model blocks-32"
     )
     assert outcome.skipped == [("blocks-32", "rsna", reason)]
     assert world.lines == [f"blocks-32 on rsna: skipped, {reason}"]

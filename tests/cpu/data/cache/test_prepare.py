@@ -302,7 +302,7 @@ def test_the_commands_of_the_cache(tmp_path: Path, data: DatasetConfig, capsys: 
     assert status == 0 and f"deleted: {old.name}" in out and kept.name not in out
     assert [path.name for path in root.iterdir()] == [kept.name]
     with PreparedStore.open(root, "kept", Coco(data.root).cases(), SQUASH):
-        status, out, err = ran(capsys, "cache", "prune", "--limit", "0")
+        status, out, err = ran(capsys, "cache", "prune", "--cache-limit", "0")
         assert status == 1 and "in use and larger than the limit" in err
         assert "in use, kept" in ran(capsys, "cache", "clear")[1]
     status, out, _ = ran(capsys, "cache", "--cache", root, "clear")

@@ -172,7 +172,7 @@ def test_report_and_compare_show_both_and_test_them_on_the_same_pairs(
     assert sign * difference["difference"] == pytest.approx(row["difference"]) and row["n"] == 56
     assert difference["p"] == pytest.approx(row["p"])
     file = large.parent / "compared.json"
-    line = ("compare", large, "--model-a", "maps:maps", "--model-b", READER, "--replicates", 50, "--json", file)
+    line = ("compare", large, "--model", "maps:maps", "--model", READER, "--replicates", 50, "--json", file)
     assert command(*line) == 0 and capsys.readouterr().out
     told = json.loads(file.read_text())
     assert f"{READER}: what a reader marked; no model was run, and there is no threshold" in told["stamps"]

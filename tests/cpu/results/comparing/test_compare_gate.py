@@ -133,13 +133,13 @@ def test_files_are_written_before_the_gate_falls(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("line", "status", "words"),
     [
-        (["a"], 2, "Give a second run, or --model-a and --model-b"),
-        (["a", "b", "--model-b", "kad"], 2, "--model-b needs --model-a"),
-        (["a", "--model-a", "kad", "--model-b", "kad"], 2, "nothing to compare"),
+        (["a"], 2, "Give a second run, or --model twice"),
+        (["a", "b", *("--model", "kad") * 3], 2, "--model is given twice at most"),
+        (["a", "--model", "kad", "--model", "kad"], 2, "nothing to compare"),
         (["a", "b", "--fail-if", "flips > 0"], 2, "unknown name 'flips'"),
         (["a", "b", "--replicates", "-1"], 2, "--replicates"),
         (["a", "nowhere"], 1, "nowhere is no run directory"),
-        (["a", "b", "--model-a", "clip"], 1, "a has no model 'clip': known are kad"),
+        (["a", "b", "--model", "clip"], 1, "a has no model 'clip': known are kad"),
         (["a", "b", "--dataset", "two"], 1, "Neither run has a dataset 'two'"),
         (["a", "b", "--json", "a/run.json/x"], 1, "cannot be written"),
     ],

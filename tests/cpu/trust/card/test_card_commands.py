@@ -143,12 +143,12 @@ def test_the_pairs_that_a_report_leaves_are_those_of_its_cards(world: Path) -> N
 
 def test_a_bundle_is_known_by_its_hash_and_printed_names_are_used(made: Path, world: Path) -> None:
     """The trust directory names the bundle's folder, the report the printed name."""
-    command("report", "run", "--trust", "trust", "--names", f"{MODEL}=Ours,{DATASET}=Set", "--no-page", "--quiet",
-            "--replicates", 40, "--models", MODEL)  # fmt: skip
+    command("report", "run", "--trust", "trust", "--name", f"{MODEL}=Ours", "--name", f"{DATASET}=Set", "--no-page",
+            "--quiet", "--replicates", 40, "--model", MODEL)  # fmt: skip
     (card,) = json.loads((world / "run/report/report.json").read_text())["cards"]
     assert (card["model"], card["title"], card["lines"][6]["verdict"]) == ("Ours", "Set", "pass")
     assert MODEL in card["lines"][3]["command"], "the command needs the bundle's own name"
     shutil.copytree(made / "data", world / "data")
     make_bundle(world / "models" / "renamed")
-    command("trust", "renamed", *OPTIONS, "--out", "again", "--probe", "stability")
+    command("trust", "--model", "renamed", *OPTIONS, "--out", "again", "--probe", "stability")
     assert cards(world, world / "again")[MODEL].lines[6].word == "pass"

@@ -94,7 +94,12 @@ def test_without_a_trust_directory_lines_4_to_7_name_the_command(world: Path) ->
     (words,) = {line["command"] for line in lines[3:7]}  # one command, so that its tests are one family
     program, name, *arguments = shlex.split(words)
     found = trust_command.make_context(name, arguments).params
-    assert (program, found["model"], found["names"], found["out"]) == ("xbench-fast", MODEL, (DATASET,), Path("trust"))
+    assert (program, found["models"], found["datasets"], found["out"]) == (
+        "xbench-fast",
+        (MODEL,),
+        (DATASET,),
+        Path("trust"),
+    )
     assert {"randomisation", "deletion", "region", "stability"} <= set(found["probe_names"])
     assert found["data"] == (
         f"coco={json.loads((world / 'run/run.json').read_text())['config']['datasets']['coco']['root']}",

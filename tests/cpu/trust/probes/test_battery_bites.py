@@ -60,7 +60,7 @@ def trusted(run: Path) -> dict[tuple[str, str], dict[str, Any]]:
 def probed(out: Path, bundle: Path, *line: object) -> dict[str, Any]:
     """The record of one probe of the command `trust`."""
     given = ("--engine", "onnxruntime-cpu", "--threads", 1, "--out", out)
-    assert command("trust", bundle, *line, *given) == 0
+    assert command("trust", "--model", bundle, *line, *given) == 0
     (found,) = json.loads((out / "trust.json").read_text())["cells"].values()
     return dict(found)
 

@@ -42,7 +42,7 @@ def fixed(tmp_path: Path) -> list[object]:
     """The command for a model whose map is the same for every image, on 15 patients."""
     fixed_map_bundle(tmp_path / "fixed")
     make_dataset(tmp_path / "data", 30)
-    line: list[object] = ["trust", tmp_path / "fixed", "--data", f"coco={tmp_path / 'data'}", "--threads", 1]
+    line: list[object] = ["trust", "--model", tmp_path / "fixed", "--data", f"coco={tmp_path / 'data'}", "--threads", 1]
     return [*line, "--engine", "onnxruntime-cpu", "--probe", "randomisation", "--pairs", 40]
 
 
@@ -158,7 +158,15 @@ def test_each_pair_is_compared_with_itself(tmp_path: Path) -> None:
     """All rows of an independent loop: the graph with other weights, asked about one image at a time."""
     bundle = stacked_bundle(tmp_path / "stacked")
     make_dataset(tmp_path / "data", 9)
-    line: list[object] = ["trust", bundle.path, "--data", f"coco={tmp_path / 'data'}", "--engine", "onnxruntime-cpu"]
+    line: list[object] = [
+        "trust",
+        "--model",
+        bundle.path,
+        "--data",
+        f"coco={tmp_path / 'data'}",
+        "--engine",
+        "onnxruntime-cpu",
+    ]
     probes = ["--probe", "repeat", "--probe", "randomisation"]
     run([*line, *probes, "--blocks", 1, "--seeds", 1, "--mode", "cascade", "--mode", "text", "--out", tmp_path / "t"])
     cells = json.loads((tmp_path / "t" / "trust.json").read_text())["cells"]

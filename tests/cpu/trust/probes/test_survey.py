@@ -156,7 +156,7 @@ def test_the_changes_of_stability_are_a_table_and_rows_of_the_csv(capsys: pytest
 )
 def test_what_is_no_bundle_is_told_where_to_go(model: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["trust", model, "--data", "coco=data"])
+        main(["trust", "--model", model, "--data", "coco=data"])
     said = capsys.readouterr().err
     assert ended.value.code == 2 and f"'{model}' is no bundle, and only bundles can be asked again" in said
     assert words in " ".join(said.split())

@@ -213,8 +213,8 @@ def test_flags_stand_before_or_after_the_word(
         ["--config", tmp_path / "my.toml", "clear", "--json", "-"],
         ["--json", "-", "clear", "--config", tmp_path / "my.toml"],
         ["--cache", tmp_path / "other", "clear", "--cache", root, "--json", "-"],
-        ["prune", "--cache", root, "--json", "-", "--limit", "0"],
-        ["--json", "-", "prune", "--cache", root, "--limit", "0"],
+        ["prune", "--cache", root, "--json", "-", "--cache-limit", "0"],
+        ["--json", "-", "prune", "--cache", root, "--cache-limit", "0"],
     ):
         folder = make_store(root)
         assert deleted(*line) == (["demo"], []) and not folder.exists()

@@ -211,7 +211,7 @@ def test_trust_and_eval_share_a_cache_and_never_the_pixels_of_two_decoders(
         return pq.read_table(file)["logit"].to_pylist()
 
     run("eval", "--model", "blocks-32", "--cache", "cache", "--decoder", "dali")
-    asks = ["trust", "blocks-32", "--probe", "repeat"]
+    asks = ["trust", "--model", "blocks-32", "--probe", "repeat"]
     for out, decoder, cache in (("dali", "dali", True), ("cpu", "cpu", True), ("none", "cpu", False)):
         said = run(*asks, "--out", out, "--decoder", decoder, *(["--cache", "cache"] if cache else []))
         assert ("a stand-in" in said) == (decoder == "dali")

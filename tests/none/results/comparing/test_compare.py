@@ -414,7 +414,7 @@ def test_runs_without_a_common_case_or_model(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no case in common"):
         compared((a, b))
     c = write_run(tmp_path / "c", {("clip", "one"): random_rows(1)})
-    with pytest.raises(RunError, match=r"kad on one.*clip on one.*--model-a and --model-b"):
+    with pytest.raises(RunError, match=r"kad on one.*clip on one.*give --model twice"):
         compared((a, c))
     with pytest.raises(RunError, match="has no model 'mavl': known are kad"):
         compared((a, c), models=("mavl", "clip"))

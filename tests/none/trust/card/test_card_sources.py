@@ -155,7 +155,7 @@ def test_a_probe_of_the_first_cases_of_the_runs_own_dataset_stands(
 ) -> None:
     """Its images are the run's; the line says from how many cases they were drawn."""
     monkeypatch.chdir(made)
-    command("trust", MODEL, *OPTIONS, "--out", tmp_path / "first", "--probe", "stability", "--limit", "30")
+    command("trust", "--model", MODEL, *OPTIONS, "--out", tmp_path / "first", "--probe", "stability", "--limit", "30")
     line = stability(material, tmp_path / "first")
     assert line.word != "not run" and "drawn from the first 30 cases" in line.finding
     assert "drawn from" not in stability(material, made / "trust").finding
@@ -165,7 +165,7 @@ def test_a_probe_of_the_first_cases_of_the_runs_own_dataset_stands(
     annotations = json.loads(Path("data/annotations.json").read_text())
     annotations["annotations"][-1]["bbox"][2] += 1  # of a case beyond the limit
     Path("data/annotations.json").write_text(json.dumps(annotations))
-    command("trust", MODEL, *OPTIONS, "--out", "other", "--probe", "stability", "--limit", "30")
+    command("trust", "--model", MODEL, *OPTIONS, "--out", "other", "--probe", "stability", "--limit", "30")
     line = stability(material, tmp_path / "other")
     assert line.word == "not run" and line.why.startswith("results of other cases (--limit 30, and the run has no")
 
@@ -177,6 +177,6 @@ def test_beside_a_run_with_a_limit_only_the_same_limit_stands(made: Path, tmp_pa
     for limit, word in ((30, True), (20, False), (None, False)):
         out = tmp_path / f"trust-{limit}"
         more = ("--limit", limit) if limit else ()
-        command("trust", MODEL, *OPTIONS, "--out", out, "--probe", "stability", *more)
+        command("trust", "--model", MODEL, *OPTIONS, "--out", out, "--probe", "stability", *more)
         line = stability(limited, out)
         assert (line.word != "not run") is word and "drawn from" not in line.finding

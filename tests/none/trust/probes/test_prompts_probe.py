@@ -221,7 +221,17 @@ def test_the_command_prints_and_keeps_the_verdict(
     monkeypatch.chdir(tmp_path)
     make_bundle(tmp_path / "models" / "blocks-32")
     make_dataset(tmp_path / "data")
-    line = ["trust", "blocks-32", "--bundles", "models", "--data", "coco=data", "--engine", "synthetic:BlockEngine"]
+    line = [
+        "trust",
+        "--model",
+        "blocks-32",
+        "--bundles",
+        "models",
+        "--data",
+        "coco=data",
+        "--engine",
+        "synthetic:BlockEngine",
+    ]
     with pytest.raises(SystemExit) as ended:
         main([*line, "--threads", "1", "--probe", "prompts"])
     assert ended.value.code == 0

@@ -222,7 +222,7 @@ def test_a_mistake_is_named(capsys: pytest.CaptureFixture[str], more: list[str],
 def test_a_bundle_without_the_prompts_is_an_error(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_bundle(world / "models" / "deaf-32", sets=("else",))
     with pytest.raises(SystemExit):
-        main(["trust", "deaf-32", "--bundles", "models", "--data", "coco=data", "--engine", ENGINE])
+        main(["trust", "--model", "deaf-32", "--bundles", "models", "--data", "coco=data", "--engine", ENGINE])
     assert "the bundle has no prompt set 'coco' (it has: else)" in capsys.readouterr().err
 
 
@@ -371,7 +371,7 @@ def test_an_error_of_foreign_code_is_told_without_a_traceback(
 def test_images_that_are_asked_their_own_phrases_are_refused(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_ms_cxr(world / "data")
     with pytest.raises(SystemExit):
-        main(["trust", "blocks-32", "--bundles", "models", "--data", "mscxr=data", "--engine", ENGINE])
+        main(["trust", "--model", "blocks-32", "--bundles", "models", "--data", "mscxr=data", "--engine", ENGINE])
     assert "The dataset 'mscxr' asks each image its own phrases; trust takes datasets with" in capsys.readouterr().err
 
 
