@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ....metrics_gpu.statistics.bootstrap import Interval
+from ....metrics_gpu.statistics.intervals import Interval
 from ..tables.metric_names import METRICS, NONE, heading, p_value
 from ..tables.table import Cell, Column, Item, Table
 from .writing import between, limits, metric_cell, number_cell, percent_cell, share_cell
