@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.recognition.scores import recognition
 from ....metrics_gpu.statistics.correlation import Correlation, correlation, patients_r2, without_group_means
-from ....metrics_gpu.statistics.intervals import Interval, percentile_interval
+from ....metrics_gpu.statistics.intervals import Interval
 from ...results.comparability import find_basis, on_one_basis
-from ...results.numbers.fields import find_interval, grounding_interval
+from ...results.numbers.fields import find_interval
 from ..figures.study_figures import draw_correlation
 from ..tables.metric_names import NONE
 from .columns import Shown, StudyTable, measured, metric, numbers, p_values, text, texts
+from .estimates import Estimate, grounding_estimate, over_datasets
 from .material import Material
 from .study_cell import StudyCell
 from .study_outcome import StudyOutcome, drawn
@@ -29,21 +30,12 @@ _FIELDS: Final = ("auc", "pointing")
 
 
 @dataclass(frozen=True, eq=False)
-class _Value:
-    """A number of a point with its interval and replicates float64 [B]."""
-
-    value: float
-    interval: Interval | None
-    drawn: Float
-
-
-@dataclass(frozen=True, eq=False)
 class _Point:
     """AUC and pointing, by `_FIELDS`, of one cell or of one model's mean."""
 
     model: str
     dataset: str
-    values: Mapping[str, _Value]
+    values: Mapping[str, Estimate]
     images: int
     pairs: int
     datasets: int = 1
@@ -112,11 +104,10 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
     found = cell.drawn_scores()
     if scores.auc is None or found.macro.pointing is None:
         return "no class has both images with and without the finding, so there is no AUC"
-    assert scores.drawn is not None and found.drawn is not None  # the cell has draws
-    drawn_auc, drawn_pointing = scores.drawn.macro["auc"], found.drawn.macro["pointing"]
-    auc = _Value(scores.auc, find_interval(scores, "auc", "", drawn_auc, cell.sample, level), drawn_auc)
-    interval = grounding_interval(found, "pointing", "", cell.sample, level)
-    pointing = _Value(found.macro.pointing, interval, drawn_pointing)
+    assert scores.drawn is not None  # the cell has draws
+    drawn_auc = scores.drawn.macro["auc"]
+    auc = Estimate(scores.auc, find_interval(scores, "auc", "", drawn_auc, cell.sample, level), drawn_auc)
+    pointing = grounding_estimate(found, "pointing", found.macro.pointing, "", cell.sample, level)
     basis = find_basis(cell.rows, cell.pairs)
     return _Point(
         model=cell.model,
@@ -146,21 +137,13 @@ def _model_points(cells: Sequence[_Point], level: float) -> list[_Point]:
             _Point(
                 model=model,
                 dataset="mean",
-                values={name: _mean([point.values[name] for point in of_model], level) for name in _FIELDS},
+                values={name: over_datasets((point.values[name] for point in of_model), level) for name in _FIELDS},
                 images=sum(point.images for point in of_model),
                 pairs=sum(point.pairs for point in of_model),
                 datasets=len(of_model),
             )
         )
     return points
-
-
-def _mean(values: Sequence[_Value], level: float) -> _Value:
-    """The mean over datasets; without an interval if one of them has too few patients."""
-    drawn = np.mean([each.drawn for each in values], axis=0)
-    enough = all(each.interval is not None and each.interval.method != "t" for each in values)
-    value = float(np.mean([each.value for each in values]))
-    return _Value(value, percentile_interval(drawn, level) if enough else None, drawn)
 
 
 def _shared(cells: Sequence[_Point]) -> list[str]:

@@ -6,39 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ....metrics_gpu.grounding.protocols import Unit
 from ....metrics_gpu.grounding.strata import EDGES, size_strata
 from ....metrics_gpu.statistics.bootstrap import macro_mean
-from ....metrics_gpu.statistics.intervals import mean_interval, percentile_interval
-from ...results.numbers.fields import grounding_interval
+from ....metrics_gpu.statistics.intervals import mean_interval
 from ..figures.study_figures import draw_strata
 from ..tables.table import Table
 from .columns import StudyTable, measured, metric, percents, texts
+from .estimates import Estimate, grounding_estimate, over_datasets
 from .material import Material
 from .study_cell import PIXELS, StudyCell
 from .study_outcome import Rows, StudyOutcome, drawn
-from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, limits, without_best
-
-Float = NDArray[np.float64]
+from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS
 
 ALL = "mean of datasets"
 
 _UNITS: tuple[Unit, ...] = ("per_class", "cross_fit")
-_MEANS = (
-    "size_mean",
-    "chance",
-    "pointing",
-    "above_chance",
-    "dice_fixed",
-    "dice_best",
-    "dice_cross_fitted",
-    "floor_dice",
-)
-_PLAIN = ("pointing", "dice_fixed", "dice_best")
-_RESAMPLED = ("pointing", "above_chance", "dice_fixed", "dice_best", "dice_cross_fitted")
+_PLAIN = ("chance", "size_mean", "floor_dice")
+"""Numbers of a stratum that have no interval."""
 
 
 def study_strata(material: Material) -> StudyOutcome:
@@ -80,32 +65,28 @@ def study_strata(material: Material) -> StudyOutcome:
     )
 
 
-_Drawn = dict[str, Float]
-"""Replicates of the numbers of a stratum by column, float64 [B]; only of those whose interval is the bootstrap's."""
-
-
-def strata_of_cell(cell: StudyCell, tertiles: bool, level: float) -> Iterator[tuple[dict[str, Any], _Drawn]]:
-    """The rows of a cell, each with its replicates."""
-    found, other = (size_strata(cell.asked, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS)
-    names = tuple(stratum.scores.name for stratum in found.strata)
-    sample = replace(cell.sample, findings=names, class_of=found.index)
-    best_of, fitted_of = found.grounding, other.grounding
-    assert best_of.drawn is not None and fitted_of.drawn is not None  # the pairs have draws
-    for place, (name, stratum) in enumerate(zip(names, found.strata, strict=True)):
-        best, fitted = stratum.scores, other.strata[place].scores
-        sizes = cell.counts.region[found.index == place] / PIXELS
-        gap = best_of.drawn.of("pointing", name) - best_of.drawn.of("chance", name)
-        added = sample.shares(best_of.each["pointing"] - best_of.each["chance"], name)
-        intervals = {
-            "above_chance": mean_interval(gap, added, level, None),
-            "dice_cross_fitted": grounding_interval(fitted_of, "dice_best", name, sample, level),
-            **{key: grounding_interval(best_of, key, name, sample, level) for key in _PLAIN},
-        }
-        replicates = {
-            "above_chance": gap,
-            "dice_cross_fitted": fitted_of.drawn.of("dice_best", name),
-            **{key: best_of.drawn.of(key, name) for key in _PLAIN},
-        }
+def strata_of_cell(
+    cell: StudyCell, tertiles: bool, level: float
+) -> Iterator[tuple[dict[str, Any], dict[str, Estimate]]]:
+    """The rows of a cell, each with its numbers that have replicates."""
+    of_best, of_fitted = (size_strata(cell.asked, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS)
+    names = tuple(stratum.scores.name for stratum in of_best.strata)
+    sample = replace(cell.sample, findings=names, class_of=of_best.index)
+    grounding = of_best.grounding
+    assert grounding.drawn is not None  # the pairs have draws
+    for place, (name, stratum) in enumerate(zip(names, of_best.strata, strict=True)):
+        best, fitted = stratum.scores, of_fitted.strata[place].scores
+        sizes = cell.counts.region[of_best.index == place] / PIXELS
+        gap = grounding.drawn.of("pointing", name) - grounding.drawn.of("chance", name)
+        added = sample.shares(grounding.each["pointing"] - grounding.each["chance"], name)
+        pointing, fixed, chosen = (
+            grounding_estimate(grounding, key, getattr(best, key), name, sample, level)
+            for key in ("pointing", "dice_fixed", "dice_best")
+        )
+        above = Estimate(stratum.above_chance, mean_interval(gap, added, level, None), gap)
+        held_out = grounding_estimate(of_fitted.grounding, "dice_best", fitted.dice_best, name, sample, level)
+        if not cell.has_thresholds:
+            chosen, held_out = (replace(estimate, value=None, interval=None) for estimate in (chosen, held_out))
         row = {
             "division": "thirds" if tertiles else "fixed",
             "model": cell.model,
@@ -116,42 +97,35 @@ def strata_of_cell(cell: StudyCell, tertiles: bool, level: float) -> Iterator[tu
             "size_mean": stratum.mean_fraction,
             "size_largest": float(sizes.max()) if len(sizes) else None,
             "chance": best.chance,
-            **measured("pointing", best.pointing, intervals["pointing"], method=True),
-            **measured("above_chance", stratum.above_chance, intervals["above_chance"]),
-            **measured("dice_fixed", best.dice_fixed, intervals["dice_fixed"]),
-            **measured("dice_best", best.dice_best, intervals["dice_best"]),
-            "tau_best": best.best_tau,
-            **measured("dice_cross_fitted", fitted.dice_best, intervals["dice_cross_fitted"]),
+            **measured("pointing", pointing.value, pointing.interval, method=True),
+            **measured("above_chance", above.value, above.interval),
+            **measured("dice_fixed", fixed.value, fixed.interval),
+            **measured("dice_best", chosen.value, chosen.interval),
+            "tau_best": best.best_tau if cell.has_thresholds else None,
+            **measured("dice_cross_fitted", held_out.value, held_out.interval),
             "floor_dice": best.floor_dice,
         }
-        safe = {key for key, found in intervals.items() if found is not None and found.method != "t"}
-        yield (
-            row if cell.has_thresholds else without_best(row),
-            {key: values for key, values in replicates.items() if key in safe},
-        )
+        estimates = {"pointing": pointing, "above_chance": above, "dice_fixed": fixed}
+        yield row, {**estimates, "dice_best": chosen, "dice_cross_fitted": held_out}
 
 
 def _mean_of_datasets(
-    cells: Sequence[Sequence[tuple[dict[str, Any], _Drawn]]], level: float
+    cells: Sequence[Sequence[tuple[dict[str, Any], dict[str, Estimate]]]], level: float
 ) -> Iterator[dict[str, Any]]:
     """The unweighted mean, of each stratum, over the datasets that have pairs in it.
 
-    Pairs of several datasets are not put together: datasets can share images. An interval stands where each of the
-    datasets has one.
+    Pairs of several datasets are not put together: datasets can share images.
     """
     for members in zip(*cells, strict=True):
-        used = [(row, drawn) for row, drawn in members if row["n"]]
+        used = [(row, estimates) for row, estimates in members if row["n"]]
         mean: dict[str, Any] = {**members[0][0], "dataset": ALL, "n": sum(row["n"] for row, _ in used)}
         mean |= {"tau_best": None, "pointing_interval": None}
         for end, of in (("smallest", min), ("largest", max)):
             mean[f"size_{end}"] = of((row[f"size_{end}"] for row, _ in used), default=None)
-        for key in _MEANS:
-            known = [(row[key], drawn.get(key)) for row, drawn in used if row[key] is not None]
-            mean[key] = macro_mean(value for value, _ in known)
-            if key in _RESAMPLED:
-                parts = [drawn for _, drawn in known if drawn is not None]
-                whole = np.mean(parts, axis=0) if parts and len(parts) == len(known) else None
-                mean |= limits(key, None if whole is None else percentile_interval(whole, level))
+        mean |= {key: macro_mean(row[key] for row, _ in used) for key in _PLAIN}
+        for key in members[0][1]:
+            whole = over_datasets((estimates[key] for _, estimates in used), level)
+            mean |= measured(key, whole.value, whole.interval)
         yield mean
 
 

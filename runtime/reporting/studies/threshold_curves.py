@@ -13,13 +13,13 @@ from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
 from ....metrics_gpu.grounding.protocols import Unit
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores
-from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.class_means import ClassMeans, band, class_means
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
 from ....metrics_gpu.sweep.counts import dice_curves, iou_curves
 from ....metrics_gpu.sweep.sweep_options import LEVELS
 from ...results.numbers.fields import Sample, grounding_interval
 from .columns import measured
+from .estimates import grounding_estimate, over_datasets
 from .study_cell import PIXELS, StudyCell
 
 Float = NDArray[np.float64]
@@ -185,9 +185,13 @@ def model_deltas(model: str, cells: list[CellCurves], level: float) -> dict[str,
     """Delta Dice of a model, mean over its datasets that have pairs (docs/metrics.md §4)."""
     row: dict[str, Any] = {"model": model, "datasets": len(cells), "n": sum(item.cell.n for item in cells)}
     for mark, _ in SEARCHES:
-        delta = macro_mean(item.scores[mark].macro.delta_dice for item in cells)
-        each = [(item.interval(mark, "delta_dice", "mean"), item.scores[mark].drawn) for item in cells]
-        drawn = [found.macro["delta_dice"] for interval, found in each if found and interval and interval.method != "t"]
-        whole = percentile_interval(np.mean(drawn, axis=0), level) if drawn and len(drawn) == len(cells) else None
-        row |= measured(f"delta_{mark}_points", delta, whole)
+        whole = over_datasets(
+            (
+                grounding_estimate(grounding, "delta_dice", grounding.macro.delta_dice, "", item.sample, level)
+                for item in cells
+                for grounding in [item.scores[mark]]
+            ),
+            level,
+        )
+        row |= measured(f"delta_{mark}_points", whole.value, whole.interval)
     return row
