@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -128,8 +128,8 @@ def finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
     text, document, pixels = io.StringIO(), io.BytesIO(), io.BytesIO()
     title, caption = map(visible_text, (title, caption))
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    told = {"Title": title, "Description": caption, "Software": None}
-    drawing.savefig(pixels, format="png", dpi=_DPI, metadata=told, pil_kwargs={"compress_level": 4})
+    metadata = {"Title": title, "Description": caption, "Software": None}
+    drawing.savefig(pixels, format="png", dpi=_DPI, metadata=metadata, pil_kwargs={"compress_level": 4})
     FigureCanvasSVG(drawing).print_svg(text, metadata=nothing)
     anonymous = dict.fromkeys(("Creator", "Producer", "CreationDate"))
     FigureCanvasPdf(drawing).print_pdf(document, metadata={"Title": title, "Subject": caption, **anonymous})
@@ -195,8 +195,8 @@ def _self_contained(svg: str, name: str, title: str, caption: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
     svg = _pictures_once(svg)
-    own = re.compile(r'(\bid="|xlink:href="#|url\(#)')
-    svg = re.sub(r"<[^>]*>", lambda tag: own.sub(rf"\g<1>{name}-", tag[0]), svg)
+    ids = re.compile(r'(\bid="|xlink:href="#|url\(#)')
+    svg = re.sub(r"<[^>]*>", lambda tag: ids.sub(rf"\g<1>{name}-", tag[0]), svg)
     # Verdana is as wide, for viewers without DejaVu Sans.
     svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     head, body = svg.split(">", 1)
@@ -223,13 +223,16 @@ class Point:
     datasets: int = 1
 
     @property
+    def ends(self) -> tuple[float, float] | None:
+        """The ends of its interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def text(self) -> str:
         """The value as a caption prints it."""
         if self.value is None:
             return self.reason
-        if self.low is None or self.high is None:
-            return f"{self.value:.2f}"
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})" if self.ends else f"{self.value:.2f}"
 
 
 def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]:
@@ -238,6 +241,16 @@ def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
     lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told]
     return tuple(f"Note: {line}." for line in (*lines, *cell_stamps(cells)))
+
+
+def not_drawn(results: Results, drawn: Collection[str], field: str, without: str = "") -> list[str]:
+    """Sentences on models that are not drawn: those that lack a dataset, and those `without` a value, unless that is
+    empty."""
+    lacks = {model: results.lacking(model, field) for model in results.models if model not in drawn}
+    partial = [f"{model} ({reason})" for model, reason in lacks.items() if reason]
+    empty = [model for model, reason in lacks.items() if not reason and without]
+    sentences = [f"Not drawn, because they lack a dataset: {', '.join(partial)}."] if partial else []
+    return sentences + ([f"Without {without} and not drawn: {', '.join(empty)}."] if empty else [])
 
 
 def point_of(results: Results, model: str, field: str, dataset: str = "") -> Point:

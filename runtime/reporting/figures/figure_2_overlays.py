@@ -74,8 +74,8 @@ def grid_rows(results: Results, gallery: Gallery, models: Sequence[str]) -> list
             room -= side * pixels.shape[0] / pixels.shape[1] + _GAP
             if room < 0 and rows:
                 break
-            found = {overlay.model: overlay for overlay in gallery.overlays if overlay.case == number}
-            rows.append(GridRow(case, pixels, [found[model] for model in models]))
+            overlay_of = {overlay.model: overlay for overlay in gallery.overlays if overlay.case == number}
+            rows.append(GridRow(case, pixels, [overlay_of[model] for model in models]))
     return rows
 
 
@@ -191,15 +191,15 @@ def _keys(drawing: Drawing, width: float, height: float) -> None:
 
 
 def _caption(results: Results, gallery: Gallery, rows: Sequence[GridRow], models: Sequence[str]) -> str:
-    told = [f"{r.case.finding}, {gallery.titles[r.case.dataset]}, {r.case.case_id} ({r.case.why})" for r in rows]
-    said = [
+    shown = [f"{r.case.finding}, {gallery.titles[r.case.dataset]}, {r.case.case_id} ({r.case.why})" for r in rows]
+    sentences = [
         f"Maps of {', '.join(models)}, from left to right, over radiographs in their own shape.",
         "Colour: the normalised map, clear where it is low; cyan line: the radiologists' region; dashed line: where "
         "the map reaches 0.5; ring: its maximum inside the region, cross: outside.",
-        f"From top to bottom: {'; '.join(told)}.",
+        f"From top to bottom: {'; '.join(shown)}.",
         "Findings are those with most pairs of each dataset in turn, cases those with the median Dice of a finding.",
     ]
     if len(gallery.models) > len(models):
-        said.append(f"Not drawn for lack of room: {', '.join(gallery.models[len(models) :])}.")
-    said += conditions(results, (cell for cell in results.finished if cell.model in models))
-    return " ".join(said)
+        sentences.append(f"Not drawn for lack of room: {', '.join(gallery.models[len(models) :])}.")
+    sentences += conditions(results, (cell for cell in results.finished if cell.model in models))
+    return " ".join(sentences)

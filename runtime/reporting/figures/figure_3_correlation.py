@@ -40,12 +40,12 @@ class Spot:
 
 def correlation_figure(results: Results, per: Per = "model") -> Figure | None:
     """The scatter plot with the least-squares line; None with fewer than two points that have both values."""
-    found = spots(results, per)
-    if len(found) < 2:
+    shown = spots(results, per)
+    if len(shown) < 2:
         return None
     name = results.named(_NAMES[per])
     with drawing_style(name):
-        return finish(draw_correlation(results, per), name, results.titled(_TITLES[per]), _caption(results, found, per))
+        return finish(draw_correlation(results, per), name, results.titled(_TITLES[per]), _caption(results, shown, per))
 
 
 def spots(results: Results, per: Per) -> list[Spot]:
@@ -55,9 +55,11 @@ def spots(results: Results, per: Per) -> list[Spot]:
 
 def _by_basis(results: Results, per: Per) -> list[tuple[Spot, bool]]:
     """All points, and whether each rests on the pairs and labels of most points of its dataset."""
-    found = _known(results, per)
-    bases = [tuple(results.basis(spot.model, spot.dataset, field) for field in ("auc", "pointing")) for spot in found]
-    return list(zip(found, on_one_basis(bases, [spot.dataset for spot in found]), strict=True))
+    measured = _known(results, per)
+    bases = [
+        tuple(results.basis(spot.model, spot.dataset, field) for field in ("auc", "pointing")) for spot in measured
+    ]
+    return list(zip(measured, on_one_basis(bases, [spot.dataset for spot in measured]), strict=True))
 
 
 def _known(results: Results, per: Per) -> list[Spot]:
@@ -76,9 +78,9 @@ def draw_correlation(results: Results, per: Per = "model") -> Drawing:
     """The drawing: one collection of points per model, the line, and the numbers in a corner."""
     from matplotlib.figure import Figure as Drawing
 
-    found = spots(results, per)
-    x, y = _values(found)
-    fit = _fit(found, per)
+    shown = spots(results, per)
+    x, y = _values(shown)
+    fit = _fit(shown, per)
     drawing = Drawing(
         figsize=(COLUMN if per == "model" else PAGE, 2.9 if per == "model" else 3.7), layout="constrained"
     )
@@ -88,20 +90,20 @@ def draw_correlation(results: Results, per: Per = "model") -> Drawing:
     axes.set_ylabel("Pointing (%)" if per == "cell" else "Pointing (%), mean over datasets")
     axes.set_title(_head(fit, per), fontsize=7, fontweight="normal", linespacing=1.4)
     look = looks(results.models)
-    for model in dict.fromkeys(spot.model for spot in found):
-        mine = [spot for spot in found if spot.model == model]
+    for model in dict.fromkeys(spot.model for spot in shown):
+        points = [spot for spot in shown if spot.model == model]
         if per == "model":  # more of them would hide the points
-            _whiskers(axes, mine, look[model].colour)
-        axes.scatter(*_values(mine), s=40 if per == "model" else 26, marker=look[model].mark, color=look[model].colour,
-                     edgecolors=DARK, linewidths=0.4, label=model, zorder=3)  # fmt: skip
-    _limits(axes, found, per)
+            _whiskers(axes, points, look[model].colour)
+        axes.scatter(*_values(points), s=40 if per == "model" else 26, marker=look[model].mark,
+                     color=look[model].colour, edgecolors=DARK, linewidths=0.4, label=model, zorder=3)  # fmt: skip
+    _limits(axes, shown, per)
     if fit.slope is not None and fit.intercept is not None:
         ends = np.linspace(x.min(), x.max(), 61)
         axes.plot(ends, fit.intercept + fit.slope * ends, color=GREY, linewidth=1.2, zorder=1, label="_line")
-        if (band := _band(found, per, ends)) is not None:
+        if (band := _band(shown, per, ends)) is not None:
             axes.fill_between(ends, *band, color=PALE, alpha=0.6, linewidth=0, zorder=0, label="_band")
     if per == "model":
-        name_points(axes, [spot.model for spot in found], x.tolist(), y.tolist())
+        name_points(axes, [spot.model for spot in shown], x.tolist(), y.tolist())
     else:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=7, handletextpad=0.3)
     return drawing
@@ -137,11 +139,10 @@ def _values(found: Sequence[Spot]) -> tuple[np.ndarray, np.ndarray]:
 def _whiskers(axes: Axes, found: Sequence[Spot], colour: str) -> None:
     line: dict[str, Any] = {"color": colour, "linewidth": 0.8, "alpha": 0.55, "zorder": 2}
     for spot in found:
-        a, p = spot.auc, spot.pointing
-        if a.low is not None and a.high is not None and p.value is not None:
-            axes.plot([a.low, a.high], [p.value, p.value], **line)
-        if p.low is not None and p.high is not None and a.value is not None:
-            axes.plot([a.value, a.value], [p.low, p.high], **line)
+        if spot.auc.ends:
+            axes.plot(spot.auc.ends, [spot.pointing.value] * 2, **line)
+        if spot.pointing.ends:
+            axes.plot([spot.auc.value] * 2, spot.pointing.ends, **line)
 
 
 def _limits(axes: Axes, found: Sequence[Spot], per: Per) -> None:
@@ -176,33 +177,35 @@ def _caption(results: Results, found: Sequence[Spot], per: Per) -> str:
     x, y = _values(found)
     fit = _fit(found, per)
     what = "mean over datasets, one point per model" if per == "model" else "one point per model and dataset"
-    said = [f"AUC against pointing score in percent, {what}; the line is the least-squares line."]
+    sentences = [f"AUC against pointing score in percent, {what}; the line is the least-squares line."]
     if fit.r2 is not None:
         drawn = _band(found, per, x) is not None
         how = "Student's t" if per == "model" else "a bootstrap over models"
-        said.append(
+        sentences.append(
             f"Grey band: the line's 95 % interval at each AUC, by {how}."
             if drawn
             else "The line has no interval: that needs four models."
         )
-    said.append(_fit_words(fit, per))
-    said.append(_patient_words(results, found))
+    sentences.append(_fit_words(fit, per))
+    sentences.append(_patient_words(results, found))
     if per == "cell" and fit.r2 is not None:
         from ....metrics_gpu.statistics.correlation import correlation, without_group_means
 
         groups = [spot.dataset for spot in found]
         within = correlation(without_group_means(x, groups), without_group_means(y, groups), replicates=1)
         if within.r2 is not None:
-            said.append(f"With the mean of each dataset taken off both values, R² is {within.r2:.2f}.")
+            sentences.append(f"With the mean of each dataset taken off both values, R² is {within.r2:.2f}.")
     if per == "model" and any(spot.auc.low is not None for spot in found):
-        said.append("Thin lines at the points: 95 % bootstrap intervals over patients.")
-    said.append("; ".join(f"{_name(results, s)}: AUC {s.auc.text}, pointing {s.pointing.text}" for s in found) + ".")
-    said.append(_left(results, found, per))
+        sentences.append("Thin lines at the points: 95 % bootstrap intervals over patients.")
+    sentences.append(
+        "; ".join(f"{_name(results, s)}: AUC {s.auc.text}, pointing {s.pointing.text}" for s in found) + "."
+    )
+    sentences.append(_left(results, found, per))
     if per == "model":
-        said.append("The paper states R² = 0.92 without the number of points or how they were aggregated.")
+        sentences.append("The paper states R² = 0.92 without the number of points or how they were aggregated.")
     shown = {spot.model for spot in found}
-    said += conditions(results, (cell for cell in results.finished if cell.model in shown))
-    return " ".join(filter(None, said))
+    sentences += conditions(results, (cell for cell in results.finished if cell.model in shown))
+    return " ".join(filter(None, sentences))
 
 
 def _fit_words(fit: Correlation, per: Per) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ...results.numbers.run_numbers import Results
 from ..notes import in_sample, search_of
 from ..tables.metric_names import CROSS_FITTED, IN_SAMPLE
-from .figure import DARK, Plan, Point, conditions, point_of, width_for
+from .figure import DARK, Plan, Point, conditions, not_drawn, point_of, width_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -39,9 +39,9 @@ def draw_dice(results: Results) -> Drawing:
         axes.bar(places, values, 0.38, color=colour, hatch=hatch, edgecolor=DARK, linewidth=0.5, label=label)
         for place, point, value in zip(places, points, values, strict=True):
             top = value
-            if point.low is not None and point.high is not None:
-                axes.plot([place, place], [point.low, point.high], color=DARK, linewidth=1, solid_capstyle="butt")
-                top = point.high
+            if point.ends:
+                axes.plot([place, place], point.ends, color=DARK, linewidth=1, solid_capstyle="butt")
+                top = point.ends[1]
             axes.annotate(f"{value:.1f}", (place, top), (0, 1.5), textcoords="offset points", ha="center", fontsize=7)
     axes.margins(y=0.12)
     axes.set_ylim(bottom=0)
@@ -58,24 +58,18 @@ def _rows(results: Results) -> dict[str, tuple[Point, Point]]:
 def _caption(results: Results, rows: Mapping[str, tuple[Point, Point]]) -> str:
     cells = [cell for cell in results.finished if cell.n]
     kind = IN_SAMPLE if in_sample(cells) else CROSS_FITTED
-    said = [
+    sentences = [
         "Dice in percent at threshold 0.5 (hatched) and at the best threshold, mean over findings, then over datasets. "
         f"Best threshold: {search_of(cells)} ({kind})."
     ]
     if any(point.low is not None for both in rows.values() for point in both):
-        said.append("Dark lines: 95 % bootstrap intervals over patients.")
-    said += [
+        sentences.append("Dark lines: 95 % bootstrap intervals over patients.")
+    sentences += [
         f"{model}: {fixed.text} at 0.5, {best.text} at the best threshold." for model, (fixed, best) in rows.items()
     ]
-    lacks = {model: results.lacking(model, "dice_best") for model in results.models if model not in rows}
-    partial = [f"{model} ({reason})" for model, reason in lacks.items() if reason]
-    empty = [model for model, reason in lacks.items() if not reason]
-    if partial:
-        said.append(f"Not drawn, because they lack a dataset: {', '.join(partial)}.")
-    if empty:
-        said.append(f"Without both values and not drawn: {', '.join(empty)}.")
-    said += conditions(results, cells)
-    return " ".join(said)
+    sentences += not_drawn(results, rows, "dice_best", "both values")
+    sentences += conditions(results, cells)
+    return " ".join(sentences)
 
 
 DICE: Final[Plan] = ("figure-4-dice", "Figure 4: Dice at 0.5 and at the best threshold", _rows, draw_dice, _caption)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,7 @@ from .figure import (
     Point,
     conditions,
     looks,
+    not_drawn,
     point_of,
 )
 
@@ -77,9 +78,9 @@ def draw_delta(results: Results) -> Drawing:
     reach = []
     for place, (model, point) in zip(places, rows, strict=True):
         ends = [point.value or 0.0]
-        if point.low is not None and point.high is not None:
-            axes.plot([point.low, point.high], [place, place], color=DARK, linewidth=1.2, solid_capstyle="butt")
-            ends.append(point.high)
+        if point.ends:
+            axes.plot(point.ends, [place, place], color=DARK, linewidth=1.2, solid_capstyle="butt")
+            ends.append(point.ends[1])
         if model in paper:
             label = "paper" if model == next(iter(paper)) else "_paper"  # one line in the legend
             axes.plot(paper[model], place, "D", markersize=5.5, markerfacecolor="white", markeredgecolor=_PAPER,
@@ -100,9 +101,9 @@ def draw_delta(results: Results) -> Drawing:
 
 def _delta_rows(results: Results) -> list[tuple[str, Point]]:
     """Models with a region anywhere, largest first."""
-    found = [(model, point_of(results, model, "delta_dice")) for model in results.models]
-    known = [(model, point) for model, point in found if point.value is not None]
-    return sorted(known, key=lambda item: -(item[1].value or 0.0))
+    points = [(model, point_of(results, model, "delta_dice")) for model in results.models]
+    defined = [(model, point) for model, point in points if point.value is not None]
+    return sorted(defined, key=lambda item: -(item[1].value or 0.0))
 
 
 def _printed(results: Results, rows: Sequence[tuple[str, Point]]) -> Iterator[tuple[str, float, tuple[str, ...]]]:
@@ -120,24 +121,24 @@ def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
     cells = [cell for cell in results.finished if cell.n]
     never = ", so never below 0" if never_negative(cells) else ""
     kind = f"{IN_SAMPLE}{never}" if in_sample(cells) else CROSS_FITTED
-    said = [
+    sentences = [
         "Delta Dice in percentage points: Dice at the best threshold minus Dice at 0.5, mean over findings, then over "
         f"datasets. Best threshold: {search_of(cells)} ({kind})."
     ]
     if any(point.low is not None for _, point in rows):
-        said.append("Dark lines: 95 % bootstrap intervals over patients.")
+        sentences.append("Dark lines: 95 % bootstrap intervals over patients.")
     for model, point in rows:
         many = f", {point.datasets} of {len(results.datasets)} datasets" if len(results.datasets) > 1 else ""
         printed = f", paper {paper[model]:.1f}" if model in paper else ""
-        said.append(f"{model}: {point.text}{many}{printed}.")
+        sentences.append(f"{model}: {point.text}{many}{printed}.")
     if paper:
-        said.append("Diamonds: the paper's values, which do not say over which datasets they were taken.")
+        sentences.append("Diamonds: the paper's values, which do not say over which datasets they were taken.")
     for model, value, reasons in quoted:
         if reasons:
-            said.append(f"Not drawn, the paper's {value:.1f} for {model}: {'; '.join(reasons)}.")
-    said += _not_drawn(results, dict(rows), "delta_dice")
-    said += conditions(results, cells)
-    return " ".join(said)
+            sentences.append(f"Not drawn, the paper's {value:.1f} for {model}: {'; '.join(reasons)}.")
+    sentences += not_drawn(results, dict(rows), "delta_dice", "a result")
+    sentences += conditions(results, cells)
+    return " ".join(sentences)
 
 
 def draw_curves(results: Results) -> Drawing:
@@ -184,8 +185,8 @@ def _scale(cells: Sequence[CellValues]) -> float:
 
 
 def _curves(results: Results) -> dict[str, Curve]:
-    found = {model: dice_curve(results, model) for model in results.models}
-    return {model: curve for model, curve in found.items() if curve is not None}
+    curves = {model: dice_curve(results, model) for model in results.models}
+    return {model: curve for model, curve in curves.items() if curve is not None}
 
 
 def _panel(axes: Axes, model: str, curves: Mapping[str, Curve], look: Mapping[str, Look], scale: float) -> None:
@@ -221,7 +222,7 @@ def _curves_caption(results: Results, curves: Mapping[str, Curve]) -> str:
     scale = _scale(cells)
     dots = f"Dots: threshold {0.5 * scale:g}. " if any(curve.fixed for curve in curves.values()) else ""
     kind = IN_SAMPLE if in_sample(cells) else CROSS_FITTED
-    said = [
+    sentences = [
         f"Mean Dice in percent over the threshold, mean over findings, then over datasets. {dots}Triangles: the best "
         f"single threshold ({IN_SAMPLE}). Dashed: best Dice as in the tables, from which delta Dice is taken: "
         f"{search_of(cells)} ({kind})."
@@ -229,23 +230,13 @@ def _curves_caption(results: Results, curves: Mapping[str, Curve]) -> str:
     for model, curve in curves.items():
         many = f" ({curve.datasets} of {len(results.datasets)} datasets)" if len(results.datasets) > 1 else ""
         half = f"{curve.dice[_FIXED]:.2f} at {0.5 * scale:g}, " if curve.fixed else ""
-        said.append(
+        sentences.append(
             f"{model}{many}: {half}{curve.dice[curve.top]:.2f} at {scale * curve.top / 100:.3g}, best "
             f"{curve.best:.2f}, {curve.dice[0]:.2f} at 0."
         )
-    said += _not_drawn(results, curves, "dice_best", partial_only=True)
-    said += conditions(results, cells)
-    return " ".join(said)
-
-
-def _not_drawn(results: Results, drawn: Collection[str], field: str, *, partial_only: bool = False) -> list[str]:
-    """Sentences on models that are not drawn: those that lack a dataset, and unless `partial_only` all others."""
-    without = [model for model in results.models if model not in drawn]
-    lacks = {model: results.lacking(model, field) for model in without}
-    partial = [f"{model} ({lacks[model]})" for model in without if lacks[model]]
-    empty = [model for model in without if not lacks[model] and not partial_only]
-    said = [f"Without a result and not drawn: {', '.join(empty)}."] if empty else []
-    return said + ([f"Not drawn, because they lack a dataset: {', '.join(partial)}."] if partial else [])
+    sentences += not_drawn(results, curves, "dice_best")
+    sentences += conditions(results, cells)
+    return " ".join(sentences)
 
 
 def dice_curve(results: Results, model: str) -> Curve | None:

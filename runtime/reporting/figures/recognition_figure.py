@@ -56,12 +56,12 @@ def draw_recognition(results: Results) -> Drawing:
 def _rows(results: Results) -> list[tuple[str, Point]]:
     """Models with an AUC anywhere, best mean first."""
     means = [(model, point_of(results, model, "auc")) for model in results.models]
-    known = [
+    measured = [
         (model, point)
         for model, point in means
         if point.value is not None or any(cell.number("auc").value is not None for cell in results.row(model))
     ]
-    return sorted(known, key=lambda item: -(item[1].value or 0.0))
+    return sorted(measured, key=lambda item: -(item[1].value or 0.0))
 
 
 def _panel(
@@ -80,8 +80,8 @@ def _panel(
             axes.text(least + 1.5, row, point.reason, va="center", fontsize=7, color=GREY,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
             continue
-        if point.low is not None and point.high is not None:
-            axes.plot([point.low, point.high], [row, row], color=look[model].colour, linewidth=1.6, zorder=2)
+        if point.ends:
+            axes.plot(point.ends, [row, row], color=look[model].colour, linewidth=1.6, zorder=2)
         axes.plot(point.value, row, look[model].mark, color=look[model].colour, markeredgecolor="white",
                   markeredgewidth=0.5, markersize=5.5, zorder=3, label=model)  # fmt: skip
         right = point.value < (least + 101) / 2
@@ -93,7 +93,7 @@ def _panel(
 
 def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
     models = [model for model, _ in rows]
-    said = [
+    sentences = [
         "Area under the ROC curve in percent, unweighted mean over the findings of a dataset that have both label "
         "values; models in the order of their means. 50 is chance."
     ]
@@ -102,19 +102,21 @@ def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
         for model in models
         for point in (point_of(results, model, "auc", d) for d in results.datasets)
     ):
-        said.append("Lines: 95 % bootstrap intervals over patients.")
+        sentences.append("Lines: 95 % bootstrap intervals over patients.")
     for model, mean in rows:
         cells = [f"{results.title(d)} {point_of(results, model, 'auc', d).text}" for d in results.datasets]
         tail = f"; mean of {mean.datasets} datasets {mean.text}" if len(results.datasets) > 1 else ""
         if mean.value is None:
             tail = f"; no mean, {mean.reason}"
-        said.append(f"{model}: {', '.join(cells)}{tail}.")
+        sentences.append(f"{model}: {', '.join(cells)}{tail}.")
     without = [model for model in results.models if model not in models]
     if without:
-        said.append(f"Without any AUC and not drawn: {', '.join(without)}.")
-    said.append("The arrangement is this report's own; the paper prints no table of these numbers to compare with.")
-    said += conditions(results, (cell for cell in results.finished if cell.model in models))
-    return " ".join(said)
+        sentences.append(f"Without any AUC and not drawn: {', '.join(without)}.")
+    sentences.append(
+        "The arrangement is this report's own; the paper prints no table of these numbers to compare with."
+    )
+    sentences += conditions(results, (cell for cell in results.finished if cell.model in models))
+    return " ".join(sentences)
 
 
 RECOGNITION: Final[Plan] = (

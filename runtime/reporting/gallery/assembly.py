@@ -88,7 +88,7 @@ def _keeps_maps(run: StoredRun, model: str, dataset: str) -> bool:
 
 def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
     """Dataset -> the pairs of its models; baselines ignore the image and are left out."""
-    found = {
+    pairs_of = {
         dataset: [
             model_pairs(results, cell.model, dataset)
             for cell in results.column(dataset)
@@ -96,7 +96,7 @@ def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
         ]
         for dataset in results.datasets
     }
-    return {dataset: models for dataset, models in found.items() if models}
+    return {dataset: models for dataset, models in pairs_of.items() if models}
 
 
 def _pick(
@@ -137,11 +137,11 @@ def _collect(
     for dataset, chosen in numbers.items():
         for item in pairs[dataset]:
             try:
-                found = list(_chosen_overlays(run, item, chosen))
+                drawn = list(_chosen_overlays(run, item, chosen))
             except XBenchError as error:
                 reasons.append(str(error))
                 continue
-            overlays += [shown for shown, truth in found if truths.setdefault(shown.case, truth) == truth]
+            overlays += [shown for shown, truth in drawn if truths.setdefault(shown.case, truth) == truth]
     cases = [
         GalleryCase(dataset, case_id, finding, why, None, truths.get(number, ()))
         for number, (dataset, finding, case_id, why) in enumerate(picked)
@@ -173,13 +173,13 @@ def _within(
 
 def _native(keys: Iterable[tuple[str, str]], originals: Originals, budget: int) -> dict[tuple[str, str], bytes]:
     """The first pictures in their native size, as many as fit, or all that can be read."""
-    found = {}
+    pictures = {}
     for key, picture in originals.pictures(list(keys)):
         budget -= picture_size(picture)
         if budget < 0:
             break
-        found[key] = picture
-    return found
+        pictures[key] = picture
+    return pictures
 
 
 def _in_place(
@@ -189,14 +189,14 @@ def _in_place(
     budget: int,
 ) -> dict[tuple[str, str], bytes]:
     """Those of the `fine` pictures that fit instead of the small ones, of the first cases."""
-    found = {}
+    chosen = {}
     for key in dict.fromkeys((case.dataset, case.case_id) for case in cases):
         if key in fine and key in pictures:
             budget -= picture_size(fine[key]) - picture_size(pictures[key])
             if budget < 0:
                 break
-            found[key] = fine[key]
-    return found
+            chosen[key] = fine[key]
+    return chosen
 
 
 def _numbered(

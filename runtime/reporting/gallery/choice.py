@@ -126,18 +126,18 @@ def model_pairs(results: Results, model: str, dataset: str) -> ModelPairs:
 def pair_scores(models: Sequence[ModelPairs]) -> dict[str, list[PairScore]]:
     """Finding -> its cases with the scores of all `models` that have them, findings in the dataset's order."""
     order = dict.fromkeys(name for pairs in models for name in pairs.findings)
-    found: dict[str, dict[str, list[tuple[float, bool]]]] = {name: defaultdict(list) for name in order}
+    scores_of: dict[str, dict[str, list[tuple[float, bool]]]] = {name: defaultdict(list) for name in order}
     for pairs in models:
         dice = dice_at(pairs.counts, np.array([pairs.best[name] for name in pairs.finding], np.intp))
         rows = zip(pairs.case_id, pairs.finding, dice.tolist(), pairs.hits.tolist(), strict=True)
         for case_id, finding, score, hit in rows:
-            found[finding][case_id].append((score, hit))
+            scores_of[finding][case_id].append((score, hit))
     return {
         finding: [
             PairScore(case_id, tuple(dice for dice, _ in scores), tuple(hit for _, hit in scores))
             for case_id, scores in cases.items()
         ]
-        for finding, cases in found.items()
+        for finding, cases in scores_of.items()
         if cases
     }
 

@@ -85,12 +85,12 @@ def open_originals(
         done = [entry for entry in entries if entry.get("state") == "done"]
         read = [image_hashes(run.path / entry["file"]) for entry in done if entry["weights"] not in WITHOUT_MODEL]
         stored = [hashes for hashes in read if any(hashes.values())]
-        given, told = datasets.get(dataset), run.data["config"].get("datasets", {}).get(dataset, {})
-        root = told.get("root") if given is None else given.root
+        given, configured = datasets.get(dataset), run.data["config"].get("datasets", {}).get(dataset, {})
+        root = configured.get("root") if given is None else given.root
         files = {}
         if root and not any("phrases" in entry.get("ingredients", {}) for entry in done):
-            known = {content: Path(root, path) for content, path in indexed_images(run.path, dataset).items()}
-            files = _unchanged(known, stored, ids)
+            stored_files = {content: Path(root, path) for content, path in indexed_images(run.path, dataset).items()}
+            files = _unchanged(stored_files, stored, ids)
         if len(files) < len(ids):
             loaded, files, remarks = _annotated(run, (dataset, ids), stored, datasets)
             notes += remarks

@@ -45,10 +45,10 @@ def small_pictures(
             if cache is not None and cache.is_dir():
                 loaded = originals.loaded.get(dataset) or load_dataset(current_dataset(run, dataset, datasets))
                 store = _open_store(loaded, cache)
-        found = _read(files, store)
-        pictures |= {(dataset, case_id): picture for case_id, picture in found.items()}
-        if len(found) < len(files):
-            notes.append(f"{dataset}: {len(files) - len(found)} of {len(files)} pictures can no longer be read.")
+        pictures_of = _read(files, store)
+        pictures |= {(dataset, case_id): picture for case_id, picture in pictures_of.items()}
+        if len(pictures_of) < len(files):
+            notes.append(f"{dataset}: {len(files) - len(pictures_of)} of {len(files)} pictures can no longer be read.")
     return pictures, notes
 
 
@@ -64,8 +64,8 @@ def _read(files: Mapping[str, Path], store: PreparedStore | None) -> dict[str, b
             except (FileNotFoundError, ImageError):
                 return case.case_id, None
 
-        found = dict(pool.map(read, (Case(case_id, path, {}, {}, "") for case_id, path in files.items())))
-    return {case_id: picture for case_id, picture in found.items() if picture is not None}
+        pictures = dict(pool.map(read, (Case(case_id, path, {}, {}, "") for case_id, path in files.items())))
+    return {case_id: picture for case_id, picture in pictures.items() if picture is not None}
 
 
 def _open_store(loaded: LoadedDataset, cache: Path) -> PreparedStore | None:

@@ -67,8 +67,8 @@ def page_text(content: PageContent) -> str:
         ) from error
     environment.filters["sort_key"] = sort_key
     environment.tests["hash_like"] = lambda text: _HASH.fullmatch(text) is not None
-    own = ((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
-    script = one_script([*(shared_asset(f"{name}.js") for name in _SHARED), *own])
+    scripts = ((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = one_script([*(shared_asset(f"{name}.js") for name in _SHARED), *scripts])
     style = shared_asset("base.css") + (_ASSETS / "page.css").read_text(encoding="utf-8")
     every = [*content.tables, *content.coverage]
     views = [table_view(table, number, content.models) for number, table in enumerate(every, 1)]
@@ -150,8 +150,8 @@ def table_view(table: Table, number: int, models: Sequence[str]) -> SimpleNamesp
 
 def sort_key(text: str) -> float | None:
     """The number a text begins with, None for another text."""
-    found = _NUMBER.match(text.strip())
-    return float(found[0].replace("−", "-").replace(",", "")) if found else None
+    match = _NUMBER.match(text.strip())
+    return float(match[0].replace("−", "-").replace(",", "")) if match else None
 
 
 def _grid(table: Table, models: Sequence[str]) -> SimpleNamespace:

@@ -207,8 +207,8 @@ def apart_notes(cells: Iterable[CellValues], rows: Iterable[Sequence[Cell]], *, 
         if any((cell.family, cell.reader) == key[:2] for key in paper().table1) and (why := why_apart(cell)):
             reasons.setdefault(why, []).append(f"{cell.model} on {cell.title}")
     for model, row in models.items():
-        known = any(cell.reader in paper().datasets and cell.family in paper().delta_dice for cell in row)
-        if means and known and (why := tuple(_datasets(row))):
+        printed = any(cell.reader in paper().datasets and cell.family in paper().delta_dice for cell in row)
+        if means and printed and (why := tuple(_datasets(row))):
             reasons.setdefault(why, []).append(f"delta Dice of {model}")
     if not reasons:
         return ()

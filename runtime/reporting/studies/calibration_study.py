@@ -116,8 +116,8 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
         for cell in material.of_model(model):
             if not cell.n:
                 continue
-            dice, said = _dice(cell, material, methods)
-            remarks += said
+            dice, reasons = _dice(cell, material, methods)
+            remarks += reasons
             if unfitted := _unfitted(cell):
                 names = ", ".join(cell.classes[index] for index in unfitted)
                 remarks.append(f"{cell.model} on {cell.title}: nothing is fitted for {names}, with one patient each.")
@@ -131,7 +131,9 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
             remarks.append(why)
         elif kept:
             rows["models"] += _over_datasets(model, kept).rows(methods, level)
-    figures, said_too = drawn(lambda: draw_calibration(rows["models"], {n: _LABELS[n][0] for n in methods}, material))
+    figures, figure_reasons = drawn(
+        lambda: draw_calibration(rows["models"], {n: _LABELS[n][0] for n in methods}, material)
+    )
     facts = (
         "fitted per class on other patients than those it is applied to; intervals keep the fits",
         "recovered: the gain over tau = 0.5 as a share of delta Dice, the gain of the best threshold on the same pairs",
@@ -147,17 +149,17 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
         data=rows,
         settings={"maps": maps, **material.sampling.settings},
         figures=figures,
-        remarks=(*dict.fromkeys(remarks), *said_too),
+        remarks=(*dict.fromkeys(remarks), *figure_reasons),
     )
 
 
 def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[Float, list[str]]:
     """Dice of each pair by method, float64 [P, M], NaN if a method needs data that is missing, and why."""
-    said: list[str] = []
+    reasons: list[str] = []
     try:
         columns = _fitted(cell, cell.counts, METHODS)
     except ValueError as error:  # counts of another protocol do not hold the values below the first threshold
-        said.append(f"No isotonic or beta map of {cell.model} on {cell.title}: {error}.")
+        reasons.append(f"No isotonic or beta map of {cell.model} on {cell.title}: {error}.")
         columns = _fitted(cell, cell.counts, ("none", "held_out", "best"))
     if "quantile" in methods:
         try:
@@ -165,9 +167,9 @@ def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[
             columns["quantile"] = dice_at(counts, np.full(cell.n, FIXED, np.intp))
             columns["quantile_held_out"] = _fitted(cell, counts, ("held_out",))["held_out"]
         except XBenchError as error:
-            said.append(f"No quantile normalisation of {cell.model} on {cell.title}: {error}")
+            reasons.append(f"No quantile normalisation of {cell.model} on {cell.title}: {error}")
     absent = np.full(cell.n, np.nan)
-    return np.column_stack([columns.get(method, absent) for method in methods]), said
+    return np.column_stack([columns.get(method, absent) for method in methods]), reasons
 
 
 def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
@@ -192,14 +194,14 @@ def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
 
 def _fitted(cell: StudyCell, counts: Counts, methods: Sequence[Method]) -> dict[str, Float]:
     """Dice of each pair by method, float64 [P]: the mean over the repeats of cross-fitting."""
-    found = [
+    repeats = [
         {
             method: dice_at(counts, levels)
             for method, levels in calibrated_levels(counts, cell.class_of, folds, methods, cell.options()).items()
         }
         for folds in cell.fold_of
     ]
-    return {method: np.mean([each[method] for each in found], axis=0) for method in methods}
+    return {method: np.mean([repeat[method] for repeat in repeats], axis=0) for method in methods}
 
 
 def _unfitted(cell: StudyCell) -> list[int]:
@@ -224,12 +226,12 @@ def _summarised(cell: StudyCell, dice: Float) -> tuple[list[_Calibrated], _Calib
     classes = []
     for index in np.unique(cell.class_of):
         pairs, name = cell.class_of == index, cell.classes[index]
-        own = {**key, "class": name, "n": int(pairs.sum())}
-        found = means.classes[:, index]
-        classes.append(_Calibrated(own, found[0], found[1:], shares_of(dice, name), many(pairs)))
-    own = {**key, "class": "mean", "n": int(fitted.sum())}
+        labels = {**key, "class": name, "n": int(pairs.sum())}
+        class_dice = means.classes[:, index]
+        classes.append(_Calibrated(labels, class_dice[0], class_dice[1:], shares_of(dice, name), many(pairs)))
+    labels = {**key, "class": "mean", "n": int(fitted.sum())}
     parts = shares_of(np.where(fitted[:, None], dice, np.nan))
-    return classes, _Calibrated(own, shared.macro[0], shared.macro[1:], parts, many(fitted))
+    return classes, _Calibrated(labels, shared.macro[0], shared.macro[1:], parts, many(fitted))
 
 
 def _over_datasets(model: str, cells: Sequence[_Calibrated]) -> _Calibrated:
@@ -269,12 +271,12 @@ def _cell_table(rows: Rows, methods: Sequence[str], material: Material) -> Table
         columns.append(Column("Dice", group))
         if method not in ("none", "best"):
             columns.append(Column("recovered %", group))
-    found = {(row["model"], row["dataset"], row["method"]): row for row in rows}
+    row_of = {(row["model"], row["dataset"], row["method"]): row for row in rows}
     body: list[tuple[Item, ...]] = []
     for model, dataset, n in dict.fromkeys((row["model"], row["dataset"], row["n"]) for row in rows):
         line: list[Item] = [str(model), material.title(dataset), str(n)]
         for method in methods:
-            row = found.get((model, dataset, method))
+            row = row_of.get((model, dataset, method))
             line.append(metric_cell("dice_fixed", row["dice"], between(row, "dice")) if row else "-")
             if method not in ("none", "best"):
                 line.append(share_cell(row["recovered"], between(row, "recovered")) if row else "-")

@@ -70,7 +70,7 @@ def study_correlation(material: Material) -> StudyOutcome:
     rows = [_correlated(name, points, centred, words, material) for name, points, centred, words in sets]
     points = [point.row(name) for name, found in (("models", models), ("cells", cells)) for point in found]
     left = [row for name, found, centred, _ in sets for row in _left_out(name, found, centred)]
-    figures, said = drawn(lambda: draw_correlation(points, rows, material))
+    figures, reasons = drawn(lambda: draw_correlation(points, rows, material))
     facts = (
         "AUC: mean over the classes with both labels; pointing: mean over the classes with regions; then over datasets",
         material.sampling.fact,
@@ -88,7 +88,7 @@ def study_correlation(material: Material) -> StudyOutcome:
         data={"correlation": rows, "points": points, "left_out": left},
         settings=material.sampling.settings,
         figures=figures,
-        remarks=(*remarks, *other, *said),
+        remarks=(*remarks, *other, *reasons),
     )
 
 
@@ -101,13 +101,13 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
     if not cell.scored:
         return "a score is missing or not finite"
     scores = recognition(cell.rows.logits, cell.rows.labels, cell.classes, cell.draws, cell.image_patients)
-    found = cell.drawn_scores()
-    if scores.auc is None or found.macro.pointing is None:
+    grounding = cell.drawn_scores()
+    if scores.auc is None or grounding.macro.pointing is None:
         return "no class has both images with and without the finding, so there is no AUC"
     assert scores.drawn is not None  # the cell has draws
     drawn_auc = scores.drawn.macro["auc"]
     auc = Estimate(scores.auc, find_interval(scores, "auc", "", drawn_auc, cell.sample, level), drawn_auc)
-    pointing = grounding_estimate(found, "pointing", found.macro.pointing, "", cell.sample, level)
+    pointing = grounding_estimate(grounding, "pointing", grounding.macro.pointing, "", cell.sample, level)
     basis = find_basis(cell.rows, cell.pairs)
     return _Point(
         model=cell.model,
@@ -123,9 +123,9 @@ def _alike(cells: Sequence[_Point]) -> tuple[list[_Point], list[str]]:
     """The points that rest on the pairs and labels of most points of their dataset, and a sentence on each other."""
     alike = on_one_basis([point.basis for point in cells], [point.dataset for point in cells])
     why = "it rests on other images, pairs or labels than most models there"
-    found = list(zip(cells, alike, strict=True))
-    said = [f"{point.model} on {point.dataset} is left out: {why}" for point, same in found if not same]
-    return [point for point, same in found if same], said
+    pairs = list(zip(cells, alike, strict=True))
+    remarks = [f"{point.model} on {point.dataset} is left out: {why}" for point, same in pairs if not same]
+    return [point for point, same in pairs if same], remarks
 
 
 def _model_points(cells: Sequence[_Point], level: float) -> list[_Point]:
@@ -149,8 +149,10 @@ def _model_points(cells: Sequence[_Point], level: float) -> list[_Point]:
 def _shared(cells: Sequence[_Point]) -> list[str]:
     """Datasets in which every model has a point."""
     models = {point.model for point in cells}
-    own = {name: {p.model for p in cells if p.dataset == name} for name in dict.fromkeys(p.dataset for p in cells)}
-    return [name for name, found in own.items() if found == models]
+    models_of = {
+        name: {p.model for p in cells if p.dataset == name} for name in dict.fromkeys(p.dataset for p in cells)
+    }
+    return [name for name, measured_models in models_of.items() if measured_models == models]
 
 
 def _values(points: Sequence[_Point], centred: bool) -> tuple[Float, Float]:
@@ -176,25 +178,25 @@ def _measure(points: Sequence[_Point], centred: bool, material: Material) -> Cor
 
 
 def _correlated(name: str, points: Sequence[_Point], centred: bool, words: str, material: Material) -> dict[str, Any]:
-    found = _measure(points, centred, material)
+    fit = _measure(points, centred, material)
     return {
         "points": name,
         "meaning": words,
-        "n": found.n,
+        "n": fit.n,
         "models": len({point.model for point in points}),
-        "r": found.r,
-        "r2": found.r2,
-        "r2_adjusted": found.adjusted_r2,
-        "p": found.p,
-        "spearman_p": found.spearman_p,
-        **limits("r2_fisher", found.fisher_r2),
-        **limits("r2_bootstrap", found.bootstrap_r2),
-        **limits("r2_patients", None if found.r2 is None else _patients_r2(points, centred, material.sampling.level)),
-        "spearman": found.spearman,
-        "slope": found.slope,
-        "intercept": found.intercept,
-        "r2_left_out_low": found.r2_range[0] if found.r2_range else None,
-        "r2_left_out_high": found.r2_range[1] if found.r2_range else None,
+        "r": fit.r,
+        "r2": fit.r2,
+        "r2_adjusted": fit.adjusted_r2,
+        "p": fit.p,
+        "spearman_p": fit.spearman_p,
+        **limits("r2_fisher", fit.fisher_r2),
+        **limits("r2_bootstrap", fit.bootstrap_r2),
+        **limits("r2_patients", None if fit.r2 is None else _patients_r2(points, centred, material.sampling.level)),
+        "spearman": fit.spearman,
+        "slope": fit.slope,
+        "intercept": fit.intercept,
+        "r2_left_out_low": fit.r2_range[0] if fit.r2_range else None,
+        "r2_left_out_high": fit.r2_range[1] if fit.r2_range else None,
     }
 
 
@@ -211,11 +213,11 @@ def _patients_r2(points: Sequence[_Point], centred: bool, level: float) -> Inter
 
 def _left_out(name: str, points: Sequence[_Point], centred: bool) -> list[dict[str, Any]]:
     """R² without each model; centring is done before."""
-    found = correlation(*_values(points, centred), groups=_groups(points), replicates=1)
+    fit = correlation(*_values(points, centred), groups=_groups(points), replicates=1)
     models = dict.fromkeys(point.model for point in points)
     return [
         {"points": name, "without": model, "r2": value}
-        for model, value in zip(models, found.left_out or (None,) * len(models), strict=True)
+        for model, value in zip(models, fit.left_out or (None,) * len(models), strict=True)
     ]
 
 

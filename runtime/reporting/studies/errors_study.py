@@ -78,19 +78,19 @@ def study_errors(
     cases: examples of each kind. datasets: current folders of datasets, used instead of the run's configuration.
     """
     level = material.sampling.level
-    found, remarks = _found(material)
-    errors = [errors_of(item) for item in found]
+    items, remarks = _judged(material)
+    errors = [errors_of(item) for item in items]
     rows = [row for each in errors for row in error_rows(each, level)]
     chosen = [(each, pair, row) for each in errors for pair, row in examples(each, cases)]
     files: dict[str, bytes] = {}
     if overlays:
-        files, said = _overlays(material, chosen, datasets or {})
-        remarks += said
-    told = [row for _, _, row in chosen]
+        files, reasons = _overlays(material, chosen, datasets or {})
+        remarks += reasons
+    examples_shown = [row for _, _, row in chosen]
     whole = [row for row in rows if row["group"] == "all"]
-    figures, said_too = drawn(lambda: draw_errors(whole, material))
-    notes = (*_NOTES, *(_MAPS if any(item.cut != BOXES for item in found) else ()), *_of_parts(found))
-    judged_cells = dict.fromkeys((item.cell.model, item.cell.dataset) for item in found)
+    figures, figure_reasons = drawn(lambda: draw_errors(whole, material))
+    notes = (*_NOTES, *(_MAPS if any(item.cut != BOXES for item in items) else ()), *_of_parts(items))
+    judged_cells = dict.fromkeys((item.cell.model, item.cell.dataset) for item in items)
     facts = (
         f"{len(judged_cells)} of {len(material.cells)} finished cells have boxes or maps to judge",
         material.sampling.fact,
@@ -105,39 +105,39 @@ def study_errors(
             material.table(replace(_KINDS, notes=notes), whole),
             _group_table("class", "By class", rows, material, notes),
             _group_table("size", "By size of the region", rows, material, notes),
-            material.table(_CASES, told),
+            material.table(_CASES, examples_shown),
         ),
-        data={"errors": rows, "cases": told},
+        data={"errors": rows, "cases": examples_shown},
         settings={"cases": cases, **material.sampling.settings},
         figures=figures,
         files=files,
-        remarks=tuple(dict.fromkeys((*remarks, *said_too))),
+        remarks=tuple(dict.fromkeys((*remarks, *figure_reasons))),
         results=material.basis([*judged_cells, *predicted_boxes(material.run, (name for _, name in judged_cells))]),
     )
 
 
-def _found(material: Material) -> tuple[list[Judged], list[str]]:
+def _judged(material: Material) -> tuple[list[Judged], list[str]]:
     """What can be judged, and sentences on what cannot."""
-    true, found, remarks = TrueBoxes(material.run), [], []
+    true, items, remarks = TrueBoxes(material.run), [], []
     for cell in material.paired:
         if cell.weights == "baseline":  # it ignores the image
             continue
         try:
-            own = judged(cell, material.run, true)
+            cuts = judged(cell, material.run, true)
         except XBenchError as error:
             remarks.append(f"No errors of {cell.model} on {cell.title}: {error}")
             continue
-        if lost := cell.n - len(own[0].places):
+        if lost := cell.n - len(cuts[0].places):
             remarks.append(
                 f"{cell.model} on {cell.title}: {lost} pairs whose region is no union of boxes are left out."
             )
-        found += [item for item in own if len(item.places)]
-    return found, remarks or ([] if found else ["There is no finished model with boxes or maps to judge."])
+        items += [item for item in cuts if len(item.places)]
+    return items, remarks or ([] if items else ["There is no finished model with boxes or maps to judge."])
 
 
-def _of_parts(found: Sequence[Judged]) -> tuple[str, ...]:
+def _of_parts(items: Sequence[Judged]) -> tuple[str, ...]:
     """What stands for the true boxes of maps."""
-    parts = {(item.cell.model, item.cell.dataset): item for item in found if item.parts}
+    parts = {(item.cell.model, item.cell.dataset): item for item in items if item.parts}
     if not parts:
         return ()
     named = "; ".join(
@@ -159,13 +159,13 @@ def _overlays(
     files: dict[str, bytes] = {}
     groups = [(row["model"], row["dataset"], row["cut"].removesuffix("*"), row["kind"]) for _, _, row in chosen]
     for (errors, pair, row), name in zip(chosen, overlay_names(groups), strict=True):
-        cell, found, truth = errors.item.cell, errors.found, errors.item.answers.truth
+        cell, anatomy, truth = errors.item.cell, errors.found, errors.item.answers.truth
         kind = KINDS.index(row["kind"])
-        given, true = (slice(*lists.offsets[pair : pair + 2].tolist()) for lists in (found.given, truth))
-        of_truth = ["lost" if left == kind else "true" for left in found.left[true].tolist()]
-        of_given = ["wrong" if own == kind else "given" for own in found.kind[given].tolist()]
+        given, true = (slice(*lists.offsets[pair : pair + 2].tolist()) for lists in (anatomy.given, truth))
+        of_truth = ["lost" if left == kind else "true" for left in anatomy.left[true].tolist()]
+        of_given = ["wrong" if own == kind else "given" for own in anatomy.kind[given].tolist()]
         boxes = zip(
-            [*truth.boxes[true].tolist(), *found.given.boxes[given].tolist()], [*of_truth, *of_given], strict=True
+            [*truth.boxes[true].tolist(), *anatomy.given.boxes[given].tolist()], [*of_truth, *of_given], strict=True
         )
         cut = "" if row["cut"] == BOXES else f", cut {cut_name(row)}"
         lines = (
@@ -195,11 +195,11 @@ def _group_table(group: str, title: str, rows: Rows, material: Material, notes: 
             key = (row["model"], material.title(row["dataset"]), cut_name(row), row["name"])
             lines.setdefault(key, []).append(row)
     body: list[tuple[Item, ...]] = []
-    for lead, own in lines.items():
-        most = max(own, key=lambda row: row["f1_gain"] or 0.0)
+    for lead, kinds in lines.items():
+        most = max(kinds, key=lambda row: row["f1_gain"] or 0.0)
         best: tuple[Item, Item] = (Cell("-"), "-")
         if most["f1_gain"]:
             best = (percent_cell(most["f1_gain"], between(most, "f1_gain")), _words(most["kind"]))
-        shares = (percent_cell(row["boxes_per_pair"]) for row in own)
-        body.append((*lead, str(own[0]["n"]), *shares, percent_cell(own[0]["f1"]), *best))
+        shares = (percent_cell(row["boxes_per_pair"]) for row in kinds)
+        body.append((*lead, str(kinds[0]["n"]), *shares, percent_cell(kinds[0]["f1"]), *best))
     return Table(title, tuple(columns), tuple(body), material.stamps, notes, f"errors-{group}", lead=4)

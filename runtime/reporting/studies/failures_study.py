@@ -70,12 +70,12 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
     """All classes with pairs, the worst first; `end` marks those of a table."""
     grounding = cell.drawn_scores()
     sample = cell.sample
-    found = sorted(
+    classes = sorted(
         (scores for scores in grounding.classes if scores.n),
         key=lambda scores: (scores.pointing or 0.0, scores.dice_fixed or 0.0, scores.name),
     )
     rows: list[dict[str, Any]] = []
-    for place, scores in enumerate(found):
+    for place, scores in enumerate(classes):
         interval, fixed, best = (
             grounding_interval(grounding, key, scores.name, sample, level)
             for key in ("pointing", "dice_fixed", "dice_best")
@@ -85,8 +85,8 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
                 "model": cell.model,
                 "dataset": cell.dataset,
                 "class": scores.name,
-                "end": _end(place, len(found), top),
-                "rank": len(found) - place,
+                "end": _end(place, len(classes), top),
+                "rank": len(classes) - place,
                 "n": scores.n,
                 "degenerate": scores.degenerate,
                 **measured("pointing", scores.pointing, interval, method=True),
@@ -117,8 +117,8 @@ def _case_rows(cell: StudyCell, classes: Rows, cases: int) -> Iterator[dict[str,
         if not row["end"] or (row["model"], row["dataset"]) != (cell.model, cell.dataset):
             continue
         level = round(100 * (row["tau_best"] or 0.0)) if cell.has_thresholds else FIXED
-        own = np.flatnonzero(cell.class_of == cell.classes.index(row["class"])).tolist()
-        order = sorted(own, key=lambda p: (dice[p, level], cell.hits[p], -region[p], ids[p]))
+        pairs = np.flatnonzero(cell.class_of == cell.classes.index(row["class"])).tolist()
+        order = sorted(pairs, key=lambda p: (dice[p, level], cell.hits[p], -region[p], ids[p]))
         for pair in order[:cases] if row["end"] == "worst" else order[-cases:] if cases else []:
             yield {
                 "model": cell.model,
@@ -148,7 +148,7 @@ def _overlays(
     files: dict[str, bytes] = {}
     names = overlay_names([(row["model"], row["dataset"], row["end"]) for row in rows])
     for cell in cells:
-        own = [
+        shown = [
             (row, name)
             for row, name in zip(rows, names, strict=True)
             if (row["model"], row["dataset"]) == (cell.model, cell.dataset)
@@ -158,9 +158,9 @@ def _overlays(
         except XBenchError as error:
             remarks.append(f"No overlays of {cell.model} on {cell.title}: {error}")
             continue
-        place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
-        for row, name in own:
-            index = place[row["case"], row["class"]]
+        index_of = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
+        for row, name in shown:
+            index = index_of[row["case"], row["class"]]
             picture = pictures.get((cell.dataset, row["case"]))
             files[name] = draw_overlay(maps, saliency, index, row, cell.title, picture)
             row["overlay"] = name

@@ -51,8 +51,8 @@ class Material:
     @property
     def datasets(self) -> tuple[str, ...]:
         """Datasets with a finished cell, in the run's order."""
-        found = {cell.dataset for cell in self.cells}
-        return tuple(name for name in self.run.datasets if name in found)
+        finished = {cell.dataset for cell in self.cells}
+        return tuple(name for name in self.run.datasets if name in finished)
 
     def title(self, dataset: str) -> str:
         """The dataset's printed name."""
@@ -109,16 +109,16 @@ class Material:
     @property
     def searches(self) -> tuple[str, ...]:
         """A line for each protocol whose search for best thresholds is not per class from 0."""
-        found = {}
+        lines = {}
         for cell in self.cells:
             options = cell.options()
             words = ["one for all classes of a dataset"] if options.unit == "per_dataset" else []
             words += [f"from {options.tau_from:g} on"] if options.tau_from else []
             if words:
-                found[cell.rows.protocol] = (
+                lines[cell.rows.protocol] = (
                     f"protocol {cell.rows.protocol} searches for best thresholds: {', '.join(words)}"
                 )
-        return tuple(found.values())
+        return tuple(lines.values())
 
     @property
     def stamps(self) -> tuple[str, ...]:
@@ -178,11 +178,11 @@ def load_materials(
     """
     runs = [load_run(path) for path in paths]
     where = ", ".join(str(path) for path in paths)
-    for kind, wanted in (("model", models), ("dataset", datasets)):
-        known = dict.fromkeys(name for run in runs for name in getattr(run, f"{kind}s"))
+    for what, wanted in (("model", models), ("dataset", datasets)):
+        names = dict.fromkeys(name for run in runs for name in getattr(run, f"{what}s"))
         for name in wanted:
-            if name not in known:
-                raise ConfigError(f"{where} has no {kind} '{name}': {did_you_mean(name, known)}.")
+            if name not in names:
+                raise ConfigError(f"{where} has no {what} '{name}': {did_you_mean(name, names)}.")
     return [material_of(run, sampling or Resampling(), models, datasets) for run in runs]
 
 
@@ -211,11 +211,11 @@ def material_of(
     order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
     rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
     rows, conflicts = on_agreed_images(rows)
-    found = rest_on_models(
+    selected = rest_on_models(
         {(cell.model, cell.dataset): cell for cell in rows},
         {(cell.model, cell.dataset): scored_pairs(run, cell, choices) for cell in rows},
     )
-    rows = [cell for cell in rows if (cell.model, cell.dataset) not in found.left_out]
+    rows = [cell for cell in rows if (cell.model, cell.dataset) not in selected.left_out]
     patients = {
         name: dataset_patients(
             name, [cell for cell in rows if cell.dataset == name], sampling.replicates, sampling.seed
@@ -226,11 +226,11 @@ def material_of(
     cells = tuple(
         StudyCell(
             rows=cell,
-            pairs=found.pairs[cell.model, cell.dataset],
+            pairs=selected.pairs[cell.model, cell.dataset],
             patients=patients[cell.dataset],
             ambiguous=titles[str(cell.entry["title"])] > 1,
         )
         for cell in rows
     )
-    left_out = (f"{m} on {d}: {why}" for (m, d), why in found.left_out.items())
-    return Material(run, cells, (*unfinished, *left_out, *found.notes, *conflicts, *kept), sampling)
+    left_out = (f"{m} on {d}: {why}" for (m, d), why in selected.left_out.items())
+    return Material(run, cells, (*unfinished, *left_out, *selected.notes, *conflicts, *kept), sampling)

@@ -34,13 +34,13 @@ def study_strata(material: Material) -> StudyOutcome:
     for model in material.models:
         cells = [cell for cell in material.of_model(model) if cell.n]
         strata = [list(strata_of_cell(cell, False, level)) for cell in cells]
-        for cell, own in zip(cells, strata, strict=True):
-            rows += [row for row, _ in own] + [row for row, _ in strata_of_cell(cell, True, level)]
+        for cell, with_numbers in zip(cells, strata, strict=True):
+            rows += [row for row, _ in with_numbers] + [row for row, _ in strata_of_cell(cell, True, level)]
         if why := material.no_mean(model):
             remarks.append(why)
         elif len(cells) > 1:
             rows += _mean_of_datasets(strata, level)
-    figures, said = drawn(lambda: draw_strata(rows, material))
+    figures, reasons = drawn(lambda: draw_strata(rows, material))
     edges = ", ".join(f"{100 * edge:g}" for edge in EDGES)
     facts = (
         f"fixed strata begin at {edges} percent of the image; thirds are those of the pairs of a model and dataset",
@@ -61,7 +61,7 @@ def study_strata(material: Material) -> StudyOutcome:
         data={"strata": rows},
         settings=material.sampling.settings,
         figures=figures,
-        remarks=(*remarks, *said),
+        remarks=(*remarks, *reasons),
     )
 
 

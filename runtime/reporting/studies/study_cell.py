@@ -53,8 +53,8 @@ class StudyCell:
     @property
     def digest(self) -> str | None:
         """The hash of the dataset's contents, None if the run does not give it."""
-        told = self.rows.entry["ingredients"].get("dataset")
-        return str(told[1]) if told else None
+        contents = self.rows.entry["ingredients"].get("dataset")
+        return str(contents[1]) if contents else None
 
     @property
     def pairs_digest(self) -> str:
@@ -107,8 +107,8 @@ class StudyCell:
     @property
     def patient_of(self) -> NDArray[np.intp]:
         """intp [P]: the patient of each pair."""
-        found: NDArray[np.intp] = self.image_patients[self.pairs.image_of]
-        return found
+        patients: NDArray[np.intp] = self.image_patients[self.pairs.image_of]
+        return patients
 
     @property
     def fold_of(self) -> NDArray[np.intp]:

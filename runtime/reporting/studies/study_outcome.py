@@ -141,10 +141,10 @@ def _written_before(record: Path) -> set[str]:
     """Files that an earlier study wrote, without any outside its folder; none by a damaged record, which may name
     files of others."""
     try:
-        told = json.loads(record.read_text(encoding="utf-8"))
-        if CHECKSUM in told and told[CHECKSUM] != checksum_of(told):
+        earlier = json.loads(record.read_text(encoding="utf-8"))
+        if CHECKSUM in earlier and earlier[CHECKSUM] != checksum_of(earlier):
             return set()
-        names = [str(name) for name in told["files"]]
+        names = [str(name) for name in earlier["files"]]
         folder = record.parent.resolve()
         return {name for name in names if (folder / name).resolve().is_relative_to(folder)}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

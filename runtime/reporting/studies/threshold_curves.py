@@ -55,23 +55,23 @@ class CellCurves:
 
     def mean(self, name: str) -> Float:
         """float64 [K] of a class, or of `mean`, the mean over classes."""
-        found: Float = self._rows(name)[0]
-        return found
+        values: Float = self._rows(name)[0]
+        return values
 
     def drawn(self, name: str) -> Float:
         """float64 [B, K]: replicates of `mean(name)`; NaN where there are too few patients for the bootstrap."""
-        own = self.sample.pairs_of("" if name == "mean" else name)
-        found = self._rows(name)[1:]
-        enough = len(np.unique(self.sample.pair_patient[own])) >= MANY_PATIENTS
-        return found if enough else np.full_like(found, np.nan)
+        pairs = self.sample.pairs_of("" if name == "mean" else name)
+        replicates = self._rows(name)[1:]
+        enough = len(np.unique(self.sample.pair_patient[pairs])) >= MANY_PATIENTS
+        return replicates if enough else np.full_like(replicates, np.nan)
 
     def _rows(self, name: str) -> Float:
         return self.means.macro if name == "mean" else self.means.classes[:, self.cell.classes.index(name)]
 
     def one(self, search: str, name: str) -> GroundingScores:
         """Scores of a class by `best` or `cross_fitted`, or their mean over classes."""
-        found = self.scores[search]
-        return found.macro if name == "mean" else found.classes[self.cell.classes.index(name)]
+        grounding = self.scores[search]
+        return grounding.macro if name == "mean" else grounding.classes[self.cell.classes.index(name)]
 
     def interval(self, search: str, field: str, name: str) -> Interval | None:
         """The interval of a number of `one(search, name)`."""
@@ -170,12 +170,12 @@ def cell_curves(cell: StudyCell, level: float) -> CellCurves:
         entropy, histogram = np.zeros(cell.n), False
     columns = [counts.area[:, FIXED] / PIXELS, entropy, dice_curves(counts), iou_curves(counts), pixels, inside]
     table = np.column_stack(columns).astype(np.float64)
-    found = {mark: cell.drawn_scores(unit) for mark, unit in SEARCHES}
+    scores = {mark: cell.drawn_scores(unit) for mark, unit in SEARCHES}
     return CellCurves(
         cell=cell,
         means=class_means(table, cell.class_of, len(cell.classes), cell.draws, cell.patient_of),
         histogram=histogram,
-        scores=found,
+        scores=scores,
         sample=cell.sample,
         level=level,
     )

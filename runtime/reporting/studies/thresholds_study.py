@@ -83,7 +83,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
         else:
             rows["delta_dice"].append(model_deltas(model, kept, level))
     means = [row for row in rows["sensitivity"] if row["class"] == "mean"]
-    figures, said = drawn(lambda: draw_thresholds(rows, material))
+    figures, reasons = drawn(lambda: draw_thresholds(rows, material))
     facts = (
         f"{len(material.paired)} of {len(material.cells)} finished cells have pairs with a region",
         material.sampling.fact,
@@ -99,5 +99,5 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
         data=rows,
         settings={"within": within, **material.sampling.settings},
         figures=figures,
-        remarks=(*remarks, *said),
+        remarks=(*remarks, *reasons),
     )

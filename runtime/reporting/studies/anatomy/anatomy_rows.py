@@ -50,9 +50,9 @@ class Errors:
 
 def errors_of(item: Judged) -> Errors:
     """The errors of one cell and cut."""
-    found = anatomy(item.answers)
-    after = [fixed(item.answers, found, kind) for kind in KINDS[1:]]
-    return Errors(item, found, fixed(item.answers, found, None), after)
+    kinds = anatomy(item.answers)
+    after = [fixed(item.answers, kinds, kind) for kind in KINDS[1:]]
+    return Errors(item, kinds, fixed(item.answers, kinds, None), after)
 
 
 def error_rows(errors: Errors, level: float) -> Iterator[dict[str, Any]]:

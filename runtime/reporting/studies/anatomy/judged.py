@@ -62,19 +62,19 @@ class TrueBoxes:
         return self._read[key]
 
     def _boxes(self, cell: StudyCell) -> Mapping[tuple[str, str], tuple[Float, tuple[int, int]]]:
-        found: dict[tuple[str, str], tuple[Float, tuple[int, int]]] = {}
+        boxes_of: dict[tuple[str, str], tuple[Float, tuple[int, int]]] = {}
         for model, dataset in self.run.finished:
             entry = self.run.entry(model, dataset)
-            told = entry["ingredients"].get("dataset")
-            if dataset != cell.dataset or entry["weights"] != "boxes" or (told and str(told[1])) != cell.digest:
+            contents = entry["ingredients"].get("dataset")
+            if dataset != cell.dataset or entry["weights"] != "boxes" or (contents and str(contents[1])) != cell.digest:
                 continue
             rows = self.run.cell(model, dataset)
             answers = load_boxes(self.run, rows).answers
             for pair, (case, name) in enumerate(zip(answers.case_of, answers.class_of, strict=True)):
-                own = slice(answers.truth.offsets[pair], answers.truth.offsets[pair + 1])
+                true_boxes = slice(answers.truth.offsets[pair], answers.truth.offsets[pair + 1])
                 width, height = answers.sizes[pair].tolist()
-                found[rows.case_ids[case], rows.findings[name]] = (answers.truth.boxes[own], (width, height))
-        return found
+                boxes_of[rows.case_ids[case], rows.findings[name]] = (answers.truth.boxes[true_boxes], (width, height))
+        return boxes_of
 
 
 def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
@@ -88,17 +88,22 @@ def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
 def _boxes(cell: StudyCell, run: StoredRun) -> Judged:
     """The pairs that count and whose region is a union of boxes."""
     stored = load_boxes(run, cell.rows)
-    _, places, own = np.intersect1d(cell.pairs.places, stored.places, assume_unique=True, return_indices=True)
-    told = stored.answers
-    sizes = told.sizes[own]
+    _, places, judged_rows = np.intersect1d(cell.pairs.places, stored.places, assume_unique=True, return_indices=True)
+    answers = stored.answers
+    sizes = answers.sizes[judged_rows]
     return Judged(
-        cell, BOXES, None, _answers(cell, places, told.given.take(own), told.truth.take(own), sizes), places, 0
+        cell,
+        BOXES,
+        None,
+        _answers(cell, places, answers.given.take(judged_rows), answers.truth.take(judged_rows), sizes),
+        places,
+        0,
     )
 
 
 def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
     maps, saliency = kept_maps(cell, run)
-    known, sweeping = true.of(cell), cell.pairs.protocol.sweeping
+    stored_boxes, sweeping = true.of(cell), cell.pairs.protocol.sweeping
     cuts = _cuts(cell)
     given: list[list[tuple[Float, Float]]] = [[] for _ in cuts]
     truth: list[Float] = []
@@ -107,7 +112,7 @@ def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
     for at, (pair, index) in enumerate(zip(pairs, map_places(cell, maps), strict=True)):
         y0, x0, y1, x1 = maps.frames[index].tolist()
         values = scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=sweeping)
-        stored = known.get(pair)
+        stored = stored_boxes.get(pair)
         boxes, size = stored or (part_boxes(unpack_masks(maps.masks[index : index + 1], GRID[1])[0])[0], _WHOLE)
         truth.append(boxes)
         sizes.append(size)
@@ -120,7 +125,7 @@ def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
         _answers(cell, places, _lists(lists), _lists([(boxes, np.ones(0)) for boxes in truth], False), np.array(sizes))
         for lists in given
     ]
-    parts = sum(pair not in known for pair in pairs)
+    parts = sum(pair not in stored_boxes for pair in pairs)
     return [
         Judged(cell, name, None if name == FITTED else int(levels[0]) / 100, answers, places, parts)
         for (name, levels), answers in zip(cuts, answered, strict=True)

@@ -27,7 +27,7 @@ def ceiling_rows(material: Material, reader: StudyCell) -> tuple[list[dict[str, 
 
     Baselines are no models. Raises RunError for cells of several protocols.
     """
-    found: list[tuple[Variants, Difference]] = []
+    differences: list[tuple[Variants, Difference]] = []
     remarks = []
     for cell in material.paired:
         if cell.dataset != reader.dataset or cell.weights == "baseline" or is_reader(cell):
@@ -37,10 +37,10 @@ def ceiling_rows(material: Material, reader: StudyCell) -> tuple[list[dict[str, 
         if isinstance(group, str):
             remarks.append(group)
         else:
-            found += [(group, item) for item in _differences(group, material.sampling.level)]
-    items = corrected([item for _, item in found], lambda item: (item.field, not item.name))
+            differences += [(group, item) for item in _differences(group, material.sampling.level)]
+    items = corrected([item for _, item in differences], lambda item: (item.field, not item.name))
     remarks += [f"{reader.title}: {line}" for line in disagreements([item for item in items if not item.name])]
-    groups = [group for group, _ in found]
+    groups = [group for group, _ in differences]
     return [_row(reader, group, item, material) for group, item in zip(groups, items, strict=True)], remarks
 
 
@@ -48,9 +48,9 @@ def _differences(group: Variants, level: float) -> Iterator[Difference]:
     one, other = group.by_class()
     for name in ("", *one.names):
         for field, against in AGAINST.items():
-            found = subtract(other, one, field, name, level, against)
-            if found is not None:
-                yield found
+            difference = subtract(other, one, field, name, level, against)
+            if difference is not None:
+                yield difference
 
 
 def _row(reader: StudyCell, group: Variants, item: Difference, material: Material) -> dict[str, Any]:

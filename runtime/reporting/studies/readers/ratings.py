@@ -68,10 +68,10 @@ def ratings_of(run: StoredRun, cell: StudyCell) -> Ratings:
 def _states(stored: StoredBoxes) -> NDArray[np.int8]:
     """int8 [cases, C]: the state of each answer, -1 for none."""
     cell = stored.cell
-    found = np.full((cell.cases, len(cell.findings)), _UNKNOWN, np.int8)
-    found[cell.case_of[cell.image_of], cell.class_of] = stored.state
-    found[stored.answers.negative_case, stored.answers.negative_class] = stored.negative_state
-    return np.where(found == _MISSING, np.int8(_UNKNOWN), found)
+    states = np.full((cell.cases, len(cell.findings)), _UNKNOWN, np.int8)
+    states[cell.case_of[cell.image_of], cell.class_of] = stored.state
+    states[stored.answers.negative_case, stored.answers.negative_class] = stored.negative_state
+    return np.where(states == _MISSING, np.int8(_UNKNOWN), states)
 
 
 def _of_two(stored: StoredBoxes, state: NDArray[np.int8], patient_of: NDArray[np.intp]) -> Ratings:
@@ -137,10 +137,10 @@ def _extents(
         other.append(whole[rows, two])
     rows, columns, first, second = (np.concatenate(each) for each in (image, finding, reader, other))
     sizes = size[first]
-    mine, theirs = (
+    first_regions, second_regions = (
         on_grid(pixel_rectangles(lists.take(place[cases, columns]), sizes), sizes) for cases in (first, second)
     )
-    counts = union_counts(mine, theirs)
+    counts = union_counts(first_regions, second_regions)
     return Extents(
         class_of=columns,
         patient_of=patient_of[whole[rows, 0]],

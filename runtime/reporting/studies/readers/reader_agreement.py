@@ -37,11 +37,11 @@ def presence_rows(cell: StudyCell, ratings: Ratings, level: float) -> Iterator[R
         named, readers = ratings.named[:, place], ratings.readers[:, place]
         if not named.any():
             continue
-        found = presence_agreement(named, readers, cell.draws, ratings.patient_of)
+        agreement = presence_agreement(named, readers, cell.draws, ratings.patient_of)
         patients = len(np.unique(ratings.patient_of[readers > 1]))
         row = {**_start(cell, name), "images": int((readers > 1).sum()), "patients": patients}
         for key in COEFFICIENTS:
-            values = getattr(found, key)
+            values = getattr(agreement, key)
             value = clean(float(values[0]))
             enough = patients >= MANY_PATIENTS and value is not None
             row |= measured(key, value, percentile_interval(values[1:], level) if enough else None)
@@ -71,13 +71,13 @@ def pointing_rows(run: StoredRun, cell: StudyCell, level: float) -> Iterator[Row
         patients = np.array([cell.patients.number[name] for name in cell.rows.patients], np.intp)
         groups = answers.class_of[owner], patients[answers.case_of[owner]]
         inside = list(_rows(cell, share[:, None], ("centres_inside",), groups, level))
-    of = {row["finding"]: row for row in inside}
+    row_of = {row["finding"]: row for row in inside}
     scores, sample = cell.drawn_scores(), cell.sample
     empty = {**measured("centres_inside", None, None), "centres_inside_n": 0}
     for row in hits:
-        found, name = of.get(row["finding"], empty), row["finding"] if row["finding"] != MEAN else ""
+        centres_row, name = row_of.get(row["finding"], empty), row["finding"] if row["finding"] != MEAN else ""
         row |= limits("pointing", grounding_interval(scores, "pointing", name, sample, level))
-        yield {**row, **{key: found[key] for key in empty}}
+        yield {**row, **{key: centres_row[key] for key in empty}}
 
 
 def reader_rows(cell: StudyCell, level: float) -> Iterator[Row]:
@@ -118,8 +118,8 @@ def _rows(
     effects = effects_of(values, pairs, [{} for _ in names], np.zeros(values.shape, np.bool_))
     columns: list[dict[str, Effect]] = []
     for column, (mean, *each) in zip(values.T, effects, strict=True):
-        known = np.unique(class_of[~np.isnan(column)]).tolist()
-        columns.append({MEAN: mean, **{cell.classes[place]: item for place, item in zip(known, each, strict=True)}})
+        classes = np.unique(class_of[~np.isnan(column)]).tolist()
+        columns.append({MEAN: mean, **{cell.classes[place]: item for place, item in zip(classes, each, strict=True)}})
     for finding in dict.fromkeys([MEAN, *(name for name in cell.classes if any(name in found for found in columns))]):
         row = _start(cell, finding)
         row["patients"] = max(found[finding].patients for found in columns if finding in found)

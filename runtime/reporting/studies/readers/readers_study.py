@@ -133,9 +133,9 @@ def study_readers(material: Material) -> StudyOutcome:
     for cell in readers:
         ratings = ratings_of(run, cell)
         facts.append(f"{cell.model} on {cell.title}: {_who(cell)}")
-        rows, said = ceiling_rows(material, cell)
+        rows, notes = ceiling_rows(material, cell)
         data["models"] += rows
-        remarks += said
+        remarks += notes
         if ratings.negatives:
             data["presence"] += presence_rows(cell, ratings, level)
             remarks += _unnamed(cell, ratings)
@@ -147,9 +147,9 @@ def study_readers(material: Material) -> StudyOutcome:
         data["extent"] += extent_rows(cell, ratings, level)
         data["pointing"] += pointing_rows(run, cell, level)
         if cell.rows.entry["boxes"].get("left_out"):
-            own = list(reader_rows(cell, level))
-            data["single_readers"] += own
-            if not own:
+            single = list(reader_rows(cell, level))
+            data["single_readers"] += single
+            if not single:
                 remarks.append(f"{cell.title}: no reader read {LEAST_IMAGES} images, so no single one has a row.")
     means = [row for row in data["models"] if row["finding"] == MEAN]
     printed = {**data, "models": means}

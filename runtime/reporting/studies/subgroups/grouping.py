@@ -52,27 +52,27 @@ def groupings(
 
     by: only these attributes.
     """
-    found, told = [], []
+    divisions, remarks = [], []
     for name in described.names:
         if by and name not in by:
             continue
         values = [_group(name, case.get(name)) for case in described.cases]
         counts = Counter(values)
         unknown = counts.pop(UNKNOWN, 0)
-        known = ", ".join([f"known of {len(cases) - unknown} of {len(cases)} cases"])
+        share = ", ".join([f"known of {len(cases) - unknown} of {len(cases)} cases"])
         if len(counts) < 2:
-            told.append(f"{name} has one value, {known}: no groups to compare")
+            remarks.append(f"{name} has one value, {share}: no groups to compare")
         elif len(counts) > MOST_GROUPS:
-            told.append(
-                f"{name} has {len(counts)} values, more than {MOST_GROUPS}, {known}: join them to groups in a table"
+            remarks.append(
+                f"{name} has {len(counts)} values, more than {MOST_GROUPS}, {share}: join them to groups in a table"
             )
         else:
             first = [value for value in _FIRST.get(name, ()) if value in counts]
             names = (*first, *sorted(set(counts) - set(first)), *([UNKNOWN] if unknown else []))
             place = {value: index for index, value in enumerate(names)}
-            found.append(Grouping(name, names, dict(zip(cases, (place[value] for value in values), strict=True))))
-    told += [f"{name} is not among its attributes" for name in by if name not in described.names]
-    return found, told
+            divisions.append(Grouping(name, names, dict(zip(cases, (place[value] for value in values), strict=True))))
+    remarks += [f"{name} is not among its attributes" for name in by if name not in described.names]
+    return divisions, remarks
 
 
 def _group(attribute: str, value: Value | None) -> str:

@@ -49,8 +49,8 @@ def grouped_cell(cell: StudyCell, run: StoredRun, divisions: Sequence[Grouping],
     for division in divisions:
         in_pairs, in_images = division.members(of_pairs), division.members(of_images)
         for place, name in enumerate(division.names):
-            own = named | {"attribute": division.attribute, "group": name}
-            groups.append(own | _group_row(pairs, images, in_pairs == place, in_images == place))
+            labels = named | {"attribute": division.attribute, "group": name}
+            groups.append(labels | _group_row(pairs, images, in_pairs == place, in_images == place))
         for first, second in division.comparisons:
             place = division.names.index(first)
             other = None if second == REST else division.names.index(second)
@@ -62,7 +62,7 @@ def grouped_cell(cell: StudyCell, run: StoredRun, divisions: Sequence[Grouping],
             auc = None if images is None else auc_gap(images, *sides[1])
             gaps.append(gap if auc is None else replace(gap, raw={**gap.raw, "auc": auc}))
     gaps = corrected(gaps)
-    rows = [row for told, gap in zip(compared, gaps, strict=True) for row in _gap_rows(told, gap)]
+    rows = [row for labels, gap in zip(compared, gaps, strict=True) for row in _gap_rows(labels, gap)]
     return GroupedCell(groups, rows, _summary(named, compared, gaps), remarks)
 
 
@@ -81,8 +81,8 @@ def _pairs(cell: StudyCell, run: StoredRun, level: float) -> tuple[MeasuredPairs
         scores = localise(saliency[places], maps.masks[places], frames=maps.frames[places], upsample=upsample)
         values["average_precision"] = scores.average_precision
         if count := int(scores.degenerate.sum()):
-            told = f"{count} of {cell.n} pairs have a degenerate map, which scores as a constant one"
-            remarks.append(f"{cell.model} on {cell.dataset}: {told}.")
+            remark = f"{count} of {cell.n} pairs have a degenerate map, which scores as a constant one"
+            remarks.append(f"{cell.model} on {cell.dataset}: {remark}.")
     except RunError as error:
         remarks.append(f"{cell.model} on {cell.dataset} has no average precision: {str(error).rstrip('.')}.")
     size, _ = strata_of(cell.counts.region, PIXELS)
@@ -113,7 +113,7 @@ def _group_row(pairs: MeasuredPairs, images: ScoredImages | None, in_pairs: Mask
     return row | {"auc_findings": None if auc is None else auc[2]}
 
 
-def _gap_rows(told: Mapping[str, Any], gap: GroupGap) -> list[dict[str, Any]]:
+def _gap_rows(labels: Mapping[str, Any], gap: GroupGap) -> list[dict[str, Any]]:
     counted = {
         "patients_first": gap.patients[0],
         "patients_second": gap.patients[1],
@@ -125,7 +125,13 @@ def _gap_rows(told: Mapping[str, Any], gap: GroupGap) -> list[dict[str, Any]]:
     rows = []
     for measure in dict.fromkeys([HITS, *gap.raw]):
         raw, standardised = gap.raw.get(measure, Gap()), gap.standardised.get(measure, Gap())
-        row = {**told, **counted, "measure": measure, **_numbers("gap", raw), **_numbers("standardised", standardised)}
+        row = {
+            **labels,
+            **counted,
+            "measure": measure,
+            **_numbers("gap", raw),
+            **_numbers("standardised", standardised),
+        }
         strata = {"strata": gap.strata, "strata_left_out": gap.strata_left_out, "pairs_left_out": gap.pairs_left_out}
         row |= strata if measure in gap.standardised else dict.fromkeys(strata)
         pointing = measure == HITS and measure in gap.raw
@@ -153,13 +159,13 @@ def _summary(
     if not gaps:
         return None
     tested = [
-        (told, gap.standardised[HITS], gap)
-        for told, gap in zip(compared, gaps, strict=True)
+        (labels, gap.standardised[HITS], gap)
+        for labels, gap in zip(compared, gaps, strict=True)
         if gap.tested and HITS in gap.standardised
     ]
     row: dict[str, Any] = dict(named)
-    told, largest, gap = max(tested, key=lambda each: abs(each[1].value or 0.0), default=({}, Gap(), None))
-    row |= {key: told.get(key) for key in ("attribute", "first", "second")}
+    labels, largest, gap = max(tested, key=lambda each: abs(each[1].value or 0.0), default=({}, Gap(), None))
+    row |= {key: labels.get(key) for key in ("attribute", "first", "second")}
     row |= _numbers("standardised", largest)
     row |= {"patients_first": None, "patients_second": None}
     if gap is not None:

@@ -19,7 +19,7 @@ from ..material import Material
 
 def given_tables(given: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
     """Dataset -> its table, of --attributes [NAME=]FILE. `names`: the datasets of the run. Raises ConfigError."""
-    found: dict[str, Path] = {}
+    tables: dict[str, Path] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or (name not in names and has_file(Path(text))):
@@ -30,12 +30,12 @@ def given_tables(given: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
             name, path = names[0], text
         if name not in names:
             raise ConfigError(f"--attributes {text}: there are no results of '{name}': {did_you_mean(name, names)}.")
-        if name in found:
+        if name in tables:
             raise ConfigError(f"--attributes gives the dataset '{name}' two tables; give it one.")
-        found[name] = Path(path).expanduser()
-        if not has_file(found[name]):
+        tables[name] = Path(path).expanduser()
+        if not has_file(tables[name]):
             raise ConfigError(f"The table {path} of --attributes does not exist or is no file; correct its name.")
-    return found
+    return tables
 
 
 def case_ids(material: Material, dataset: str) -> tuple[str, ...]:
@@ -44,10 +44,12 @@ def case_ids(material: Material, dataset: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(case_id for cell in cells for case_id in cell.rows.case_ids))
 
 
-def attributes_digest(material: Material, dataset: str, found: CaseAttributes) -> str:
+def attributes_digest(material: Material, dataset: str, attributes: CaseAttributes) -> str:
     """A hash of the attributes of every case of a dataset, as `attributes_of` found them."""
-    told = sorted(zip(case_ids(material, dataset), map(dict, found.cases), strict=True), key=lambda case: case[0])
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    attributes_of_cases = sorted(
+        zip(case_ids(material, dataset), map(dict, attributes.cases), strict=True), key=lambda case: case[0]
+    )
+    return hashlib.sha256(json.dumps(attributes_of_cases, sort_keys=True).encode()).hexdigest()
 
 
 def attributes_of(
@@ -69,8 +71,8 @@ def attributes_of(
         missing = str(error)
     table = table or (None if config is None else config.attributes)
     if table is not None:
-        found = look_up(wanted, opened, table)
-        told = [f"{table.name} is searched for case ids alone. {missing}"] if missing else []
+        attributes = look_up(wanted, opened, table)
+        remarks = [f"{table.name} is searched for case ids alone. {missing}"] if missing else []
     elif opened is None:
         return None, [
             f"{dataset}: no attributes, because it cannot be read. {missing} Say where it is with --data "
@@ -78,10 +80,10 @@ def attributes_of(
         ]
     else:
         try:
-            found, told = look_up(wanted, opened), []
+            attributes, remarks = look_up(wanted, opened), []
         except XBenchError as error:
             return None, [f"{dataset}: no attributes. {error}"]
-    if not found.names:
-        why = "; ".join([*found.notes, *told]) or "it has no attributes"
-        return found, [f"{dataset}: {why}; give a table with --attributes {dataset}=FILE"]
-    return found, [f"{dataset}: {line}" for line in (*found.notes, *told)]
+    if not attributes.names:
+        why = "; ".join([*attributes.notes, *remarks]) or "it has no attributes"
+        return attributes, [f"{dataset}: {why}; give a table with --attributes {dataset}=FILE"]
+    return attributes, [f"{dataset}: {line}" for line in (*attributes.notes, *remarks)]

@@ -36,44 +36,44 @@ def study_subgroups(
     files = given_tables(tables, tuple(dict.fromkeys(of_run)))
     described, remarks = {}, []
     for name in names:
-        found, told = attributes_of(material, name, datasets or {}, files.get(name))
-        remarks += told
-        if found is not None and found.names:
-            described[name] = found
+        attributes, notes = attributes_of(material, name, datasets or {}, files.get(name))
+        remarks += notes
+        if attributes is not None and attributes.names:
+            described[name] = attributes
     if not described:
         why = "; ".join(line.rstrip(".") for line in remarks) or "no pair has a region"
         raise RunError(f"{material.path} has no results on cases with attributes: {why}.")
-    known = dict.fromkeys(name for found in described.values() for name in found.names)
+    attribute_names = dict.fromkeys(name for attributes in described.values() for name in attributes.names)
     for attribute in by:
-        if attribute not in known:
-            raise ConfigError(f"No case has an attribute '{attribute}': {did_you_mean(attribute, known)}.")
+        if attribute not in attribute_names:
+            raise ConfigError(f"No case has an attribute '{attribute}': {did_you_mean(attribute, attribute_names)}.")
     groups: list[dict[str, Any]] = []
     gaps: list[dict[str, Any]] = []
     summary: list[dict[str, Any]] = []
     shown: list[Table] = []
-    for name, found in described.items():
-        divisions, told = groupings(found, case_ids(material, name), tuple(by))
-        remarks += [f"{name}: {line}" for line in told]
+    for name, attributes in described.items():
+        divisions, notes = groupings(attributes, case_ids(material, name), tuple(by))
+        remarks += [f"{name}: {line}" for line in notes]
         cells = [
             grouped_cell(cell, material.run, divisions, material.sampling.level)
             for cell in material.paired
             if cell.dataset == name and divisions
         ]
         remarks += [line for cell in cells for line in cell.remarks]
-        own = [row for cell in cells for row in cell.groups], [row for cell in cells for row in cell.gaps]
+        cell_rows = [row for cell in cells for row in cell.groups], [row for cell in cells for row in cell.gaps]
         summary += [cell.summary for cell in cells if cell.summary is not None]
-        groups, gaps = groups + own[0], gaps + own[1]
+        groups, gaps = groups + cell_rows[0], gaps + cell_rows[1]
         if cells:
-            shown += tables_of(material, name, found.source, *own)
-    figures, said = drawn(lambda: draw_gaps(gaps, material))
+            shown += tables_of(material, name, attributes.source, *cell_rows)
+    figures, reasons = drawn(lambda: draw_gaps(gaps, material))
     configured = {name: config.attributes for name, config in (datasets or {}).items() if config.attributes}
     tables_of_names = {
         kind: {name: str(path.absolute()) for name, path in paths.items() if name in described}
         for kind, paths in (("tables", files), ("configured", configured))
     }
-    digests = {name: attributes_digest(material, name, found) for name, found in described.items()}
+    digests = {name: attributes_digest(material, name, attributes) for name, attributes in described.items()}
     basis = material.basis((row["model"], row["dataset"]) for row in summary)
-    sources = "; ".join(f"{material.title(name)}: {found.source}" for name, found in described.items())
+    sources = "; ".join(f"{material.title(name)}: {attributes.source}" for name, attributes in described.items())
     return StudyOutcome(
         name="subgroups",
         title="Subgroups",
@@ -82,6 +82,6 @@ def study_subgroups(
         data={"summary": summary, "groups": groups, "gaps": gaps},
         settings={"by": list(by), **tables_of_names, **material.sampling.settings},
         figures=figures,
-        remarks=(*dict.fromkeys(remarks), *said),
+        remarks=(*dict.fromkeys(remarks), *reasons),
         results=[{**each, "attributes": digests[each["dataset"]]} for each in basis],
     )
