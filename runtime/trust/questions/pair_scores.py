@@ -202,9 +202,9 @@ def _means(pair: Index, values: Float, pairs: int) -> Float:
 
     The mean of equal values is that value to the last bit, so that equal maps differ by 0.
     """
-    known = ~np.isnan(values)
-    pair, values = pair[known], values[known]
-    one = np.full(pairs, np.nan)
-    one[pair] = values
-    rest = np.bincount(pair, values - one[pair], pairs)
-    return one + rest / np.maximum(np.bincount(pair, minlength=pairs), 1)
+    defined = ~np.isnan(values)
+    pair, values = pair[defined], values[defined]
+    first = np.full(pairs, np.nan)
+    first[pair] = values
+    deviations = np.bincount(pair, values - first[pair], pairs)
+    return first + deviations / np.maximum(np.bincount(pair, minlength=pairs), 1)

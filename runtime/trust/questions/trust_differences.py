@@ -61,24 +61,30 @@ def compared(scores: PairScores, level: float) -> list[Compared]:
     """Every measure of a cell, alone and against each baseline, over classes and by class."""
     cell = scores.cell
     keys = [(measure, baseline) for measure in MEASURES for baseline in ("", *BASELINES)]
-    own = [scores.own[:, MEASURES.index(measure)] for measure, _ in keys]
     zeros = np.zeros(len(scores.own))
-    other = [scores.baselines[name][:, MEASURES.index(measure)] if name else zeros for measure, name in keys]
-    keys, own, other = [*keys, (ALIKE, "")], [*own, scores.alike], [*other, zeros]
-    values = np.column_stack(own) - np.column_stack(other)
+    own, reference = list[Float](), list[Float]()
+    for measure, baseline in keys:
+        column = MEASURES.index(measure)
+        own.append(scores.own[:, column])
+        reference.append(scores.baselines[baseline][:, column] if baseline else zeros)
+    keys, own, reference = [*keys, (ALIKE, "")], [*own, scores.alike], [*reference, zeros]
+    values = np.column_stack(own) - np.column_stack(reference)
     flags = np.column_stack([scores.degenerate[name or "own"] for _, name in keys])
     left_out = [_left_out(scores, key, column) for key, column in zip(keys, values.T, strict=True)]
     groups = PairGroups(cell.class_of, cell.patient_of, cell.sample.names, cell.draws, level)
-    found: list[Compared] = []
-    for key, one, two, effects in zip(keys, own, other, effects_of(values, groups, left_out, flags), strict=True):
-        known = np.flatnonzero(~np.isnan(one - two))
-        classes = [cell.class_of[known] == index for index in np.unique(cell.class_of[known])]
-        means = [[exact_mean(values[known][own]) for own in classes] for values in (one, two)]
-        names = [cell.classes[index] for index in np.unique(cell.class_of[known])]
-        pairs = [tuple(macro_mean(each) for each in means), *zip(*means, strict=True)]
-        for name, (mean, reference), effect in zip(["", *names], pairs, effects, strict=True):
-            found.append(Compared(cell, *key, name, mean, reference if key[1] else None, effect))
-    return found
+    comparisons: list[Compared] = []
+    for at, (key, effects) in enumerate(zip(keys, effects_of(values, groups, left_out, flags), strict=True)):
+        defined = ~np.isnan(values[:, at])
+        classes = np.unique(cell.class_of[defined]).tolist()
+        own_means, reference_means = (
+            [exact_mean(side[at][defined & (cell.class_of == index)]) for index in classes] for side in (own, reference)
+        )
+        own_means.insert(0, macro_mean(own_means))
+        reference_means.insert(0, macro_mean(reference_means))
+        names = ["", *(cell.classes[index] for index in classes)]
+        for name, mean, other, effect in zip(names, own_means, reference_means, effects, strict=True):
+            comparisons.append(Compared(cell, *key, name, mean, other if key[1] else None, effect))
+    return comparisons
 
 
 def _left_out(scores: PairScores, key: tuple[str, str], values: Float) -> dict[str, int]:
