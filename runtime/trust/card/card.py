@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from ....metrics_gpu.trust.verdicts import Word, worst_of
 from ...reporting.studies.writing import clean
 from ...reporting.tables.metric_names import NONE, p_value, percent
 from .words import CLAIMS, FINDINGS, QUESTIONS, REFERENCES, SECTIONS
+
+if TYPE_CHECKING:
+    from ...reporting.studies.study_cell import StudyCell
+    from ...reporting.studies.study_outcome import Rows
 
 SCHEMA: Final = 1
 """Of a card as plain data."""
@@ -92,8 +96,8 @@ class CardNumber:
     @property
     def edge(self) -> float | None:
         """What the whole interval must lie beyond by a criterion of `metrics_gpu.trust.verdicts`; None by another."""
-        found = _CRITERION.fullmatch(self.criterion)
-        return None if found is None else float(found[2]) + float(found[3] or 0) * (1 if found[1] == "above" else -1)
+        match = _CRITERION.fullmatch(self.criterion)
+        return None if match is None else float(match[2]) + float(match[3] or 0) * (1 if match[1] == "above" else -1)
 
 
 @dataclass(frozen=True)
@@ -129,19 +133,19 @@ class CardLine:
     @property
     def left_out(self) -> tuple[str, ...]:
         """How many pairs have no score, and why, each once."""
-        found = [(count, why) for item in self.numbers for why, count in item.left_out.items() if count]
-        return tuple(f"{count} pair{'s' * (count != 1)} ({why})" for count, why in dict.fromkeys(found))
+        reasons = [(count, why) for item in self.numbers for why, count in item.left_out.items() if count]
+        return tuple(f"{count} pair{'s' * (count != 1)} ({why})" for count, why in dict.fromkeys(reasons))
 
     @property
     def disagreements(self) -> tuple[str, ...]:
         """Sentences on numbers whose interval and test, before the correction, answer differently about 0."""
-        found = [
+        numbers = [
             item.what
             for item in self.numbers
             if item.low is not None and item.high is not None and item.p is not None and item.word
             if (not item.low <= 0 <= item.high) != (item.p < 0.05)
         ]
-        return tuple(f"{what}: the interval and the test answer differently" for what in found)
+        return tuple(f"{what}: the interval and the test answer differently" for what in numbers)
 
 
 @dataclass(frozen=True)
@@ -226,11 +230,21 @@ def unjudged_line(number: int, word: CardWord, why: str, *, command: str = "", t
     return CardLine(number, word, word, f"{word.capitalize()}: {why}.", why=why, command=command, table=table)
 
 
+def rows_of(rows: Rows, cell: StudyCell, **keys: object) -> list[Mapping[str, Any]]:
+    """The rows of a study on the model and dataset of a cell, with these values."""
+    asked = {"model": cell.model, "dataset": cell.dataset, **keys}
+    return [row for row in rows if all(row[name] == value for name, value in asked.items())]
+
+
 def _range(counts: Sequence[int | None]) -> str:
-    known = [count for count in counts if count is not None]
-    if not known:
+    known_counts = [count for count in counts if count is not None]
+    if not known_counts:
         return "0"
-    return str(min(known)) if min(known) == max(known) else f"{min(known)} to {max(known)}"
+    return (
+        str(min(known_counts))
+        if min(known_counts) == max(known_counts)
+        else f"{min(known_counts)} to {max(known_counts)}"
+    )
 
 
 def _percent(value: float, signed: bool) -> str:

@@ -16,7 +16,7 @@ from ...reporting.studies.strata_study import strata_of_cell
 from ...reporting.studies.study_cell import PIXELS, StudyCell
 from ...reporting.studies.study_outcome import StudyOutcome
 from ...reporting.tables.metric_names import percent
-from .card import DESCRIBED, CardLine, CardNumber, Picture, unjudged_line
+from .card import DESCRIBED, CardLine, CardNumber, Picture, rows_of, unjudged_line
 
 CASES: Final = 3
 """How many cases a card shows."""
@@ -31,14 +31,9 @@ def failure_line(cell: StudyCell, block: Material, study: StudyOutcome) -> tuple
     """The line, and the cases."""
     if cell.weights == "baseline":
         return unjudged_line(DESCRIBED, "not applicable", "a baseline ignores the image"), ()
-    mine = {"model": cell.model, "dataset": cell.dataset}
-    own = {
-        name: [row for row in rows if all(row[key] == value for key, value in mine.items())]
-        for name, rows in study.data.items()
-    }
     smallest = next(row for row, _ in strata_of_cell(cell, False, block.sampling.level) if row["n"])
-    worst = own["classes"][0]
-    cases = [row for row in own["cases"] if row["end"] == "worst"]
+    worst = rows_of(study.data["classes"], cell)[0]
+    cases = rows_of(study.data["cases"], cell, end="worst")
     index, names = strata_of(cell.counts.region, PIXELS)
     small = index == names.index(smallest["stratum"])
     sizes = f"{smallest['stratum']}, {_size(smallest)} of the image"

@@ -32,19 +32,19 @@ def forest_figure(card: TrustCard, name: str) -> Figure:
     """The drawing, one column wide: a panel for each kind of number, a row for each number with a verdict, its verdict
     beside it. Raises MissingExtraError without matplotlib."""
     rows = [(line, item) for line in card.lines for item in line.numbers if _drawn(line, item)]
-    panels = [(unit, own) for unit in UNITS if (own := [row for row in rows if row[1].unit == unit])]
+    panels = [(unit, of_unit) for unit in UNITS if (of_unit := [row for row in rows if row[1].unit == unit])]
     without = [line for line in card.lines if not any(row[0] is line for row in rows)]
-    heights = [_ROW * len(own) + _AXIS for _, own in panels]
+    heights = [_ROW * len(of_unit) + _AXIS for _, of_unit in panels]
     heights += [_LINE * len(without) + 0.1] if without else []
     with drawing_style(name):
         from matplotlib.figure import Figure as Drawing
 
         drawing = Drawing(figsize=(COLUMN, sum(heights) + 0.1))
         top, height = sum(heights) + 0.05, sum(heights) + 0.1
-        for (unit, own), tall in zip(panels, heights, strict=False):
-            rows_tall = _ROW * len(own)
+        for (unit, of_unit), tall in zip(panels, heights, strict=False):
+            rows_tall = _ROW * len(of_unit)
             axes = drawing.add_axes((0.47, (top - rows_tall) / height, 0.29, rows_tall / height))
-            _panel(axes, unit, own)
+            _panel(axes, unit, of_unit)
             top -= tall
         for line in without:
             drawing.text(0.01, (top - 0.08) / height, f"{line.number} {line.question}: {line.word}", va="center")
@@ -83,11 +83,11 @@ def _panel(axes: Axes, unit: Unit, rows: Sequence[_Row]) -> None:
 
 
 def _caption(card: TrustCard) -> str:
-    told = [
+    sentences = [
         "Squares: values; lines: 95 % intervals over patients; dashed: what the whole interval must lie beyond to "
         "pass; each kind of number has an axis of its own, and there is no total."
     ]
     for line in card.lines:
         numbers = "; ".join(f"{item.what} {item.text}" for item in line.numbers if _drawn(line, item))
-        told.append(f"{line.number} {line.question}: {line.text}{f' ({numbers})' if numbers else ''}.")
-    return " ".join([*told, *(f"Note: {line}." for line in card.stamps), f"Note: {card.head['use']}."])
+        sentences.append(f"{line.number} {line.question}: {line.text}{f' ({numbers})' if numbers else ''}.")
+    return " ".join([*sentences, *(f"Note: {line}." for line in card.stamps), f"Note: {card.head['use']}."])

@@ -16,7 +16,7 @@ from ...reporting.studies.study_outcome import Rows
 from ...reporting.studies.subgroups.subgroup_sources import attributes_digest, attributes_of
 from ...reporting.studies.subgroups.subgroups_study import study_subgroups
 from ...results.studied import read_study, stale
-from .card import CardLine, CardNumber, judged_line, unjudged_line
+from .card import CardLine, CardNumber, judged_line, rows_of, unjudged_line
 
 
 class GroupStudies:
@@ -31,7 +31,7 @@ class GroupStudies:
 
     def line(self, cell: StudyCell, block: Material) -> CardLine:
         """Line 8: the largest gap between groups that was tested."""
-        asked, told = _Asked(), list[str]()
+        asked, reasons = _Asked(), list[str]()
         for file in sorted(block.path.glob("studies/subgroups*/subgroups.json")) if self._use_stored else ():
             try:
                 record = read_study(file)
@@ -42,19 +42,19 @@ class GroupStudies:
                 if not why:
                     notes = [f"tested by {', '.join(asked.by)} alone"] if asked.by else []
                     return _line(cell, record, f"{file.parent}/subgroups.md", [*notes, *unsure])
-                told.append(f"the study in {file.parent} {why}, and is not shown")
+                reasons.append(f"the study in {file.parent} {why}, and is not shown")
             except RunError as error:
-                told.append(f"{str(error).rstrip('.')}; the study is not shown")
+                reasons.append(f"{str(error).rstrip('.')}; the study is not shown")
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                told.append(f"{file} does not have what this version reads ({error!r:.100}); the study is not shown")
+                reasons.append(f"{file} does not have what this version reads ({error!r:.100}); the study is not shown")
         data, remarks = self._made(cell.dataset, block, asked)
-        rows = _rows(data.get("summary", ()), cell.model, cell.dataset)
+        rows = rows_of(data.get("summary", ()), cell)
         command = asked.command(cell.dataset, block)
         if not rows:
-            why = "; ".join((*told, *remarks)) or "no attribute divides its cases"
+            why = "; ".join((*reasons, *remarks)) or "no attribute divides its cases"
             return unjudged_line(8, "not run", why, command=command)
-        told = [f"{line}: this one is made anew" for line in told]
-        return _line(cell, data, f"xbench-fast study subgroups {block.path}", [*told, *remarks])
+        reasons = [f"{line}: this one is made anew" for line in reasons]
+        return _line(cell, data, f"xbench-fast study subgroups {block.path}", [*reasons, *remarks])
 
     def _other(
         self, record: Mapping[str, Any], cell: StudyCell, block: Material, asked: _Asked
@@ -62,9 +62,9 @@ class GroupStudies:
         """Why a study is not of this result, as `stale` says it, and what of it could not be compared."""
         (now,) = block.basis([(cell.model, cell.dataset)])
         attributes, why = self._attributes(cell.dataset, block, asked)
-        known = {"attributes": attributes} if attributes else {}
+        current = {"attributes": attributes} if attributes else {}
         unsure = f"the attributes are those of the study, because they cannot be read now: {why}"
-        return stale(record, [now | known], block.sampling.settings), [] if known else [unsure]
+        return stale(record, [now | current], block.sampling.settings), [] if current else [unsure]
 
     def _attributes(self, dataset: str, block: Material, asked: _Asked) -> tuple[str, str]:
         """The hash of the attributes of a dataset as they are now, empty if they cannot be read, and why not."""
@@ -72,9 +72,9 @@ class GroupStudies:
         if key not in self._hashes:
             table = Path(asked.table) if asked.table else None
             try:
-                found, told = attributes_of(block, dataset, self._folders, table)
-                digest = "" if found is None else attributes_digest(block, dataset, found)
-                self._hashes[key] = digest, "; ".join(told)
+                attributes, remarks = attributes_of(block, dataset, self._folders, table)
+                digest = "" if attributes is None else attributes_digest(block, dataset, attributes)
+                self._hashes[key] = digest, "; ".join(remarks)
             except XBenchError as error:
                 self._hashes[key] = "", str(error)
         return self._hashes[key]
@@ -82,16 +82,16 @@ class GroupStudies:
     def _made(self, dataset: str, block: Material, asked: _Asked) -> tuple[Mapping[str, Rows], tuple[str, ...]]:
         key = dataset, block.protocol
         if key not in self._new:
-            own = Material(
+            of_dataset = Material(
                 block.run, tuple(cell for cell in block.cells if cell.dataset == dataset), (), block.sampling
             )
             tables = [f"{dataset}={asked.table}"] if asked.table else []
             try:
-                outcome = study_subgroups(own, by=asked.by, tables=tables, datasets=self._folders)
+                outcome = study_subgroups(of_dataset, by=asked.by, tables=tables, datasets=self._folders)
                 self._new[key] = outcome.data, outcome.remarks
             except XBenchError as error:
-                told = str(error).split(" has no results on cases with attributes: ")[-1]
-                self._new[key] = {}, (told.rstrip("."),)
+                reason = str(error).split(" has no results on cases with attributes: ")[-1]
+                self._new[key] = {}, (reason.rstrip("."),)
         return self._new[key]
 
 
@@ -124,17 +124,14 @@ def _names(record: Mapping[str, Any], cell: StudyCell) -> bool:
 
 
 def _line(cell: StudyCell, data: Mapping[str, Rows], table: str, notes: Sequence[str]) -> CardLine:
-    (row,) = _rows(data["summary"], cell.model, cell.dataset)
+    (row,) = rows_of(data["summary"], cell)
     tested, left = row["tested"], row["not_tested"]
-    said = f"{tested} gap{'s' * (tested != 1)} tested, {left} not tested for want of patients"
+    counts = f"{tested} gap{'s' * (tested != 1)} tested, {left} not tested for want of patients"
     if not tested:
-        why = f"no gap could be tested: each of two groups needs 20 patients; {said}"
+        why = f"no gap could be tested: each of two groups needs 20 patients; {counts}"
         return replace(unjudged_line(8, "cannot tell", why), notes=tuple(notes))
-    gap = next(
-        each
-        for each in _rows(data["gaps"], cell.model, cell.dataset)
-        if each["measure"] == "pointing" and all(each[key] == row[key] for key in ("attribute", "first", "second"))
-    )
+    same_groups = {key: row[key] for key in ("attribute", "first", "second")}
+    (gap, *_) = rows_of(data["gaps"], cell, measure="pointing", **same_groups)
     groups = f"{row['attribute']}: {row['first']} - {row['second']}"
     number = CardNumber.of(
         row,
@@ -149,8 +146,4 @@ def _line(cell: StudyCell, data: Mapping[str, Rows], table: str, notes: Sequence
         criterion="an interval that holds 0 and is narrower than 0.1",
         word=row["verdict"],
     )
-    return judged_line(8, [number], table=table, notes=notes, told=said)
-
-
-def _rows(rows: Rows, model: str, dataset: str) -> list[dict[str, Any]]:
-    return [dict(row) for row in rows if (row["model"], row["dataset"]) == (model, dataset)]
+    return judged_line(8, [number], table=table, notes=notes, told=counts)

@@ -68,7 +68,7 @@ def make_cards(
         raise ConfigError(
             f"A trust card needs intervals, and --replicates is {choices.replicates}; give {least} or more."
         )
-    told = TrustResults(trust)
+    results = TrustResults(trust)
     chosen = _pair_choices(report)
     material = material_of(report.run, Resampling(choices.replicates, choices.seed), choices=chosen)
     groups = GroupStudies(folders, stored=not chosen.told)
@@ -77,9 +77,9 @@ def make_cards(
         if not block.paired:
             continue
         failures = failures_of(block, folders, pictures=pictures)
-        made = _Studies(report, block, told, groups, failures, asked_of_maps(block))
+        made = _Studies(report, block, results, groups, failures, asked_of_maps(block))
         cards += [made.card(cell, say) for cell in block.paired]
-    told.check_used([(cell.model, cell.dataset) for cell in material.paired])
+    results.check_used([(cell.model, cell.dataset) for cell in material.paired])
     for cell in material.cells:
         if not cell.n:
             why = f"{chosen.told[0]}, none of its pairs is left" if chosen.told else "none of its pairs has a region"
@@ -150,12 +150,11 @@ class _Studies:
         entry: Mapping[str, Any] = cell.rows.entry
         made = entry["ingredients"]
         saliency = str(entry.get("saliency_map", "")) or ("not described" if cell.has_thresholds else "none")
-        told: Mapping[str, Any] = next((found.data.get("saliency", {}) for found in trust.entries.values()), {})
-        if told.get("description"):
-            saliency = f"{told.get('kind', '')}, {saliency}: {told['description']}".removeprefix(", ")
-        prompts = entry.get("prompts", {}).get("set") or next(
-            (found.data.get("prompt_set") for found in trust.entries.values()), None
-        )
+        tested: Mapping[str, Any] = next((probe.data for probe in trust.entries.values()), {})
+        method = tested.get("saliency", {})
+        if method.get("description"):
+            saliency = f"{method.get('kind', '')}, {saliency}: {method['description']}".removeprefix(", ")
+        prompts = entry.get("prompts", {}).get("set") or tested.get("prompt_set")
         digest = made.get("prompt_set")
         return {
             "model": cell.model,

@@ -74,14 +74,14 @@ def command_for(cell: StudyCell, block: Material, trust: CellTrust, out: Path) -
     ]
     made, config = cell.rows.entry["ingredients"], block.run.data["config"]
     words = ["xbench-fast", "trust", "--model", str(made.get("model", cell.model)), "--dataset", cell.dataset]
-    told = config.get("datasets", {}).get(cell.dataset, {})
+    source = config.get("datasets", {}).get(cell.dataset, {})
     if config.get("file"):
         words += ["--config", str(config["file"])]
-    elif told.get("root"):
-        words += ["--data", f"{cell.dataset}={told['root']}"]
-        options = dict(told.get("options") or {})
-        if told.get("reader") not in (None, cell.dataset):
-            options = {"reader": told["reader"], **options}
+    elif source.get("root"):
+        words += ["--data", f"{cell.dataset}={source['root']}"]
+        options = dict(source.get("options") or {})
+        if source.get("reader") not in (None, cell.dataset):
+            options = {"reader": source["reader"], **options}
         for key, value in options.items():
             words += ["--data-option", f"{cell.dataset}.{key}={value}"]
     if made.get("limit") is not None:
@@ -183,15 +183,15 @@ def _joined(*parts: str) -> str:
 
 def _fewer(data: Mapping[str, Any], cell: StudyCell) -> str:
     """Which findings were asked, and from which cases images were drawn, where those of the run are more."""
-    told, (own, ours) = [], (each["ingredients"] for each in (data, cell.rows.entry))
-    asked, all_of_them = list(own["findings"]), list(ours["findings"])
+    restrictions, (probe, run) = [], (each["ingredients"] for each in (data, cell.rows.entry))
+    asked, all_of_them = list(probe["findings"]), list(run["findings"])
     if len(asked) != len(all_of_them):
-        told.append(f"asked of {len(asked)} of {len(all_of_them)} findings: {', '.join(asked)}")
-    if own.get("limit") != ours.get("limit"):
-        told.append(f"drawn from the first {own['limit']} cases")
-    return _joined(*told)
+        restrictions.append(f"asked of {len(asked)} of {len(all_of_them)} findings: {', '.join(asked)}")
+    if probe.get("limit") != run.get("limit"):
+        restrictions.append(f"drawn from the first {probe['limit']} cases")
+    return _joined(*restrictions)
 
 
 def _engine(data: Mapping[str, Any], cell: StudyCell) -> list[str]:
-    own, ours = data["engine"], cell.rows.entry["ingredients"]["engine"]
-    return [] if own == ours else [f"computed by {own}, and the run by {ours}"]
+    engine, engine_of_run = data["engine"], cell.rows.entry["ingredients"]["engine"]
+    return [] if engine == engine_of_run else [f"computed by {engine}, and the run by {engine_of_run}"]

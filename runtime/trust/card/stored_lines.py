@@ -10,10 +10,10 @@ from ...reporting.studies.kept_maps import kept_maps, map_places
 from ...reporting.studies.material import Material
 from ...reporting.studies.readers.ceiling import ceiling_rows, is_reader
 from ...reporting.studies.study_cell import StudyCell
-from ...reporting.studies.study_outcome import Rows, StudyOutcome
+from ...reporting.studies.study_outcome import StudyOutcome
 from ...reporting.tables.metric_names import percent
 from ..questions.trust_study import study_trust
-from .card import CardLine, CardNumber, judged_line, unjudged_line
+from .card import CardLine, CardNumber, judged_line, rows_of, unjudged_line
 
 _BASELINES: Final = {1: "chance", 2: "prior", 3: "other_finding"}
 _WORDS: Final = {
@@ -49,7 +49,7 @@ def stored_line(number: int, cell: StudyCell, block: Material, study: StudyOutco
     """Line 1, 2 or 3 by the maps that the run keeps."""
     baseline = _BASELINES[number]
     table = f"xbench-fast study trust {block.path}"
-    rows = [] if study is None else _of(study.data["verdicts"], cell, baseline=baseline)
+    rows = [] if study is None else rows_of(study.data["verdicts"], cell, baseline=baseline)
     if not rows:
         why = why_no_map(cell, block)
         without = not cell.has_thresholds or cell.weights == "baseline"
@@ -77,34 +77,34 @@ def _more(cell: StudyCell, study: StudyOutcome, number: int) -> list[CardNumber]
     """Pointing beside average precision on line 1, and ROC AUC on the others."""
     keys = {"class": "mean", "measure": "pointing" if number == 1 else "roc_auc"}
     if number == 1:
-        (own,) = _of(study.data["scores"], cell, **keys)
-        against = _of(study.data["differences"], cell, baseline="chance", **keys)
+        (score,) = rows_of(study.data["scores"], cell, **keys)
+        against = rows_of(study.data["differences"], cell, baseline="chance", **keys)
         reference = against[0]["reference"] if against else None
         baseline = "" if reference is None else f"chance {percent(reference, 1)} %"
         words = {"what": "pointing", "label": "pointing", "unit": "pointing"}
-        return [CardNumber.of(own, "value", baseline=baseline, **words)]
+        return [CardNumber.of(score, "value", baseline=baseline, **words)]
     words = {"what": "ROC AUC, the same difference", "label": "ROC AUC", "unit": "ROC AUC"}
     return [
         CardNumber.of(row, "difference", baseline=_against(row), **words)
-        for row in _of(study.data["differences"], cell, baseline=_BASELINES[number], **keys)
+        for row in rows_of(study.data["differences"], cell, baseline=_BASELINES[number], **keys)
         if row["difference"] is not None
     ]
 
 
 def beside_readers(cell: StudyCell, block: Material) -> tuple[list[CardNumber], list[str]]:
     """Pointing and Dice of a model minus those of each reader of its dataset, on the pairs of both, and sentences."""
-    found: list[CardNumber] = []
-    told: list[str] = []
+    numbers: list[CardNumber] = []
+    remarks: list[str] = []
     for reader in block.paired:
         if reader.dataset != cell.dataset or not is_reader(reader) or cell.weights == "baseline" or is_reader(cell):
             continue
         only = Material(block.run, (reader, cell), (), block.sampling)
-        rows, said = ceiling_rows(only, reader)
-        told += said
+        rows, more_remarks = ceiling_rows(only, reader)
+        remarks += more_remarks
         for row in rows:
             if row["finding"] == "mean" and row["measure"] in ("pointing", "dice_fixed"):
-                found.append(_beside(row))
-    return found, told
+                numbers.append(_beside(row))
+    return numbers, remarks
 
 
 def _beside(row: Mapping[str, Any]) -> CardNumber:
@@ -125,8 +125,3 @@ def _against(row: Mapping[str, Any]) -> str:
     if row["reference"] is None:
         return ""
     return f"map {row['own']:.3f}, {row['baseline'].replace('_', ' ')} {row['reference']:.3f}"
-
-
-def _of(rows: Rows, cell: StudyCell, **keys: object) -> list[Mapping[str, Any]]:
-    asked = {"model": cell.model, "dataset": cell.dataset, **keys}
-    return [row for row in rows if all(row[name] == value for name, value in asked.items())]

@@ -52,22 +52,23 @@ class ProbeEntry:
 
     def differs(self, cell: StudyCell) -> str:
         """What is another than in this result; empty if nothing is."""
-        own, ours = self.data["ingredients"], cell.rows.entry["ingredients"]
-        if own["bundle"] != ours.get("bundle"):
-            return f"another bundle ({_short(own['bundle'])}, and the run has {_short(ours.get('bundle'))})"
-        if own["prompt_set"] != ours.get("prompt_set"):
-            return f"another prompt set ({_short(own['prompt_set'])}, and the run has {_short(ours.get('prompt_set'))})"
-        told = (ours.get("dataset") or ["", None])[-1]
-        if own["dataset"][-1] != told and not self._of_first_cases(told):
-            if own.get("limit") != ours.get("limit"):
-                return f"other cases ({_limit(own.get('limit'))}, and the run has {_limit(ours.get('limit'))})"
-            return f"another content of the dataset ({_short(own['dataset'][-1])}, and the run has {_short(told)})"
-        asked = ours.get("findings", {})
-        other = [name for name, finding in own["findings"].items() if asked.get(name) != finding]
+        tested, run = self.data["ingredients"], cell.rows.entry["ingredients"]
+        for name, words in (("bundle", "bundle"), ("prompt_set", "prompt set")):
+            if tested[name] != run.get(name):
+                return f"another {words} ({_short(tested[name])}, and the run has {_short(run.get(name))})"
+        content = (run.get("dataset") or ["", None])[-1]
+        if tested["dataset"][-1] != content and not self._of_first_cases(content):
+            if tested.get("limit") != run.get("limit"):
+                return f"other cases ({_limit(tested.get('limit'))}, and the run has {_limit(run.get('limit'))})"
+            return (
+                f"another content of the dataset ({_short(tested['dataset'][-1])}, and the run has {_short(content)})"
+            )
+        asked = run.get("findings", {})
+        other = [name for name, finding in tested["findings"].items() if asked.get(name) != finding]
         if other:
             return f"findings that the run did not ask ({', '.join(other)})"
-        one, two = (str(text).rpartition(" ")[2] for text in (own["engine"], ours["engine"]))
-        return f"another precision ({one}, and the run has {two})" if one != two else ""
+        precision, of_run = (str(text).rpartition(" ")[2] for text in (tested["engine"], run["engine"]))
+        return "" if precision == of_run else f"another precision ({precision}, and the run has {of_run})"
 
     def _of_first_cases(self, content: object) -> bool:
         """Whether it is drawn from the first cases of a dataset with this content, which the run has evaluated whole:
@@ -76,17 +77,17 @@ class ProbeEntry:
 
     def _other_images(self, hashes: Mapping[str, bytes | None]) -> str:
         file = self.folder / self.data["file"]
-        found = image_hashes(file)
-        if not found:
+        images = image_hashes(file)
+        if not images:
             return f"its rows in {file} are missing or damaged; run the same trust command again"
         other = [
             case
-            for case, image in found.items()
+            for case, image in images.items()
             if case not in hashes or (None not in (image, hashes[case]) and image != hashes[case])
         ]
         if hashes and other:
             return (
-                f"results of other images in {self.folder / TRUST_FILE} ({len(other)} of {len(found)}, such as "
+                f"results of other images in {self.folder / TRUST_FILE} ({len(other)} of {len(images)}, such as "
                 f"{other[0]}, are not those of the run); evaluate and test the same files"
             )
         return ""
@@ -117,12 +118,12 @@ class TrustResults:
     def of_cell(self, cell: StudyCell, file: Path) -> CellTrust:
         """What belongs to a result of a run, whose rows are in `file`. Raises ConfigError where two directories answer
         one probe."""
-        mine = self._named(cell)
-        self._used |= {entry.folder for entry in mine}
-        hashes = image_hashes(file) if mine else {}
+        named = self._named(cell)
+        self._used |= {entry.folder for entry in named}
+        hashes = image_hashes(file) if named else {}
         entries: dict[str, ProbeEntry] = {}
         faults: dict[str, str] = {}
-        for entry in mine:
+        for entry in named:
             fault = entry.fault(cell, hashes)
             if fault:
                 faults[entry.probe] = fault
