@@ -9,7 +9,7 @@ A new probe
 1. A subclass of `ImageProbe`:
 
        name      "deletion"; it stands in file names and is what --probe takes
-       columns   its columns beside `IDENTITY`: name -> "string", "bool", "int32" or "float64"
+       columns   its columns beside `IDENTITY`: name -> a type of Arrow, such as "string" or "float64"
        settings  what its rows depend on besides the bundle, the images and its code, of the `ProbeOptions` that it is
                  made with; all of it enters the cell's key
        passes    forward passes, at most, for an image with that many pairs, a model with that grid of maps and a prompt

@@ -21,13 +21,9 @@ if TYPE_CHECKING:
     from .probe_images import PreparedImage
 
 
-def _uncounted(passes: int) -> None:
-    """Counts nothing."""
-
-
 @dataclass(frozen=True, eq=False)
 class VariantLogits:
-    """What a model says of V images and P findings.
+    """The answers of a model about V images and P findings.
 
     logits: float32 [V, P]. probabilities: float64 [V, P], the sigmoid of the logit, or of its difference to that of the
     negative prompts where a finding has some.
@@ -57,7 +53,7 @@ class AskedModel:
         prompts: PromptSet,
         findings: Mapping[str, str],
         batch: int,
-        count: Callable[[int], None] = _uncounted,
+        count: Callable[[int], None] = lambda passes: None,
     ) -> None:
         self.engine = engine
         self.prompts = prompts
@@ -97,16 +93,16 @@ class AskedModel:
         """The answers about the model inputs `pixels`, uint8 [V, 1, S, S]. Raises EngineError."""
         places = [self.findings.index(name) for name in findings]
         maps = np.empty((len(pixels), len(places), *self.grid), np.float32)
-        found = []
+        logits = []
         for start in range(0, len(pixels), self._batch):
-            here = slice(start, start + self._batch)
-            scores = self._run(pixels[here])
-            found.append(scores.logits)
-            for to, place in enumerate(places):
-                chosen = scores.saliency[:, self._queries.positive[place]]
-                maps[here, to] = prompt_mean(np.moveaxis(chosen, 1, 0))
-        said = self._said(found, places)
-        return VariantScores(said.logits, said.probabilities, maps)
+            batch = slice(start, start + self._batch)
+            scores = self._run(pixels[batch])
+            logits.append(scores.logits)
+            for at, place in enumerate(places):
+                of_prompts = scores.saliency[:, self._queries.positive[place]]
+                maps[batch, at] = prompt_mean(np.moveaxis(of_prompts, 1, 0))
+        answers = self._answers(logits, places)
+        return VariantScores(answers.logits, answers.probabilities, maps)
 
     def ask_logits(self, variants: Iterable[NDArray[np.uint8]], findings: Sequence[str]) -> VariantLogits:
         """The answers about variants of an image without maps; `variants`: in blocks uint8 [n, S, S] of any length.
@@ -114,13 +110,13 @@ class AskedModel:
         A batch is taken from `variants`, in a thread, while the model computes the one before: no more than these two
         and a block are in memory. Raises EngineError, and what `variants` raises.
         """
-        batches, found = _batches(variants, self._batch), list[NDArray[np.float32]]()
+        batches, logits = _batches(variants, self._batch), list[NDArray[np.float32]]()
         with ThreadPoolExecutor(1, thread_name_prefix="variants") as maker:
             made = maker.submit(next, batches, None)
             while (pixels := made.result()) is not None:
                 made = maker.submit(next, batches, None)
-                found.append(self._run(pixels).logits)
-        return self._said(found, [self.findings.index(name) for name in findings])
+                logits.append(self._run(pixels).logits)
+        return self._answers(logits, [self.findings.index(name) for name in findings])
 
     def _run(self, pixels: NDArray[np.uint8]) -> Scores:
         """The scores of a batch, which is counted."""
@@ -128,11 +124,11 @@ class AskedModel:
         self._count(len(scores.logits))
         return scores
 
-    def _said(self, batches: Sequence[NDArray[np.float32]], places: Sequence[int]) -> VariantLogits:
+    def _answers(self, batches: Sequence[NDArray[np.float32]], places: Sequence[int]) -> VariantLogits:
         """The answers for findings by their places. batches: logits [B, Q] of all queries."""
-        said = self._queries.logits(np.concatenate(batches))
-        logits = said.positive[:, places]
-        against = np.where(said.without, np.float32(0), said.negative)[:, places]
+        every = self._queries.logits(np.concatenate(batches))
+        logits = every.positive[:, places]
+        against = np.where(every.without, np.float32(0), every.negative)[:, places]
         return VariantLogits(logits, probability(logits.astype(np.float64) - against))
 
 
@@ -162,9 +158,9 @@ def ask_pairs(
     maps, logits = [np.zeros((0, *model.grid), np.float32)], [np.zeros(0, np.float32)]
     for start in range(0, len(images), batch):
         block = images[start : start + batch]
-        said = model.ask(np.stack([image.pixels for image in block]), findings)
+        scores = model.ask(np.stack([image.pixels for image in block]), findings)
         for at, image in enumerate(block):
             places = [findings.index(name) for name in image.findings]
-            maps.append(said.maps[at, places])
-            logits.append(said.logits[at, places])
+            maps.append(scores.maps[at, places])
+            logits.append(scores.logits[at, places])
     return np.concatenate(maps), np.concatenate(logits)

@@ -108,15 +108,7 @@ def rows_as_table(columns: Mapping[str, str], rows: Iterable[Row], key: str) -> 
     that a row does not have, or that is NaN, is null."""
     import pyarrow as pa
 
-    kinds = {
-        "string": pa.string(),
-        "bool": pa.bool_(),
-        "int32": pa.int32(),
-        "float64": pa.float64(),
-        "image": pa.binary(),
-        "map": pa.binary(),
-    }
-    fields = [pa.field(name, kinds[kind]) for name, kind in {**IDENTITY, **columns}.items()]
+    fields = [pa.field(name, pa.type_for_alias(alias)) for name, alias in {**IDENTITY, **columns}.items()]
     schema = pa.schema(fields, {KEY_FIELD: key})
     return pa.Table.from_pylist([{name: _plain(value) for name, value in row.items()} for row in rows], schema)
 

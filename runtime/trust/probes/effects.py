@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
     from .probe import Question
 
 
-def pair_groups(findings: Sequence[str], patients: Sequence[str]) -> PairGroups:
+def pair_groups(pairs: pd.DataFrame) -> PairGroups:
     """The finding and the patient of each pair, with the draws of the patients."""
-    class_of, _ = patient_index(findings)
+    patients = pairs["patient_id"].tolist()
+    class_of, _ = patient_index(pairs["finding"].tolist())
     patient_of, count = patient_index(patients)
     return PairGroups(class_of, patient_of, tuple(dict.fromkeys(patients)), draw_patients(count))
 
@@ -30,7 +30,7 @@ def effect_of(question: Question) -> Effect:
     held = question.pairs
     if held.empty:
         raise ValueError(f"the question {question.key} has no pair")
-    groups = pair_groups(held["finding"].tolist(), held["patient_id"].tolist())
+    groups = pair_groups(held)
     flags = held["degenerate"].to_numpy(np.bool_)
     ((effect, *_),) = effects_of(question.values[:, None], groups, [question.left_out], flags[:, None])
     flagged, pairs = int(flags.sum()), len(flags)
@@ -42,14 +42,14 @@ def number_beside(question: Question, *, tested: bool = True) -> tuple[dict[str,
 
     tested: whether it is asked if it is 0.
     """
-    (told,) = verdicts([effect_of(question)], [None])
+    (verdict,) = verdicts([effect_of(question)], [None])
     names = ("value", "low", "high", *(("p", "p_bound") if tested else ()), "pairs", "patients")
-    fact = {name: getattr(told, name) for name in names} | {"left_out": dict(question.left_out)}
-    if told.value is None:
+    fact = {name: getattr(verdict, name) for name in names} | {"left_out": dict(question.left_out)}
+    if verdict.value is None:
         return fact, "no pair can be compared"
-    around = "" if told.low is None else f" [{told.low:+.3f}, {told.high:+.3f}]"
-    test = "" if told.p is None or not tested else f", uncorrected p {'<' if told.p_bound else ''}{told.p:.3g}"
-    return fact, f"{told.value:+.3f}{around}{test} ({told.pairs} pairs)"
+    around = "" if verdict.low is None else f" [{verdict.low:+.3f}, {verdict.high:+.3f}]"
+    test = "" if verdict.p is None or not tested else f", uncorrected p {'<' if verdict.p_bound else ''}{verdict.p:.3g}"
+    return fact, f"{verdict.value:+.3f}{around}{test} ({verdict.pairs} pairs)"
 
 
 def mean_of(values: Any) -> float | None:

@@ -75,11 +75,6 @@ class FilledImage:
         fills = [fill_of(image.pixels[0], name) for name in FILLS]
         return FilledImage(image, fills, model.ask(np.stack([image.pixels[0], *fills])[:, None], image.findings))
 
-    def useful(self, fill: int, place: int) -> bool:
-        """Whether a pair can say something under a fill: its score has far to fall, and falls when all is filled."""
-        score, filled = self.said.probabilities[[0, 1 + fill], place]
-        return bool(score >= LEAST_SCORE and filled <= MOST_FILL * score)
-
     def rows(self) -> dict[tuple[int, int], dict[str, Any]]:
         """Fill and place of the pair -> the row, with the columns `FILLED_COLUMNS`."""
         said, flat = self.said, degenerate_maps(self.said.maps[0])
@@ -130,7 +125,7 @@ class DeletionProbe(SurveyProbe):
             for mode in _MODES
             for unit in ("", "_logit")
         },
-        "map": "map",
+        "map": "binary",
     }
 
     def __init__(
@@ -170,7 +165,8 @@ class DeletionProbe(SurveyProbe):
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
         """The areas of the curves, of probabilities and of logits; random orders: the mean of theirs."""
         filled = FilledImage.of(image, model)
-        rows, curves = filled.rows(), list(self._curves(filled, model.grid))
+        rows = filled.rows()
+        curves = list(self._curves(filled, rows, model.grid))
         if not curves:
             return list(rows.values())
         said = model.ask_logits((curve.stages(filled, model.grid) for curve in curves), image.findings)
@@ -193,11 +189,14 @@ class DeletionProbe(SurveyProbe):
                         row[f"random_{mode}{unit}"] = np.mean([areas[place] for areas in random[fill, mode]])
         return list(rows.values())
 
-    def _curves(self, filled: FilledImage, grid: tuple[int, int]) -> Iterator[_Curve]:
+    def _curves(
+        self, filled: FilledImage, rows: Mapping[tuple[int, int], Row], grid: tuple[int, int]
+    ) -> Iterator[_Curve]:
+        """The curves of the pairs that can say something, and of random orders for each fill that has one."""
         image, maps = filled.image, filled.said.maps[0]
         random = random_orders(f"{self.options.seed} {image.case_id}", grid[0] * grid[1], self._orders)
         for fill in range(len(filled.fills)):
-            useful = [place for place in range(len(maps)) if filled.useful(fill, place)]
+            useful = [place for place in range(len(maps)) if useful_pairs(rows[fill, place])]
             orders: list[tuple[str, int | None, NDArray[np.intp]]] = []
             for place in useful:
                 orders.append(("own", place, cell_order(maps[place])))
@@ -245,8 +244,9 @@ def by_fill(rows: pa.Table) -> Iterator[tuple[str, pd.DataFrame]]:
             yield fill, of_fill
 
 
-def useful_pairs(held: pd.DataFrame) -> pd.Series[bool]:
-    """As `FilledImage.useful`, of all rows of a fill."""
+def useful_pairs(held: Any) -> Any:
+    """Whether a pair can say something under a fill: its score has far to fall, and falls when all is filled. held: a
+    row -> bool, or a data frame -> bool [P]."""
     return (held["score"] >= LEAST_SCORE) & (held["filled_score"] <= MOST_FILL * held["score"])
 
 
@@ -264,7 +264,7 @@ def gap_question(
     for why, pairs in {_LOW: low, _VOID: ~low & ~useful_pairs(held), **(more or {})}.items():
         left_out[why] = int((pairs & ~taken).sum())
         taken |= pairs
-    return Question(*name, line, held, values.mask(taken).to_numpy(np.float64), _ABOVE, left_out)
+    return Question(*name, line, held, np.asarray(values.mask(taken), np.float64), _ABOVE, left_out)
 
 
 def fill_note(fill: str, held: pd.DataFrame) -> str:

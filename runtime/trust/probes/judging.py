@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
     """The verdicts of questions about one model and dataset, which are one family, as records for JSON."""
-    found = verdicts(list(map(effect_of, questions)), [question.criterion for question in questions])
+    judged_verdicts = verdicts(list(map(effect_of, questions)), [question.criterion for question in questions])
     return [
         {
             "question": question.key,
@@ -32,7 +32,7 @@ def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
             "verdict": verdict.text,
             "disagrees": verdict.disagrees,
         }
-        for question, verdict in zip(questions, found, strict=True)
+        for question, verdict in zip(questions, judged_verdicts, strict=True)
     ]
 
 
@@ -87,7 +87,7 @@ def change_table(entries: Sequence[Mapping[str, Any]], stamps: tuple[str, ...]) 
     rows = [
         (
             row["model"],
-            row["title"],
+            _title(entry),
             row["question"],
             str(row["pairs"]),
             _percent(row),
@@ -99,7 +99,7 @@ def change_table(entries: Sequence[Mapping[str, Any]], stamps: tuple[str, ...]) 
             ),
         )
         for entry in entries
-        for row in ({**found, "title": _title(entry)} for found in change_rows([entry]))
+        for row in change_rows([entry])
     ]
     notes = (
         "flips: share of pairs whose pointing hit changes, in %, with a 95 % interval by patient; moved: how far the "
@@ -156,13 +156,13 @@ def _lead(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _flat(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a change without nesting; those of flips are the value."""
-    found = {name: numbers["flip"][name] for name in ("value", "low", "high")}
+    columns = {name: numbers["flip"][name] for name in ("value", "low", "high")}
     for name, number in numbers.items():
         if isinstance(number, Mapping) and name != "flip":
-            found |= {name: number["value"], f"{name}_low": number["low"], f"{name}_high": number["high"]}
+            columns |= {name: number["value"], f"{name}_low": number["low"], f"{name}_high": number["high"]}
         elif name != "flip":
-            found[name] = number
-    return found
+            columns[name] = number
+    return columns
 
 
 def _title(entry: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ IDENTITY: Final[Mapping[str, str]] = {
     "patient_id": "string",
     "finding": "string",
     "status": "string",
-    "image_hash": "image",
+    "image_hash": "binary",
 }
 """The columns that every probe has. A missing or unreadable image has one row, with a status other than "ok"."""
 
@@ -102,8 +102,8 @@ class Judgement:
 class Probe(ABC):
     """What both kinds of probes have; the module docstring of the package says how to write one."""
 
-    name: ClassVar[str]
-    columns: ClassVar[Mapping[str, str]]
+    name: str
+    columns: Mapping[str, str]
 
     def __init__(self, options: ProbeOptions) -> None:
         self.options = options

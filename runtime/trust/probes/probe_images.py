@@ -55,8 +55,8 @@ def pair_rows(pairs: Sequence[Row], facts: Row, columns: Mapping[str, Sequence[A
 class ImageChunk:
     """Images of some cases; others: the rows of those that are missing, unreadable, or without a region after all."""
 
-    images: Sequence[PreparedImage]
-    others: Sequence[Row]
+    images: list[PreparedImage]
+    others: list[Row]
 
 
 def pairs_of(case: Case, findings: Collection[str]) -> int:
@@ -71,62 +71,52 @@ def choose_cases(cases: Sequence[Case], findings: Collection[str], pairs: int, s
     """
     having = [place for place, case in enumerate(cases) if pairs_of(case, findings)]
     drawn = np.argsort(np.random.Philox(key=seed).random_raw(len(having)), kind="stable")
-    found, chosen = 0, []
+    drawn_pairs, chosen = 0, []
     for at in drawn.tolist():
-        if found >= pairs:
+        if drawn_pairs >= pairs:
             break
         chosen.append(having[at])
-        found += pairs_of(cases[having[at]], findings)
+        drawn_pairs += pairs_of(cases[having[at]], findings)
     return [cases[place] for place in sorted(chosen)]
 
 
 def read_chunks(reader: CaseReader, chunks: Sequence[Sequence[Case]], batch: int, workers: int) -> Iterator[ImageChunk]:
     """The images of each chunk, read in advance by `workers` threads."""
     with closing(read_ahead(reader, chunks, batch, workers)) as blocks:
-        for chunk in chunks:
-            images: list[PreparedImage] = []
-            others: list[Row] = []
-            left = len(chunk)
+        for cases in chunks:
+            chunk = ImageChunk([], [])
+            left = len(cases)
             while left:
                 block = next(blocks)
                 left -= len(block.columns.cases)
-                images += _images(block)
-                others += _others(block)
-            yield ImageChunk(images, others)
+                _add_block(chunk, block)
+            yield chunk
 
 
-def _images(block: Block) -> Iterator[PreparedImage]:
-    pairs, hashes = block.pairs, _hashes(block)
+def _add_block(chunk: ImageChunk, block: Block) -> None:
+    """Adds each case of a block: its image, or why it has none."""
+    columns, pairs = block.columns, block.pairs
+    hashes = {
+        case.case_id: value.tobytes() if hashed else None
+        for case, value, hashed in zip(columns.cases, columns.images, columns.hashed.tolist(), strict=True)
+    }
     for at, case in enumerate(pairs.cases):
-        mine = np.flatnonzero(pairs.of_case == at)
-        if len(mine):
-            y0, x0, y1, x1 = pairs.frames[mine[0]].tolist()
-            yield PreparedImage(
+        of_case = np.flatnonzero(pairs.of_case == at)
+        if len(of_case):
+            y0, x0, y1, x1 = pairs.frames[of_case[0]].tolist()
+            image = PreparedImage(
                 case.case_id,
                 case.patient,
                 hashes[case.case_id],
                 block.pixels[at].copy(),  # the memory of a block is used again
-                tuple(pairs.findings[place] for place in pairs.of_finding[mine].tolist()),
-                unpack_masks(pairs.masks[mine], GRID[1]),
+                tuple(pairs.findings[place] for place in pairs.of_finding[of_case].tolist()),
+                unpack_masks(pairs.masks[of_case], GRID[1]),
                 (y0, x0, y1, x1),
             )
-
-
-def _others(block: Block) -> Iterator[Row]:
-    columns, hashes = block.columns, _hashes(block)
-    having = {block.pairs.cases[at].case_id for at in block.pairs.of_case.tolist()}
+            chunk.images.append(image)
+    with_region = {pairs.cases[at].case_id for at in pairs.of_case.tolist()}
     for at, case in enumerate(columns.cases):
-        if case.case_id not in having:
+        if case.case_id not in with_region:
             status = columns.unread[at][0] if at in columns.unread else "no region"
-            yield {
-                "case_id": case.case_id,
-                "patient_id": case.patient,
-                "status": status,
-                "image_hash": hashes[case.case_id],
-            }
-
-
-def _hashes(block: Block) -> dict[str, bytes | None]:
-    columns = block.columns
-    known = zip(columns.cases, columns.images, columns.hashed.tolist(), strict=True)
-    return {case.case_id: value.tobytes() if hashed else None for case, value, hashed in known}
+            row = {"case_id": case.case_id, "patient_id": case.patient, "status": status}
+            chunk.others.append({**row, "image_hash": hashes[case.case_id]})

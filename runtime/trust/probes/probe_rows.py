@@ -155,16 +155,16 @@ def _images(
 ) -> Iterator[tuple[int, list[Row]]]:
     probe, chunks = cell.probe, cell.chunks
     assert isinstance(probe, ImageProbe)
-    known: list[Row] = []
+    surveyed_rows: list[Row] = []
     with cell.asked(cell.bundle, cell.prompts, count) as model:
         if isinstance(probe, SurveyProbe):
             if 0 in remaining:
-                known = list(_survey(cell, probe, model))
-                yield 0, known
+                surveyed_rows = list(_survey(cell, probe, model))
+                yield 0, surveyed_rows
             else:
-                known = read_columns(files.part(0)).to_pylist()
-            probe, remaining = probe.surveyed(known, model.grid), [index for index in remaining if index]
-        counted = {row["case_id"] for row in known if row["status"] != "ok"}
+                surveyed_rows = read_columns(files.part(0)).to_pylist()
+            probe, remaining = probe.surveyed(surveyed_rows, model.grid), [index for index in remaining if index]
+        counted = {row["case_id"] for row in surveyed_rows if row["status"] != "ok"}
         wanted = [chunks[index - cell.surveys] for index in remaining]
         for index, read in zip(remaining, _read(cell, wanted), strict=True):
             rows = [row for row in read.others if row["case_id"] not in counted]

@@ -71,11 +71,11 @@ class PromptsProbe(ImageProbe):
 
     def _alone(self, image: PreparedImage, model: AskedModel, within: Maps) -> dict[str, NDArray[Any]]:
         """What changes when each finding of the pairs is asked without the others. within: their maps in the set."""
-        found = []
+        alone_maps = []
         for finding in image.findings:
             alone = model.with_prompts(model.prompts.only(model.asked[finding]))
-            found.append(alone.ask(image.pixels[None], alone.findings).maps[0, 0])
-        maps = np.stack(found)
+            alone_maps.append(alone.ask(image.pixels[None], alone.findings).maps[0, 0])
+        maps = np.stack(alone_maps)
         moved = distances(_maxima(within), _maxima(maps))
         moved[degenerate_maps(within) | degenerate_maps(maps)] = np.nan
         return {"alone_spearman": spearman(within, maps), "alone_distance": moved}
@@ -119,7 +119,7 @@ def other_prompts(bundle: Bundle, finding: str) -> tuple[PromptSet, list[str]]:
 def _scored(maps: Maps, own: NDArray[np.intp], image: PreparedImage) -> dict[str, NDArray[Any]]:
     """For each pair the scores of its own map, at `own` of M maps, and the means over the others."""
     pairs, count = len(own), len(maps)
-    found = localise(
+    localised = localise(
         maps,
         image.regions,
         frames=np.array([image.frame] * count),
@@ -128,7 +128,7 @@ def _scored(maps: Maps, own: NDArray[np.intp], image: PreparedImage) -> dict[str
     rest = np.arange(count) != own[:, None]
     columns: dict[str, NDArray[Any]] = {}
     for name in _SCORES:
-        scores = getattr(found, name).reshape(pairs, count)
+        scores = getattr(localised, name).reshape(pairs, count)
         columns[name] = scores[np.arange(pairs), own]
         # As a difference from the own score, so that equal maps differ by 0 exactly.
         columns[f"other_{name}"] = columns[name] + _mean(scores - columns[name][:, None], rest)
@@ -157,25 +157,25 @@ def _question(held: pd.DataFrame, name: str, values: pd.Series[float]) -> Questi
     criterion = Criterion(MARGINS[name]) if name == "average_precision" else None
     undefined = int(values.isna().sum())
     left_out = {"undefined": undefined} if undefined else {}
-    return Question(f"prompts_{name}", text, _LINE, held, values.to_numpy(np.float64), criterion, left_out)
+    return Question(f"prompts_{name}", text, _LINE, held, np.asarray(values, np.float64), criterion, left_out)
 
 
 def _alone_facts(held: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
     """How maps change when a finding is asked alone, and the same in words."""
-    known = held.dropna(subset=["alone_distance"])
-    fact: dict[str, Any] = {"pairs": len(known), "moved": None, "distance": None, "spearman": None}
-    if known.empty:
+    asked_alone = held.dropna(subset=["alone_distance"])
+    fact: dict[str, Any] = {"pairs": len(asked_alone), "moved": None, "distance": None, "spearman": None}
+    if asked_alone.empty:
         return fact, []
-    moved = known["alone_distance"] > 0
-    distance = known["alone_distance"][moved].median()
+    moved = asked_alone["alone_distance"] > 0
+    distance = asked_alone["alone_distance"][moved].median()
     fact |= {
         "moved": float(moved.mean()),
         "distance": float(distance) if moved.any() else None,
-        "spearman": macro_of(known, "alone_spearman"),
+        "spearman": macro_of(asked_alone, "alone_spearman"),
     }
     how_far = f", by {distance:.0f} px of 224 (median)" if moved.any() else ""
     return fact, [
-        f"prompts: asked alone, the maximum of the map moves in {100 * moved.mean():.0f} % of {len(known)} pairs"
+        f"prompts: asked alone, the maximum of the map moves in {100 * moved.mean():.0f} % of {len(asked_alone)} pairs"
         f"{how_far}; rank correlation {fact['spearman']:.2f}. Queries see one another: maps are a property of the "
         "prompt set"
     ]

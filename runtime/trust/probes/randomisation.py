@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ....engines.bundle import Bundle
     from ....engines.prompts.prompt_set import PromptSet
     from .asking import AskedModel
-    from .layers import GraphLayer
     from .probe import Judgement, StepWork
     from .probe_images import Row
+    from .randomised import GraphLayer
 
 RANDOM_PAIRS: Final = 50
 """Pairs of maps of one finding in two patients, at most."""
@@ -70,11 +70,11 @@ class _Maps:
 
     def scores(self, masks: NDArray[np.bool_]) -> dict[str, Any]:
         """The columns that do not compare it with other maps."""
-        found = localise(self.maps, masks, frames=self.frames)
+        localised = localise(self.maps, masks, frames=self.frames)
         return {
             "logit": self.logits,
-            "roc_auc": found.roc_auc,
-            "average_precision": found.average_precision,
+            "roc_auc": localised.roc_auc,
+            "average_precision": localised.average_precision,
             "degenerate": degenerate_maps(self.maps),
         }
 
@@ -144,10 +144,12 @@ class RandomisationProbe(StepProbe):
 
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
         """Whether random weights give maps that are less alike than those of two patients, and miss the regions."""
-        found = judge_randomised(rows, self._graph(bundle).layers)
+        judgement = judge_randomised(rows, self._graph(bundle).layers)
         if len(self._modes(bundle)) == len(self.options.modes):
-            return found
-        return replace(found, notes=[*found.notes, "prompts are not exchanged: the model is supervised and reads none"])
+            return judgement
+        return replace(
+            judgement, notes=[*judgement.notes, "prompts are not exchanged: the model is supervised and reads none"]
+        )
 
     def _graph(self, bundle: Bundle) -> RandomisedGraph:
         if bundle.digest not in self._graphs:
@@ -162,13 +164,13 @@ class RandomisationProbe(StepProbe):
         from_output = tuple(reversed(feeding))
         count = self.options.blocks
         ends = sorted({0, *(math.ceil(block * len(from_output) / count) for block in range(1, count + 1))})
-        found = []
+        steps = []
         for seed in range(self.options.seed, self.options.seed + self.options.seeds):
             for mode in self._modes(bundle):
                 spans = {"cascade": [(0, end) for end in ends[1:]], "independent": list(pairwise(ends))}
                 for step, (start, stop) in enumerate(spans.get(mode, [(0, 0)]), 1):
-                    found.append(RandomStep(mode, seed, step, from_output[start:stop]))
-        return found
+                    steps.append(RandomStep(mode, seed, step, from_output[start:stop]))
+        return steps
 
     def _modes(self, bundle: Bundle) -> list[str]:
         """What is changed. Raises BundleError for a supervised model of which only prompts would be exchanged."""
@@ -210,16 +212,16 @@ def exchanged_prompts(prompts: PromptSet, seed: int) -> PromptSet:
 
 def pairs_of_patients(identity: Sequence[Row], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Random pairs of rows of the same finding and two patients, `RANDOM_PAIRS` of a finding at most: their places."""
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for finding in dict.fromkeys(row["finding"] for row in identity):
         places = [at for at, row in enumerate(identity) if row["finding"] == finding]
         drawn = np.argsort(named_stream(f"{seed} two patients {finding}").random_raw(len(places)), kind="stable")
         order = [places[at] for at in drawn.tolist()]
-        found += islice(
+        pairs += islice(
             ((one, two) for one, two in _each_two(order) if identity[one]["patient_id"] != identity[two]["patient_id"]),
             RANDOM_PAIRS,
         )
-    return tuple(np.array([pair[end] for pair in found], np.intp) for end in (0, 1))  # type: ignore[return-value]
+    return tuple(np.array([pair[end] for pair in pairs], np.intp) for end in (0, 1))  # type: ignore[return-value]
 
 
 def _each_two(order: Sequence[int]) -> Iterator[tuple[int, int]]:

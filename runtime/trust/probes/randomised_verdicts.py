@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from .layers import GraphLayer
+    from .randomised import GraphLayer
 
 COLUMNS: Final[Mapping[str, str]] = {
     "mode": "string",

@@ -106,9 +106,9 @@ class ProbeRunner:
             engines: dict[tuple[str, bool], Engine] = {}
             for config in datasets:
                 names = path.name, config.name
-                with self._guarded(*names), ExitStack() as own:
+                with self._guarded(*names), ExitStack() as of_dataset:
                     bundle = Bundle.load(path)
-                    pair = own.enter_context(self._pair(bundle, config))
+                    pair = of_dataset.enter_context(self._pair(bundle, config))
                     judgements: list[tuple[dict[str, Any], Judgement]] = []
                     for probe in probes:
                         with self._guarded(*names, probe.name):

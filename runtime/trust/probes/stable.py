@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.statistics.bootstrap import draw_patients, patient_index
+from ....metrics_gpu.statistics.bootstrap import Interval, draw_patients, patient_index
 from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.masks import GRID, masks_in_view
 from ....metrics_gpu.trust.perturbations import LEVELS, POOLED, jpeg_coder
@@ -156,14 +156,14 @@ def _hits(regions: NDArray[np.bool_], places: NDArray[np.intp]) -> NDArray[np.bo
 
 def _measured(by_change: Mapping[str, Any], pairs: Any) -> dict[str, dict[str, Any]]:
     """The numbers of each change, for JSON: means as everywhere (docs/trust.md §0.1), with intervals."""
-    groups = pair_groups(pairs["finding"].tolist(), pairs["patient_id"].tolist())
-    found = {}
+    groups = pair_groups(pairs)
+    numbers = {}
     for change, held in by_change.items():
         ranks = rank_changes(held["score"].to_numpy(), held["changed_score"].to_numpy(), groups.class_of)
         values = np.column_stack([*(held[name].to_numpy(np.float64) for name in _MEANS[:-1]), ranks])
         effects = effects_of(values, groups, [{}] * len(_MEANS), np.zeros(values.shape, np.bool_))
         moved = held["distance"].dropna()
-        found[change] = {
+        numbers[change] = {
             "pairs": len(held),
             "degenerate": int(held["degenerate"].sum()),
             "gained": int((held["changed_hit"] & ~held["hit"]).sum()),
@@ -172,30 +172,34 @@ def _measured(by_change: Mapping[str, Any], pairs: Any) -> dict[str, dict[str, A
             "distance_90": float(moved.quantile(0.9)) if len(moved) else None,
             **{name: _with_interval(name, effect) for name, (effect, *_) in zip(_MEANS, effects, strict=True)},
         }
-    return found
+    return numbers
 
 
 def _with_interval(name: str, effect: Effect) -> dict[str, float | None]:
-    ends = share_interval(effect) if name == "flip" else effect.interval
-    return {
-        "value": effect.value,
-        "low": None if ends is None else ends.low,
-        "high": None if ends is None else ends.high,
-    }
+    return {"value": effect.value, **_ends(share_interval(effect) if name == "flip" else effect.interval)}
+
+
+def _ends(interval: Interval | None) -> dict[str, float | None]:
+    return {"low": None, "high": None} if interval is None else {"low": interval.low, "high": interval.high}
 
 
 def _correlated(held: Any) -> tuple[str, dict[str, Any]]:
     """The correlation of changes of score and map, as a line and for JSON."""
     patient_of, count = patient_index(held["patient_id"].tolist())
     change = held["score_change"].to_numpy(), 1 - held["spearman"].to_numpy()
-    found = change_correlation(*change, patient_of, draw_patients(count))
-    ends = found.interval
-    fact = {"n": found.n, "pearson": found.pearson, "spearman": found.spearman, "reason": found.reason}
-    fact |= {"low": None if ends is None else ends.low, "high": None if ends is None else ends.high}
-    if found.pearson is None:
-        return f"stability: whether maps move with the score cannot be told: {found.reason}", fact
+    correlation = change_correlation(*change, patient_of, draw_patients(count))
+    ends = correlation.interval
+    fact = {
+        "n": correlation.n,
+        "pearson": correlation.pearson,
+        "spearman": correlation.spearman,
+        "reason": correlation.reason,
+    }
+    fact |= _ends(ends)
+    if correlation.pearson is None:
+        return f"stability: whether maps move with the score cannot be told: {correlation.reason}", fact
     around = "" if ends is None else f" [{ends.low:+.2f}, {ends.high:+.2f}]"
     return (
-        f"stability: changes of p and of the map correlate by {found.pearson:+.2f}{around} (Spearman "
-        f"{found.spearman:+.2f}) over {found.n} changes; above 0, maps move when the score does"
+        f"stability: changes of p and of the map correlate by {correlation.pearson:+.2f}{around} (Spearman "
+        f"{correlation.spearman:+.2f}) over {correlation.n} changes; above 0, maps move when the score does"
     ), fact

@@ -74,9 +74,9 @@ class Trust:
                 "--decoder dali decodes into the cache, once for all probes; give --cache, or use --decoder cpu."
             )
         progress.say(line)
-        decoder, told = choose_decoder(self.request.decoder)
-        if told:
-            progress.say(told)
+        decoder, remark = choose_decoder(self.request.decoder)
+        if remark:
+            progress.say(remark)
         with TrustDirectory(out) as folder:
             folder.begin(self._provenance(engine, decoder.name))
             runner = ProbeRunner(folder, self.config, self.request, progress, decoder)

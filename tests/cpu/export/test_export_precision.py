@@ -27,7 +27,7 @@ from xbench_fast.export.parity.checks import LOW_TOLERANCE
 from xbench_fast.export.parity.probes import probe_images
 from xbench_fast.export.parity.trial_data import TrialData
 from xbench_fast.export.pipeline import BundleOptions, ModelSource, export_adapter, export_bundle
-from xbench_fast.runtime.trust.probes.layers import graph_layers
+from xbench_fast.runtime.trust.probes.randomised import graph_layers
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")

@@ -18,10 +18,9 @@ from xbench_fast.engines.errors import BundleError
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.trust.similarity import spearman, ssim
 from xbench_fast.runtime.reporting.tables.stamps import stamp
-from xbench_fast.runtime.trust.probes.layers import graph_layers
 from xbench_fast.runtime.trust.probes.probe import RULES
 from xbench_fast.runtime.trust.probes.randomisation import exchanged_prompts
-from xbench_fast.runtime.trust.probes.randomised import RandomisedGraph, randomised_values
+from xbench_fast.runtime.trust.probes.randomised import RandomisedGraph, graph_layers, randomised_values
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -13,9 +13,9 @@ from xbench_fast.runtime.trust.probes import probe_rows as cells
 from xbench_fast.runtime.trust.probes.directory import rows_as_table
 from xbench_fast.runtime.trust.probes.faithful import DeletionProbe
 from xbench_fast.runtime.trust.probes.judging import as_text, judged, verdict_table
-from xbench_fast.runtime.trust.probes.layers import GraphLayer
 from xbench_fast.runtime.trust.probes.probe import Judgement, ProbeOptions, Question
 from xbench_fast.runtime.trust.probes.randomisation import RANDOM_PAIRS, RandomisationProbe, pairs_of_patients
+from xbench_fast.runtime.trust.probes.randomised import GraphLayer
 from xbench_fast.runtime.trust.probes.randomised_verdicts import COLUMNS, judge_randomised
 from xbench_fast.runtime.trust.probes.stable import RepeatProbe, StabilityProbe
 
