@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.metrics_gpu.trust.faithfulness import cell_order, fill_of, placements, random_orders
 from xbench_fast.runtime.trust.probes.asking import AskedModel, VariantLogits, VariantScores
 from xbench_fast.runtime.trust.probes.directory import rows_as_table
-from xbench_fast.runtime.trust.probes.faithful import DeletionProbe
+from xbench_fast.runtime.trust.probes.faithful import DeletionProbe, gap_question
 from xbench_fast.runtime.trust.probes.judging import judged
 from xbench_fast.runtime.trust.probes.probe import ProbeOptions
 from xbench_fast.runtime.trust.probes.probe_images import PreparedImage
@@ -332,3 +333,11 @@ def test_the_files_types_hold_every_row(tmp_path: Path) -> None:
         rows = everything(probe, GOOD, many(1, ("Mass", "Nodule"), [TRUE, OTHER]))
         table = rows_as_table(probe.columns, rows, "key")
         assert {name for row in rows for name in row} <= set(table.column_names) and table.num_rows == 4
+
+
+def test_a_pair_is_left_out_once_under_its_first_reason() -> None:
+    held = pd.DataFrame({"score": [0.05, 0.9, 0.9, 0.9], "filled_score": [0.04, 0.8, 0.1, 0.1]})
+    alone = pd.Series([True, True, True, False])
+    question = gap_question(("k", "t"), 5, held, pd.Series([1.0, 2.0, 3.0, 4.0]), {"alone": alone})
+    assert list(question.left_out.values()) == [1, 1, 1] and np.isnan(question.values[:3]).all()
+    assert question.values[3] == 4

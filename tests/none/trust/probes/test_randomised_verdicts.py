@@ -65,6 +65,16 @@ def test_a_map_that_stays_fails() -> None:
     assert found.facts["below_two_patients"] == {"spearman": None, "ssim": 1}, "0.7 on average"
 
 
+def test_a_step_as_alike_as_two_patients_is_not_below_them() -> None:
+    made = rows()
+    for each in made:
+        if each["mode"] == "two patients":
+            each["spearman"] = 0.75
+        elif each["mode"] == "cascade":
+            each["spearman"] = 0.5 + 0.5 * each["seed"]
+    assert judge(made).facts["below_two_patients"]["spearman"] is None
+
+
 def test_findings_have_equal_weight_and_their_own_two_patients() -> None:
     made = rows(pairs=PATIENTS + 2)
     for each in made:
@@ -97,6 +107,8 @@ def test_degenerate_maps_are_counted_and_many_void_the_test() -> None:
     everything = judged(flawed(PATIENTS).questions)
     assert [record["word"] for record in everything] == ["void"] * 3 and everything[0]["value"] is None
     assert everything[0]["pairs"] == PATIENTS
+    below = flawed(PATIENTS).facts["below_two_patients"]
+    assert below == {"spearman": None, "ssim": None}, "a step that one seed has no value of has no mean over the seeds"
 
 
 def test_one_patient_alone_has_no_two_patients() -> None:
