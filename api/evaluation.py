@@ -19,7 +19,8 @@ from .runtime.evaluation.progress import Progress, SilentProgress, progress_for
 from .runtime.evaluation.reference.box_models import PREFIX as BOXES
 from .runtime.evaluation.reference.box_models import BoxOptions
 from .runtime.evaluation.run_evaluation import Asked, Evaluation
-from .runtime.host.config import MAX_THREADS, Config, load_config
+from .runtime.host.config import Config, load_config
+from .runtime.host.options import MAX_THREADS, EvaluationOptions, words_of
 from .runtime.host.sizes import parse_bytes
 from .runtime.reporting.tables.console import make_console
 from .runtime.results.run_outcome import RunOutcome
@@ -72,8 +73,8 @@ def evaluate(
         live=live,
         limit=_at_least_one("limit", options.get("limit")),
         chunk=_at_least_one("chunk", options.get("chunk")) or Asked.chunk,
-        decoder=options.get("decoder", "auto"),
-        verify=options.get("verify", False),
+        decoder=options.get("decoder", Asked.decoder),
+        verify=options.get("verify", Asked.verify),
         boxes=_box_options(options),
     )
     evaluation, progress = Evaluation.of(settings, asked), _progress(options.get("progress", True))
@@ -115,12 +116,14 @@ def _boxes(options: EvaluateOptions) -> list[str]:
 
 
 def _box_options(options: EvaluateOptions) -> BoxOptions:
-    told = {"missing": options.get("missing", "count"), "bad_lines": options.get("bad_lines", "stop")}
-    for name, known in (("missing", ("count", "leave-out")), ("bad_lines", ("stop", "count"))):
-        if told[name] not in known:
-            raise ConfigError(f"The option '{name}' cannot be '{told[name]}': {did_you_mean(told[name], known)}.")
+    missing = options.get("missing", EvaluationOptions.missing)
+    bad_lines = options.get("bad_lines", EvaluationOptions.bad_lines)
+    words = words_of(EvaluationOptions)
+    for name, value in (("missing", missing), ("bad_lines", bad_lines)):
+        if value not in words[name]:
+            raise ConfigError(f"The option '{name}' cannot be '{value}': {did_you_mean(value, words[name])}.")
     coco, mapping = (None if file is None else Path(file) for file in (options.get("coco"), options.get("mapping")))
-    return BoxOptions(options.get("missing", "count"), ReadOptions(told["bad_lines"] == "count", coco, mapping))
+    return BoxOptions(missing, ReadOptions(bad_lines == "count", coco, mapping))
 
 
 def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions) -> tuple[Config, list[str]]:

@@ -20,21 +20,12 @@ FilePath = str | os.PathLike[str]
 class EvaluateOptions(TypedDict, total=False):
     """Further options of `evaluate`; an absent option or None means the configuration's value, then the default.
 
-    engine: "auto" (default), "tensorrt", "tensorrt-rtx", "onnxruntime-cuda" or "onnxruntime-cpu". build: whether a
-        TensorRT plan may be built (True). tf32: whether float32 products on a GPU may round their inputs (False).
-    batch: images per batch (16). threads: of the engine and of decoding (all cores). limit: only the first cases of
-        each dataset. chunk: cases per part file, the most that a killed run repeats (512).
-    protocol: "default", "paper", "chexlocalize", "medklip" or "mavl".
-    cache: folder of prepared images, False for none (prepared/ in the run directory). cache_limit: the most they may
-        take, such as "20 GB". decoder: "auto", "cpu" or "dali".
-    verify: True reads every image again before a result or a prepared image of it is reused (False).
-    boxes: files of predicted boxes, one, several, or name -> file; beside `models`, or alone.
-    missing: a pair without a line in a file of boxes is scored as silent ("count") or left out ("leave-out").
-    bad_lines: an invalid line of it stops ("stop"), or is counted and its pair scored as missing ("count").
-    coco: the COCO file with the images and categories of a file of boxes that is COCO results. mapping: a JSON file
-        {text: finding or phrase} for one that is RadFact's grounded phrases.
-    bundles: a folder that holds bundles, or several, for models given by name. data_options: dataset -> keys of its
-        table in xbench.toml, such as {"mine": {"reader": "coco"}}.
+    An option means what the option of that name of `xbench-fast eval` means, with - for _ (docs/reference.md). Python
+    alone has these:
+
+    cache: also False, for no prepared images.
+    boxes: box files to score, one, several, or name -> file, together with `models` or alone.
+    data_options: dataset -> keys of its table in xbench.toml, such as {"mine": {"reader": "coco"}}.
     progress: False for no bars and lines.
     geometry, name, version: of a live model, see `evaluate`.
     """
@@ -65,17 +56,10 @@ class EvaluateOptions(TypedDict, total=False):
 
 
 class ReportOptions(TypedDict, total=False):
-    """How stored counts are scored, as the options of `xbench-fast report`; None means the protocol's value.
+    """How stored counts are scored; None means the protocol's value.
 
-    protocol: how maps are cut and counted, as evaluated by default; or a published scorer of boxes that is shown, such
-        as "radvlm", every one by default; one name or a list. tau_from: first threshold of the search, 0 or 0.01.
-    best: what a best threshold is chosen for, "per_class" (default), "per_dataset", "per_model", "per_image" or
-        "cross_fit". iou_at: IoU at the threshold found for Dice ("joint") or at its own ("independent").
-    ties: "first", "any" or "expected". tolerance_px: a miss this near to a region is a hit, in pixels of the 224 grid.
-    constant: a constant map is a "miss", or its pair is left out ("skip"). pairs: "all" or "true_positives".
-    auprc: "average_precision" or "trapezoid". f1: at p >= 0.5 ("fixed") or at the best threshold ("best").
-    mean, mean_datasets: over classes and over datasets, unweighted ("macro") or by pairs ("micro").
-    replicates: resamples of the patients, 0 for no intervals (1000). seed: of the resampling.
+    An option means what the option of that name of `xbench-fast report` means, with - for _ (docs/reference.md).
+    protocol: also a list of names.
     """
 
     protocol: str | Sequence[str] | None

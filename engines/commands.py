@@ -139,8 +139,8 @@ def data_option(name: str) -> Callable[[F], F]:
         name,
         metavar="NAME.KEY=VALUE",
         multiple=True,
-        help="Option of a dataset: reader, prompts, attributes, part (true: images of a part are meant), or an option "
-        "of its reader, whose paths are relative to the dataset's folder. Can be repeated.",
+        help="Option of a dataset: reader, prompts, attributes, part (true: only a part of its images is expected), or "
+        "an option of its reader, whose paths are relative to the dataset's folder. Can be repeated.",
     )
 
 

@@ -29,8 +29,8 @@ _COMMANDS = {
     "triton": (".triton_command:triton_command", "Write a Triton model repository from bundles."),
 }
 _say = partial(echo, err=True)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-_FILE = click.Path(path_type=Path, dir_okay=False)
+_folder = partial(click.option, metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+_file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 
 
 @click.group(
@@ -57,23 +57,20 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--family",
     metavar="NAME",
-    help="For a model that needs no adapter: open_clip (with --arch), or transformers (CLIP or SigLIP; the folder with "
-    "config.json is --checkpoint). Everything else comes from the model's own configuration.",
+    help="Family of a model that needs no adapter: open_clip (with --arch), or transformers (CLIP or SigLIP, with the "
+    "folder of config.json as --checkpoint). Everything else comes from the model's own configuration.",
 )
-@click.option("--arch", metavar="NAME", help="open_clip's name of the architecture, or its open_clip_config.json.")
-@click.option("--name", metavar="NAME", show_default="the family", help="With --family: what the model is called.")
+@click.option("--arch", metavar="NAME", help="Name of the architecture in open_clip, or its open_clip_config.json.")
+@click.option("--name", metavar="NAME", show_default="the family", help="Name of the model of --family.")
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
-    help="The authors' weight file (see --list for where it is published), one of your own training, or a folder with "
-    "model.safetensors, pytorch_model.bin or shards, as Hugging Face has it.",
+    help="Weight file of the authors (--list says where it is published) or of your own training, or a folder in the "
+    "layout of Hugging Face, with model.safetensors, pytorch_model.bin or shards.",
 )
-@click.option(
-    "--checkpoints", type=_FOLDER, help="Folder with the files of several models, for --list and several models."
-)
-@click.option(
+@_folder("--checkpoints", help="Folder with the weight files of several models.")
+@_folder(
     "--out",
-    type=_FOLDER,
     show_default="the first of 'bundles' in xbench.toml",
     help="Folder for the bundle, which is named <model>-<variant>.",
 )
@@ -81,64 +78,67 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--weights",
     type=Choice(["published", "stand-in"]),
     default="published",
-    help="published: read --checkpoint; a file that is not known by its sha256 counts as published only with --source, "
-    "else as own. stand-in: made-up weights of the same shapes, to test the export.",
+    help="Weights to export. published: those of --checkpoint; a file with an unknown sha256 counts as published only "
+    "with --source, otherwise as own. stand-in: made-up weights of the same shapes, to test the export.",
 )
 @click.option(
     "--source",
     metavar="TEXT",
-    help="Where the authors published the file of --checkpoint. The bundle and every report print this.",
+    help="Place where the authors published the file of --checkpoint. The bundle and every report print it.",
 )
 @click.option(
     "--variant",
     metavar="NAME",
     show_default="the model's first",
-    help="Which stand-in to make. "
+    help="Stand-in to make. "
     + "; ".join(f"{model}: {', '.join(facts.stand_ins)}" for model, facts in PUBLISHED.items())
     + ".",
 )
-@click.option(
-    "--resolution",
-    type=click.IntRange(32, 4096),
-    help="KAD: side of the input image in pixels, if the file does not state it.",
-)
-@click.option("--tokenizer", type=_FOLDER, help="Folder with vocab.txt or tokenizer.json of the text encoder.")
+@click.option("--resolution", type=click.IntRange(32, 4096), help="Side of KAD's input, if its file does not state it.")
+@_folder("--tokenizer", help="Folder with vocab.txt or tokenizer.json of the text encoder.")
 @click.option(
     "--text-encoder",
     type=click.Path(path_type=Path),
-    help="MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files do not hold (a folder or a file). BioViL, "
-    "BioViL-T: the text weights, where they are not in the folder of the image file.",
+    help="Weights of the text encoder, a file or folder. MedKLIP, MAVL: those of Bio_ClinicalBERT, which their files "
+    "do not hold. BioViL, BioViL-T: the text weights, if they are not in the folder of the image file.",
 )
-@click.option("--config", type=_FILE, show_default=f"./{DEFAULT_FILE}", help="The file with the models.")
+@_file("--config", show_default=f"./{DEFAULT_FILE} if it exists", help="Configuration file.")
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="YAML or JSON with prompt sets that replace or add to the built-in ones; MedKLIP, MAVL: a checkout of the "
-    "authors' repository, or its JSON files, for the official sentences. Can be repeated.",
+    help="YAML or JSON file of prompts, whose sets replace or add to the built-in ones. MedKLIP, MAVL: a checkout of "
+    "the authors' repository, or its JSON files, for the official sentences. Can be repeated.",
 )
 @click.option(
     "--saliency",
     metavar="NAME",
     shell_complete=complete_maps,
     show_default="the authors' own",
-    help="The saliency map. Models with attention: "
+    help="Saliency map. Models with attention: "
     f"{', '.join(ATTENTION_MAPS)}; -raw: the scores before the softmax, -head-max: the maximum over the heads. CLIP, "
-    f"BiomedCLIP: {', '.join(PATCH_MAPS)}. --list describes each. Another map than the authors' becomes part of the "
-    "variant's name.",
+    f"BiomedCLIP: {', '.join(PATCH_MAPS)}. --list describes each. A map that is not the authors' becomes part of "
+    "the variant's name.",
 )
 @precision_options
 @click.option(
     "--backend",
     type=Choice(["onnx", *FAMILIES]),
     default="onnx",
-    help="onnx: the bundle's graphs, which every engine runs. tensorrt, tensorrt-rtx: also build the plan for the GPU "
-    "of this machine, in the types of --precision.",
+    help="Form to export. onnx: the graphs of the bundle, which every engine runs. tensorrt, tensorrt-rtx: a plan for "
+    "the GPU of this machine too, in the types of --precision.",
 )
-@click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch of that plan: eval's --batch.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=BATCH,
+    help="Maximum batch of the plan, which --batch of eval must not exceed.",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of stand-in weights.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
-@click.option("--list", "listing", is_flag=True, help="List all models, or --model: files, sources, licences.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List the files, sources and licences of all models, or of --model."
+)
 @click.pass_context
 def command(context: click.Context, /, **_: Any) -> int:
     """Turn a published checkpoint into a bundle that every engine runs.

@@ -45,10 +45,15 @@ def build_plans(
     "--backend",
     type=Choice(list(FAMILIES)),
     default=next(iter(FAMILIES)),
-    help="Which TensorRT.",
+    help="Kind of TensorRT.",
 )
-@click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch: eval's --batch.")
-@click.option("--tf32", is_flag=True, help="Let products of a float32 graph round their inputs to TF32.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=BATCH,
+    help="Maximum batch of the plan, which --batch of eval must not exceed.",
+)
+@click.option("--tf32", is_flag=True, help="Let float32 matrix products round their inputs to TF32.")
 def plan_command(paths: tuple[Path, ...], backend: str, batch: int, tf32: bool) -> int:
     """Build TensorRT plans of bundles for this machine's GPU.
 

@@ -22,58 +22,70 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     metavar="NAME",
     multiple=True,
     required=True,
-    help="Bundle or model name, or all; can be repeated.",
+    help="Bundle to write: its name, a model's name, or all. Can be repeated.",
 )
 @click.option(
     "--bundles",
     type=_FOLDER,
     show_default="the first of 'bundles' in xbench.toml, else bundles",
-    help="Folder with the bundles.",
+    metavar="DIR",
+    help="Folder that holds bundles.",
 )
-@click.option("--out", required=True, type=_FOLDER, help="The model repository; models are added to it.")
 @click.option(
-    "--prompt-set", "sets", metavar="NAME", multiple=True, show_default="all", help="Prompt set; can be repeated."
+    "--out", required=True, type=_FOLDER, metavar="DIR", help="Folder of the model repository. Models are added to it."
+)
+@click.option(
+    "--prompt-set",
+    "sets",
+    metavar="NAME",
+    multiple=True,
+    show_default="all",
+    help="Prompt set to write. Can be repeated.",
 )
 @click.option(
     "--backend",
     type=Choice(["onnxruntime", "tensorrt"]),
     default="onnxruntime",
-    help="Which backend of Triton runs the models.",
+    help="Backend of Triton that runs the models.",
 )
 @click.option(
     "--plans",
     type=_FOLDER,
-    help="With tensorrt: folder with <model>--<set>.plan; without it plans are built here, which needs Triton's own "
-    "version of TensorRT and its GPU.",
+    metavar="DIR",
+    help="Folder with <model>--<set>.plan for --backend tensorrt. Without it plans are built here, which needs the "
+    "version of TensorRT and the GPU of Triton.",
 )
 @click.option(
     "--device",
     type=Choice(["gpu", "cpu"]),
     default="gpu",
-    help="Where Triton runs. On a CPU a single image is run as two, so that it gets the bits it has in a batch.",
+    help="Device on which Triton runs. On a CPU a single image is run as two, so that it gets the bits it has "
+    "in a batch.",
 )
-@click.option("--jpeg", is_flag=True, help="Also ensembles that take JPEG files, decoded and resized by DALI.")
-@click.option("--text-input", is_flag=True, help="Also the graph that takes text features; it is not batched.")
+@click.option("--jpeg", is_flag=True, help="Add ensembles that take JPEG files, decoded and resized by DALI.")
+@click.option("--text-input", is_flag=True, help="Add the graph that takes text features. It is not batched.")
 @click.option(
     "--max-batch",
     type=click.IntRange(1, 1024),
     default=TritonLimits.batch,
-    help="Images of an engine call.",
+    help="Maximum number of images per engine call.",
 )
 @click.option(
     "--max-delay-ms",
     type=click.FloatRange(0, 1000),
     default=TritonLimits.delay / 1000,
-    help="How long the first image of a batch waits.",
+    help="Maximum time in milliseconds that the first image of a batch waits for others.",
 )
-@click.option("--queue", type=click.IntRange(1), default=TritonLimits.queue, help="Requests that may wait.")
+@click.option(
+    "--queue", type=click.IntRange(1), default=TritonLimits.queue, help="Maximum number of requests that wait."
+)
 @click.option(
     "--instances",
     type=click.IntRange(1, 64),
     default=TritonLimits.instances,
-    help="Copies of each engine.",
+    help="Number of copies of each engine.",
 )
-@click.option("--force", is_flag=True, help="Replace models that are there.")
+@click.option("--force", is_flag=True, help="Replace models that exist.")
 def triton_command(
     models: tuple[str, ...],
     bundles: Path | None,

@@ -21,34 +21,52 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--geometry",
     required=True,
     metavar="MODE:SIZE[:RESIZE[:INTERPOLATION]]",
-    help="How an image becomes the graph's pixels: squash:224, crop:224:256:bicubic (torchvision's centre), "
-    "floor_crop:224:256:bicubic (transformers' centre), pad_crop:224:256:area.",
+    help="Preparation of an image for the graph: squash:224, crop:224:256:bicubic (torchvision's centre), "
+    "floor_crop:224:256:bicubic (the centre of transformers), pad_crop:224:256:area.",
 )
-@click.option("--features", required=True, type=_FILE, help=".npz with one float32 array [Q, D...] per prompt set.")
-@click.option("--prompts", required=True, type=_FILE, help="YAML or JSON: which finding each row is for, and its text.")
-@click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the bundle.")
+@click.option(
+    "--features",
+    required=True,
+    type=_FILE,
+    metavar="FILE",
+    help="NPZ file with one float32 array [Q, D...] per prompt set.",
+)
+@click.option(
+    "--prompts",
+    required=True,
+    type=_FILE,
+    metavar="FILE",
+    help="YAML or JSON file of prompts: the finding of each row, and its text.",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for the bundle.",
+)
 @click.option(
     "--saliency",
     "kind",
     type=Choice(["attention", "similarity", "activation"]),
     default="similarity",
-    help="What the map's values are: shares of attention, cosines, or what each cell adds to the logit.",
+    help="Kind of values in the map: shares of attention, cosines, or the part of the logit that each cell adds.",
 )
-@click.option("--description", default="as the wrapped graph computes it", help="What the map is, in words.")
-@click.option("--logit-scale", type=float, default=1.0, help="What a cosine was multiplied by.")
+@click.option("--description", default="as the wrapped graph computes it", help="Description of the map in words.")
+@click.option("--logit-scale", type=float, default=1.0, help="Factor by which a cosine was multiplied.")
 @click.option(
     "--smoothing",
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
     metavar="CELLS",
-    help="Standard deviation of the Gaussian by which the graph smooths its map; 0: it does not.",
+    help="Standard deviation of the Gaussian with which the graph smooths its map. 0 means none.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(2, 1024),
     show_default="256 images up to 128 x 128 pixels, 64 up to 256 x 256, else 17",
-    help="Largest batch that the bundle is for; nothing gives the graph a larger one.",
+    help="Maximum batch of the bundle. No command gives the graph a larger one.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 def wrap_command(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from ...engines.registry import did_you_mean
+from ...metrics_gpu.statistics.bootstrap import SEED
+from ..host.options import Count, Natural, described
 from .measurement import LEAST_REPEATS
 
 SCENARIOS: Final = ("offline", "single-stream", "prepared", "files", "sweep", "decode")
@@ -35,12 +39,18 @@ class Plan:
     batches: tuple[int, ...]
     images: int
     pairs: int
-    repeats: int = LEAST_REPEATS
-    seconds: float = 60.0
-    seed: int = 0
+    repeats: Count = field(default=LEAST_REPEATS, metadata=described("Repeats after one warm-up."))
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = field(
+        default=60.0, metadata=described("Time in seconds after which no further repeat of a measurement begins.")
+    )
+    seed: Natural = field(default=SEED, metadata=described("Seed of all random inputs."))
     threads: int = 1
-    folder: Path | None = None
-    side: int = 1024
+    folder: Path | None = field(
+        default=None, metadata=described("Folder of images to decode.", shown="generated images", metavar="DIR")
+    )
+    side: Annotated[int, msgspec.Meta(ge=8)] = field(
+        default=1024, metadata=described("Side of generated images in pixels.")
+    )
     against: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -12,15 +12,14 @@ from ...engines.commands import Choice, echo
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
-from .completing import BUNDLES, ENGINES
+from ..host.options import EvalConfig, EvaluationOptions
+from .completing import BUNDLES
+from .declared_options import options_of, repeated
 from .shared_options import (
-    THREADS,
     Output,
-    bundle_options,
     config_option,
     json_option,
     models_option,
-    repeated,
     resolve_config,
     setting,
 )
@@ -49,13 +48,7 @@ decode         image files to pixels only
 @click.command(epilog=_EPILOG)
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, type=_SCENARIOS)
 @models_option("Bundle to measure: its name or path, or a model's name.", BUNDLES, "every bundle found")
-@click.option(
-    "--engine",
-    default="auto",
-    show_default=True,
-    shell_complete=ENGINES,
-    help="Engine, or auto for the best that runs here.",
-)
+@options_of(EvalConfig, "engine", "threads", "tf32")
 @repeated(
     "--batch",
     "batches",
@@ -66,32 +59,19 @@ decode         image files to pixels only
 @setting(
     "--images",
     type=click.IntRange(min=1),
-    help="Images of one repeat.",
+    help="Images per repeat.",
     default=f"{ON_CPU.images}; on a GPU {ON_GPU.images}",
 )
 @setting(
     "--pairs",
     type=click.IntRange(min=1),
-    help="Pairs of one repeat of the sweep.",
+    help="Pairs per repeat of the sweep.",
     default=f"{ON_CPU.pairs}; on a GPU {ON_GPU.pairs}",
 )
-@click.option(
-    "--repeats", type=click.IntRange(min=1), default=Plan.repeats, show_default=True, help="Repeats after one warm-up."
-)
-@click.option("--seconds", type=click.FloatRange(min=0), default=Plan.seconds, show_default=True,
-              help="No further repeat of a measurement is begun after this time.")  # fmt: skip
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=Plan.seed, show_default=True, help="Seed of all random inputs."
-)
-@click.option("--threads", type=THREADS, help="Threads of the engine and of decoding.  [default: all cores]")
-@click.option("--folder", type=click.Path(path_type=Path), help="Images to decode.  [default: generated images]")
-@click.option(
-    "--side", type=click.IntRange(min=8), default=1024, show_default=True, help="Side of generated images, in pixels."
-)
+@options_of(Plan)
 @repeated("--against", metavar="RUNNER", help="Way to run the models in PyTorch too: eager or compile.", default="none")
-@click.option("--tf32", is_flag=True, help="Let float32 products round their inputs to TF32 on a GPU.")
 @json_option
-@bundle_options
+@options_of(EvaluationOptions, "bundles")
 @config_option
 def bench(
     scenarios: tuple[str, ...],
@@ -109,7 +89,7 @@ def bench(
     against: tuple[str, ...],
     tf32: bool,
     output: Output,
-    bundle_folders: tuple[Path, ...],
+    bundles: tuple[Path, ...],
     config_file: Path | None,
 ) -> int:
     """Measure SCENARIOs (default: all), each against a limit measured in the same run.
@@ -137,7 +117,7 @@ def bench(
         side=side,
         against=_against(against),
     )
-    report = _run(plan, _bundles(models, bundle_folders, config_file), chosen, on_gpu, tf32, output)
+    report = _run(plan, _bundles(models, bundles, config_file), chosen, on_gpu, tf32, output)
     _show(report, output)
     return int(report.verdict() != "VALID")
 

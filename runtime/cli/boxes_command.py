@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...engines.commands import LazyGroup
+from ..host.options import BadLines, EvaluationOptions
 from .completing import DATASETS
+from .declared_options import options_of
 from .shared_options import (
     Output,
     config_option,
     data_options,
     datasets_option,
     json_option,
-    reading_options,
     resolve_config,
 )
 
 if TYPE_CHECKING:
     from ..data.answers.answered import BoxFile
-    from ..data.answers.box_file import ReadOptions
 
 _FILE = click.Path(path_type=Path)
 
@@ -35,7 +35,7 @@ def boxes() -> None:
 @boxes.command()
 @click.argument("file", type=_FILE)
 @datasets_option("Dataset whose images were asked about.", DATASETS, required=True)
-@reading_options
+@options_of(EvaluationOptions, "bad_lines", "coco", "mapping")
 @data_options
 @config_option
 @json_option
@@ -46,21 +46,25 @@ def check(
     data_options: tuple[str, ...],
     config_file: Path | None,
     output: Output,
-    read: ReadOptions,
+    bad_lines: BadLines,
+    coco: Path | None,
+    mapping: Path | None,
 ) -> int:
-    """Read FILE for a dataset and say what is answered, what is dropped, and whether the coordinate frame fits.
+    """Check FILE for a dataset: answers, dropped lines, and whether the coordinate frame fits.
 
-    Nothing is scored. The status is 1 if there is something to act on: lines that were rejected, many pairs without a
-    line, answers that could not be read, texts without the tokens of their dialect, boxes before and after a tag that
-    may end a thought, or boxes that would fit the truth much better in another frame.
+    Nothing is scored. The exit status is 1 if there is something to act on: rejected lines, many pairs without a line,
+    unreadable answers, texts without the tokens of their dialect, boxes before and after a tag that may end a thought,
+    or boxes that would fit the truth much better in another frame.
     """
     config = resolve_config(config_file, (), data, data_options)
+    from ..data.answers.box_file import ReadOptions
     from ..data.answers.frame_check import frame_check, out_of_view
     from ..data.answers.questions import Questions
     from ..data.answers.read_box_file import read_boxes
     from ..evaluation.pairing import select_datasets
     from ..results.loaded_dataset import load_dataset
 
+    read = ReadOptions(bad_lines == "count", coco, mapping)
     records = {}
     for chosen in select_datasets(config, datasets):
         dataset = load_dataset(chosen).dataset

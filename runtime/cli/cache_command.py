@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ...engines.commands import LazyGroup, echo
+from ..host.options import EvaluationOptions
 from ..host.paths import has_folder
-from .shared_options import Output, cache_limit_option, cache_option, config_option, json_option, resolve_config
+from .declared_options import options_of
+from .shared_options import Output, config_option, json_option, resolve_config
 
 if TYPE_CHECKING:
     from ..data.cache.eviction import StoreInfo
@@ -35,7 +37,7 @@ class _Flags:
 
 
 @click.group("cache", cls=LazyGroup, invoke_without_command=True)
-@cache_option
+@options_of(EvaluationOptions, "cache")
 @config_option
 @json_option
 @click.pass_context
@@ -55,7 +57,7 @@ def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, outp
 
 
 @cache.command()
-@cache_option
+@options_of(EvaluationOptions, "cache")
 @config_option
 @json_option
 @click.pass_obj
@@ -70,8 +72,8 @@ def clear(above: _Flags, cache: Path | None, config_file: Path | None, output: O
 
 
 @cache.command()
-@cache_limit_option
-@cache_option
+@options_of(EvaluationOptions, "cache_limit")
+@options_of(EvaluationOptions, "cache")
 @config_option
 @json_option
 @click.pass_obj

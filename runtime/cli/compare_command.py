@@ -9,10 +9,11 @@ import click
 
 from ...engines.commands import echo
 from ...engines.errors import ConfigError
-from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
+from ..results.choices import Choices
 from .completing import RUN_DATASETS, RUN_MODELS
+from .declared_options import options_of, repeated
 from .examples import examples
-from .shared_options import Output, datasets_option, json_option, models_option, repeated
+from .shared_options import Output, datasets_option, json_option, models_option
 
 if TYPE_CHECKING:
     from ..reporting.comparison.comparison import Comparison
@@ -42,12 +43,16 @@ with OP one of > >= < <= == != and NAME one of
 @datasets_option("Dataset to compare on.", RUN_DATASETS, "all that both runs have")
 @repeated("--fail-if", "conditions", metavar="CONDITION", help="Condition under which the exit status is 1.")
 @json_option
-@click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write all tables to this file.")
-@click.option("--replicates", type=click.IntRange(min=0), default=REPLICATES, show_default=True,
-              help="Bootstrap draws of patients; 95 % intervals need 40 or more; 0 for none.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Seed of the draws.")
+@click.option(
+    "--markdown",
+    "markdown_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File for all tables as Markdown.",
+)
+@options_of(Choices, "replicates", "seed")
 @click.option("--show", type=click.IntRange(min=0), default=20, show_default=True,
-              help="Lines of each list of single pairs.")  # fmt: skip
+              help="Maximum number of lines in each list of single pairs.")  # fmt: skip
 @click.option("--classes", is_flag=True, help="Print the changes per finding too.")
 @click.option("--quiet", is_flag=True, help="Print only the conditions of --fail-if.")
 def compare(
@@ -66,9 +71,9 @@ def compare(
 ) -> int:
     """Print what changed from RUN_A to RUN_B, row by row and in every number, with paired tests.
 
-    Cells of the same model and dataset are compared on the rows both runs scored; what only one run has is counted and
-    named. With --model A --model B two models are compared, of two runs or of one. Every difference is the second minus
-    the first.
+    Cells of the same model and dataset are compared on the rows that both runs scored. Rows and cells of only one run
+    are counted and named. --model A --model B compares two models, of two runs or of one. Every difference is the
+    second minus the first.
 
     Exit status: 0, or 1 if a --fail-if condition holds or the runs cannot be compared, or 2 for wrong usage.
     """

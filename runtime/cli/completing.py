@@ -33,7 +33,7 @@ def _complete(
 
 def _bundles(context: click.Context) -> list[str]:
     """The bundles found, as `find_bundles`, whose module takes longer to import than a completion may."""
-    folders = context.params.get("bundle_folders") or _config(context).bundles
+    folders = context.params.get("bundles") or _config(context).bundles
     files = [
         file
         for folder in folders

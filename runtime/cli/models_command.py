@@ -9,16 +9,18 @@ import click
 
 from ...engines.commands import echo
 from ...engines.manifest import parity_summary
-from .shared_options import Output, bundle_options, config_option, json_option, resolve_config
+from ..host.options import EvaluationOptions
+from .declared_options import options_of
+from .shared_options import Output, config_option, json_option, resolve_config
 
 
 @click.command()
-@bundle_options
+@options_of(EvaluationOptions, "bundles")
 @config_option
 @json_option
-def models(bundle_folders: tuple[Path, ...], config_file: Path | None, output: Output) -> int:
+def models(bundles: tuple[Path, ...], config_file: Path | None, output: Output) -> int:
     """List the bundles found: model, weights, grid, geometry, prompt sets, parity."""
-    config = resolve_config(config_file, bundle_folders)
+    config = resolve_config(config_file, bundles)
     from ...engines.bundle import find_bundles
 
     rows = [_describe(path) for folder in config.bundles for path in find_bundles(folder)]

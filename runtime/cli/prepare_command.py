@@ -10,21 +10,16 @@ import click
 
 from ...engines.commands import echo
 from ...engines.errors import ConfigError, RunError, XBenchError
+from ..host.options import EvalConfig, EvaluationOptions
 from .completing import BUNDLES, DATASETS
+from .declared_options import options_of, repeated
 from .shared_options import (
-    THREADS,
     Output,
-    bundle_options,
-    cache_limit_option,
-    cache_option,
     config_option,
     data_options,
     datasets_option,
-    decoder_option,
     json_option,
     models_option,
-    protocol_option,
-    repeated,
     resolve_config,
 )
 
@@ -44,16 +39,8 @@ if TYPE_CHECKING:
     help="Geometry to prepare in place of the bundles' own, e.g. squash-224-224-bicubic. INTENSITY is stretched or "
     "equalised.",
 )
-@click.option(
-    "--threads",
-    type=THREADS,
-    help="Threads of decoding.  [default: those of [eval], else all cores]",
-)
-@cache_option
-@cache_limit_option
-@decoder_option
-@protocol_option
-@bundle_options
+@options_of(EvalConfig, "protocol", "threads", configured=True)
+@options_of(EvaluationOptions, "cache", "cache_limit", "decoder", "bundles")
 @data_options
 @config_option
 @json_option
@@ -66,7 +53,7 @@ def prepare(
     cache_limit: str | None,
     decoder: str,
     protocol: str | None,
-    bundle_folders: tuple[Path, ...],
+    bundles: tuple[Path, ...],
     data: tuple[str, ...],
     data_options: tuple[str, ...],
     config_file: Path | None,
@@ -74,13 +61,13 @@ def prepare(
 ) -> int:
     """Decode every image once, in the geometries the models need.
 
-    An evaluation does the same by itself when it meets an image for the first time; this does it ahead, without a
-    model. Name the evaluation's protocol: medklip and mavl equalise the histogram of RSNA images first. It can be
-    interrupted and run again, and by several processes at once.
+    An evaluation prepares an image when it needs it for the first time. This command does so ahead, without a model.
+    The protocol must be that of the evaluation: medklip and mavl equalise the histogram of RSNA images first. The
+    command can be interrupted and resumed, and several processes can run it at once.
     """
     if geometry_texts and models:
         raise ConfigError("--geometry and --model contradict each other; give one of them.")
-    config = resolve_config(config_file, bundle_folders, data, data_options, cache_limit)
+    config = resolve_config(config_file, bundles, data, data_options, cache_limit)
     from ..data.images.decoders import choose_decoder
     from ..evaluation.pairing import configured_protocol, needed_geometries, select_bundles, select_datasets
     from ..evaluation.progress import progress_for
@@ -90,7 +77,7 @@ def prepare(
 
     rules = configured_protocol(protocol or config.eval.protocol)
     fixed = [_geometry(text) for text in geometry_texts]
-    bundles = [] if fixed else select_bundles(config, models)
+    selected = [] if fixed else select_bundles(config, models)
     chosen_datasets = select_datasets(config, datasets)
     if not chosen_datasets:
         raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
@@ -106,7 +93,7 @@ def prepare(
             continue
         try:
             loaded = load_dataset(item)
-            geometries = fixed or needed_geometries(bundles, rules, loaded)
+            geometries = fixed or needed_geometries(selected, rules, loaded)
             if not geometries:
                 progress.say(f"{item.name}: skipped, no bundle has a prompt set for it")
                 continue

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from ...engines.commands import LazyGroup, echo
+from ..host.options import EvalConfig, EvaluationOptions
 from .completing import BUNDLES
-from .shared_options import THREADS, bundle_options, config_option, models_option, repeated, resolve_config
+from .declared_options import options_of, repeated
+from .shared_options import config_option, models_option, resolve_config
 
 
 @click.group(cls=LazyGroup)
@@ -23,13 +25,14 @@ def prompts() -> None:
     "--prompts",
     "file",
     required=True,
+    metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="YAML or JSON: sets by name, findings by name, texts.",
+    help="YAML or JSON file of prompts: sets by name, findings by name, texts.",
 )
 @repeated("--prompt-set", "set_names", metavar="NAME", help="Prompt set of the file to add.", default="all")
-@click.option("--replace", is_flag=True, help="Replace a set of the same name.")
-@click.option("--threads", type=THREADS, help="Threads of ONNX Runtime.  [default: all processors]")
-@bundle_options
+@click.option("--replace", is_flag=True, help="Replace a prompt set of the same name.")
+@options_of(EvalConfig, "threads")
+@options_of(EvaluationOptions, "bundles")
 @config_option
 def encode(
     models: tuple[str, ...],
@@ -38,7 +41,7 @@ def encode(
     set_names: tuple[str, ...],
     replace: bool,
     threads: int | None,
-    bundle_folders: tuple[Path, ...],
+    bundles: tuple[Path, ...],
     config_file: Path | None,
 ) -> int:
     """Encode prompts with each bundle's own tokenizer and text.onnx, and add them to the bundle.
@@ -61,12 +64,12 @@ def encode(
     from ..evaluation.pairing import select_bundles
 
     if everything == bool(models):
-        raise ConfigError("Say which bundles get the prompts: --model NAME, which can be repeated, or --all.")
+        raise ConfigError("Say which bundles get the prompts: --model NAME, which can be or --all.")
     sets = read_prompt_file(file)
     if unknown := [name for name in set_names if name not in sets]:
         raise ConfigError(f"{file} has no set '{unknown[0]}': {did_you_mean(unknown[0], sets)}.")
     chosen = {name: entries for name, entries in sets.items() if not set_names or name in set_names}
-    bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundle_folders), models)]
+    bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundles), models)]
     for bundle in bundles:
         check_names(bundle, chosen, replace=replace)
     encoded = []

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from ...engines.commands import Choice, echo
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Unit
-from ...metrics_gpu.sweep.counts import Ties
+from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..reporting.tables.latex import TEXT_WIDTH
 from ..reporting.tables.table import Intervals
-from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs
+from ..results.choices import SCORERS, Choices, split_protocols
 from .completing import RUN_DATASETS, RUN_MODELS
+from .declared_options import options_of, repeated
 from .examples import examples
 from .shared_options import (
     Output,
@@ -27,25 +26,11 @@ from .shared_options import (
     json_option,
     models_option,
     raw_csv_option,
-    repeated,
     resolve_config,
-    setting,
 )
 
 if TYPE_CHECKING:
     from ..results.load_rows import StoredRun
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-_DEFAULTS = Choices()
-_PROTOCOL = GroundingOptions()
-
-
-def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable[[F], F]:
-    """An option for one of the values of the Literal `kind`; its default is that of `Choices`, or what is given."""
-    key = name.removeprefix("--").replace("-", "_")
-    return setting(name, type=Choice(get_args(kind)), help=text, default=default or getattr(_DEFAULTS, key))
 
 
 @click.command(epilog=examples("report"))
@@ -78,29 +63,31 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     type=click.Choice(get_args(Intervals)),
     default="below",
     show_default=True,
-    help="Where the interval of a value stands.",
+    help="Place of the interval of a value: in the line below, in the same line, or none.",
 )
 @click.option(
     "--text-width",
     type=click.FloatRange(150, 2000),
     default=TEXT_WIDTH,
     show_default=True,
-    help="Points that a LaTeX table may be wide; a wider one is split.",
+    help="Maximum width of a LaTeX table in points. A wider one is split.",
 )
 @raw_csv_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN/report]")
-@click.option("--full", is_flag=True, help="Print all tables, not Table 1 alone.")
-@click.option("--quiet", is_flag=True, help="Write the files, print no tables.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the report.  [default: RUN/report]"
+)
+@click.option("--full", is_flag=True, help="Print all tables, not only Table 1.")
+@click.option("--quiet", is_flag=True, help="Print no tables; only write the files.")
 @click.option(
     "--no-page",
     is_flag=True,
-    help="Write the tables only: no figures, no overlays, no index.html; those of an earlier report stay.",
+    help="Write only the tables: no figures, overlays or index.html. Those of an earlier report stay.",
 )
 @click.option(
     "--card",
     is_flag=True,
-    help="Add a trust card for each model on each dataset, in cards/. What needs forward passes says which command "
-    "runs it.",
+    help="Add a trust card for each model on each dataset, in cards/. A line that needs forward passes names the "
+    "command that runs them.",
 )
 @repeated(
     "--trust",
@@ -109,42 +96,14 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     type=click.Path(path_type=Path),
     help="Trust directory, made by xbench-fast trust, whose results are shown on the cards. Implies --card.",
 )
-@setting(
-    "--replicates",
-    type=click.IntRange(min=0),
-    help="Bootstrap resamples of the patients; 95 % intervals need 40 or more; 0: no intervals.",
-    default=_DEFAULTS.replicates,
-)
-@setting("--seed", type=click.IntRange(min=0), help="Seed of the resampling.", default=_DEFAULTS.seed)
-@setting(
+@repeated(
     "--protocol",
     "protocols",
-    multiple=True,
     type=Choice([*PROTOCOLS, *SCORERS]),
-    help="How maps are thresholded and counted; or a published scorer of boxes that is shown, which can be repeated.",
+    help="Evaluation protocol by which maps are thresholded and scored, or published scorer of boxes to show.",
     default="as evaluated; every scorer",
 )
-@setting(
-    "--tau-from",
-    type=float,
-    help="First threshold of the search: 0, or 0.01 as in the paper.",
-    default=f"{_PROTOCOL.tau_from:g}",
-)
-@_choice(
-    "--best",
-    Unit,
-    "What a best threshold is searched for. All but cross_fit are in-sample: chosen on the pairs they are scored on.",
-    _PROTOCOL.unit,
-)
-@_choice("--iou-at", IouAt, "IoU at the threshold found for Dice, or at its own.", _PROTOCOL.iou_at)
-@_choice("--ties", Ties, "Pointing where several pixels are the maximum.", _PROTOCOL.ties)
-@click.option("--tolerance-px", type=float, help="A miss this near to a region is a hit, in pixels of the 224 grid.")
-@_choice("--constant", Constant, "A constant map is a miss, or its pair is left out.")
-@_choice("--pairs", Pairs, "Count all pairs, or those whose finding the model predicts.", "all")
-@_choice("--auprc", Auprc, "Area under the precision-recall curve.")
-@_choice("--f1", F1, "F1 at p >= 0.5, or at the best threshold for these images.")
-@_choice("--mean", Mean, "Over classes: unweighted, or weighted by pairs.")
-@_choice("--mean-datasets", Mean, "Over datasets: unweighted, or weighted by pairs.")
+@options_of(Choices)
 def report(
     run: Path | None,
     config_file: Path | None,
@@ -163,31 +122,28 @@ def report(
     trust_folders: tuple[Path, ...],
     output: Output,
     protocols: tuple[str, ...],
-    **asked: Any,
+    **choices: Any,
 ) -> int:
     """Write the report of the run directory RUN to RUN/report/ and print its Table 1, or with --full all tables.
 
-    RUN defaults to the run directory of the configuration. Nothing is inferred again: numbers come from stored counts,
-    and those of another protocol or with a tolerance from stored maps. The folder holds index.html (opens offline),
-    tables as Markdown, LaTeX, CSV and JSON, and the figures as PDF, SVG and PNG. All files are written before anything
-    is printed.
+    RUN defaults to the run directory of the configuration. No model runs: numbers come from stored counts, and with
+    another protocol or a tolerance from stored maps. The folder holds index.html, which opens offline, tables as
+    Markdown, LaTeX, CSV and JSON, and figures as PDF, SVG and PNG. All files are written before anything is printed.
     """
     from ..evaluation.progress import progress_for
     from ..reporting.presentation import Presentation, parse_columns, parse_names
     from ..reporting.report import make_report, write_report
     from ..reporting.tables.console import make_console, print_table
-    from ..results.choices import Choices, split_protocols
     from ..results.run_json import read_run
 
-    asked["protocol"], scorers = split_protocols(protocols)
-    choices = Choices(**{name: value for name, value in asked.items() if value is not None})
+    protocol, scorers = split_protocols(protocols)
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
     chosen = tuple(dict.fromkeys(models)), tuple(dict.fromkeys(datasets)), parse_names(names), parse_columns(columns)
     shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv)
     place = run or resolve_config(config_file).eval.out
     progress = progress_for(make_console(stderr=True))
     with progress.cell("numbers of the report", len(read_run(place)["cells"]), "cells") as advance:
-        made = make_report(place, choices, shown, advance)
+        made = make_report(place, Choices(**choices, protocol=protocol), shown, advance)
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
     say = partial(echo, err=True)

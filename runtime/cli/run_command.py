@@ -22,16 +22,16 @@ def run() -> None:
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @models_option("Model whose cells are removed.", RUN_MODELS, required=True)
 @datasets_option("Dataset of the cells.", RUN_DATASETS, "all of the model")
-@click.option("--yes", is_flag=True, help="Remove results too; only eval computes them again.")
-@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@click.option("--yes", is_flag=True, help="Remove results too. Only eval computes them again.")
+@click.option("--dry-run", is_flag=True, help="Print the cells that would be removed, and remove nothing.")
 @json_option
 def remove(
     folder: Path, models: tuple[str, ...], datasets: tuple[str, ...], yes: bool, dry_run: bool, output: Output
 ) -> int:
     """Remove the cells of models from the run directory RUN: entries in run.json, results, parts and tracebacks.
 
-    A cell without a result, as one that was skipped because of a mistyped name, is removed at once. Where one has a
-    result or parts of it, --yes must be given. Reports and studies that were written before stay as they are.
+    A cell without a result, e.g. one that was skipped because of a mistyped name, is removed at once. A cell with a
+    result or parts of one is removed only with --yes. Earlier reports and studies stay as they are.
     """
     from ..results.runs.removal import find_cells, remove_cells, stored_rows
 
@@ -52,14 +52,16 @@ def remove(
 
 @click.command("merge")
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Run directory of the whole.")
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Run directory of the whole."
+)
 @json_option
 def merge(shards: tuple[Path, ...], out: Path, output: Output) -> int:
     """Put the shards of an evaluation together.
 
-    SHARDS are the directories that `xbench-fast eval --shard I/N` wrote, all N of them, in any order. The result is
-    that of an evaluation in one piece: a later eval with the same --out computes nothing again. Cells that a shard has
-    not finished are named and left out; merge again when it has. The shards themselves stay as they are.
+    SHARDS are all N directories that `xbench-fast eval --shard I/N` wrote, in any order. The result equals an
+    evaluation in one piece: a later eval with the same --out computes nothing again. Unfinished cells of a shard are
+    named and left out; merge again when they are finished. The shards stay as they are.
     """
     from ..evaluation.progress import progress_for
     from ..results.run_json import read_run

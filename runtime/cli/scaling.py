@@ -81,20 +81,20 @@ def scaling_options(function: F) -> F:
     @click.option(
         "--shard",
         metavar="I/N",
-        help="Only part I of N of every dataset, into OUT/shard-I-of-N; xbench-fast merge puts the parts together.",
+        help="Part I of N of every dataset to evaluate, into OUT/shard-I-of-N. xbench-fast merge joins the parts.",
     )
     @click.option(
-        "--cluster", metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto, or local for one on this machine."
+        "--cluster", metavar="ADDRESS", help="Ray cluster to run on: HOST:PORT, auto, or local for one on this machine."
     )
     @click.option(
         "--workers",
         type=click.IntRange(min=1),
-        help="Workers of the cluster.  [default: one for each share of a GPU, or for each node without]",
+        help="Number of workers of the cluster.  [default: one for each share of a GPU, or for each node without]",
     )
     @click.option(
         "--gpus-per-worker",
         type=click.FloatRange(min=0),
-        help="GPUs of a worker, 0.5 for two on one.  [default: 1, or 0 where there is none]",
+        help="GPUs per worker, e.g. 0.5 for two workers on one GPU.  [default: 1, or 0 where there is none]",
     )
     @functools.wraps(function)
     def wrapped(

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ...engines.commands import Choice, echo
-from ..host.config import EvalConfig
+from ..host.options import EvalConfig, EvaluationOptions
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
-from .completing import BUNDLES, ENGINES
-from .shared_options import THREADS, bundle_options, config_option, models_option, repeated, resolve_config, setting
+from .completing import BUNDLES
+from .declared_options import options_of, repeated
+from .shared_options import config_option, models_option, resolve_config
 
 if TYPE_CHECKING:
     import socket
@@ -30,65 +31,72 @@ PORT = click.IntRange(0, 65535)
 
 @click.command("serve")
 @models_option("Bundle to serve: its name or path, or a model's name.", BUNDLES, "every bundle found")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 exposes the server.")
-@click.option("--port", type=PORT, default=8000, show_default=True, help="Port; 0 takes a free one.")
-@click.option("--grpc-port", type=PORT, help="Answer gRPC too, on this port; 0 takes a free one.  [default: HTTP only]")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to listen on. 0.0.0.0 exposes the server.",
+)
+@click.option("--port", type=PORT, default=8000, show_default=True, help="Port of HTTP. 0 chooses a free one.")
+@click.option("--grpc-port", type=PORT, help="Port of gRPC. 0 chooses a free one.  [default: HTTP only]")
 @click.option(
     "--health-port",
     type=PORT,
-    help="Answer health checks and metrics on this port too, which connections to the other port cannot block; "
-    "0 takes a free one.  [default: the other port only]",
+    help="Second port of health checks and metrics, which connections to the first cannot block. 0 chooses a "
+    "free one.  "
+    "[default: the port of HTTP only]",
 )
 @click.option(
     "--max-batch",
     type=click.IntRange(min=1),
     default=ServiceSettings.max_batch,
     show_default=True,
-    help="Images of an engine call.",
+    help="Maximum number of images per engine call.",
 )
 @click.option(
     "--max-delay-ms",
     type=click.FloatRange(min=0, max=1000),
     default=1e3 * ServiceSettings.max_delay,
     show_default=True,
-    help="How long the first image of a batch waits for others.",
+    help="Maximum time in milliseconds that the first image of a batch waits for others.",
 )
 @click.option(
     "--queue",
     type=click.IntRange(min=1),
     default=ServiceSettings.queue,
     show_default=True,
-    help="Queue limit: images of a model that are accepted and not answered yet; more are refused with status 429.",
+    help="Maximum number of images per model that are accepted and not yet answered. Further ones get status 429.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0.1),
     default=ServiceSettings.timeout,
     show_default=True,
-    help="Seconds until a request is answered, else with status 504.",
+    help="Time in seconds after which an unanswered request gets status 504.",
 )
 @click.option(
     "--max-body",
     metavar="SIZE",
     default=f"{HttpSettings.max_body >> 20}MiB",
     show_default=True,
-    help="Largest request.",
+    help="Maximum size of a request.",
 )
 @click.option(
     "--http-parser",
     type=Choice(["auto", "httptools", "h11"]),
     default=ServerSettings.parser,
     show_default=True,
-    help="What parses HTTP/1.1. h11 limits the size of headers and is slower; auto is httptools where it is installed.",
+    help="Parser of HTTP/1.1. h11 limits the size of headers and is slower. auto chooses httptools where it is "
+    "installed.",
 )
 @click.option(
     "--client-connections",
     type=click.IntRange(min=0),
     default=HttpSettings.client_connections,
     show_default=True,
-    metavar="N",
-    help="Connections of one address over HTTP, 0 for no limit; above, only health checks are answered. With a limit, "
-    "one address has half of gRPC's calls at most.",
+    help="Maximum number of HTTP connections per address. Further ones get answers to health checks only. 0 means no "
+    "limit. With a limit, one address has at most half of the gRPC calls.",
 )
 @repeated(
     "--trusted-proxy",
@@ -101,31 +109,27 @@ PORT = click.IntRange(0, 65535)
     "--root-path",
     default="",
     metavar="PATH",
-    help="Prefix of all paths behind a proxy, such as /xray, whether the proxy takes it away or not.  [default: none]",
+    help="Prefix of all paths behind a proxy, e.g. /xray, whether the proxy removes it or not.  [default: none]",
 )
-@click.option("--certfile", type=click.Path(path_type=Path), help="Certificate (PEM) for TLS, on every port.")
-@click.option("--keyfile", type=click.Path(path_type=Path), help="Key (PEM) of the certificate.")
+@click.option(
+    "--certfile", type=click.Path(path_type=Path), metavar="FILE", help="Certificate (PEM) for TLS on every port."
+)
+@click.option(
+    "--keyfile", type=click.Path(path_type=Path), metavar="FILE", help="Private key (PEM) of the certificate."
+)
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="File with the token clients must send; the variable XBENCH_FAST_TOKEN does the same.",
+    help="File with the token that clients must send. The variable XBENCH_FAST_TOKEN can hold it instead.",
 )
-@click.option("--prompt-set", help="Prompt set for requests that name none.  [default: the one with the most findings]")
-@setting(
-    "--engine",
+@click.option(
+    "--prompt-set",
     metavar="NAME",
-    shell_complete=ENGINES,
-    help="Engine, or auto for the best that runs here.",
-    default=EvalConfig.engine,
+    help="Prompt set for requests that name none.  [default: the one with the most findings]",
 )
-@setting(
-    "--threads",
-    type=THREADS,
-    help="Threads of each engine; threads and processes that decode.",
-    default=EvalConfig.threads or "all cores",
-)
+@options_of(EvalConfig, "engine", "threads", configured=True)
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log one JSON line per request.")
-@bundle_options
+@options_of(EvaluationOptions, "bundles")
 @config_option
 def serve(
     models: tuple[str, ...],
@@ -149,13 +153,13 @@ def serve(
     engine: str | None,
     threads: int | None,
     access_log: bool,
-    bundle_folders: tuple[Path, ...],
+    bundles: tuple[Path, ...],
     config_file: Path | None,
 ) -> int:
     """Serve exported models over HTTP and gRPC, by the Open Inference Protocol (KServe V2).
 
-    For research only: not a medical device. The server answers this machine alone unless --host says otherwise; to
-    expose it, put a reverse proxy in front. SIGTERM or Ctrl-C stops it after the requests it accepted are answered.
+    For research only: not a medical device. The server answers only this machine unless --host exposes it, which should
+    be behind a reverse proxy. SIGTERM or Ctrl-C stops the server after it has answered the requests that it accepted.
     """
     from ...engines.base import EngineOptions
     from ...engines.select import check_engine
@@ -169,7 +173,7 @@ def serve(
     from ..serving.server import bind, event_loop, health_listener, is_exposed
     from ..serving.server import serve as run
 
-    config = resolve_config(config_file, bundle_folders)
+    config = resolve_config(config_file, bundles)
     token = read_token(token_file)
     certificate = read_certificate(certfile, keyfile)
     cores = threads or config.eval.threads or usable_cores()
@@ -185,13 +189,13 @@ def serve(
     )
     settings = ServerSettings(service, http, parser=http_parser, certificate=certificate)
     check_engine(engine or config.eval.engine)
-    bundles = select_bundles(config, models)
+    selected = select_bundles(config, models)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(host, port))
         health = None if health_port is None else stack.enter_context(bind(host, health_port))
         catalogue = stack.enter_context(
             Catalogue(
-                bundles,
+                selected,
                 engine=engine or config.eval.engine,
                 threads=cores,
                 options=EngineOptions(max_batch, say=partial(echo, err=True)),

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...engines.commands import Choice, data_option, echo, read_data_option
+from ...engines.commands import data_option, echo, read_data_option
 from ...engines.errors import ConfigError
-from ..host.config import MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
+from ..host.config import Config, DatasetConfig, load_config
 from ..host.paths import has_folder
 from ..host.sizes import parse_bytes
-from .completing import DATASET_FOLDERS, PROTOCOLS, Completion
+from .completing import DATASET_FOLDERS, Completion
+from .declared_options import repeated
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-THREADS = click.IntRange(1, MAX_THREADS)
-"""The type of every --threads."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,12 +27,6 @@ def setting(*names: str, default: object, help: str, **rest: Any) -> Callable[[F
     """An option whose default belongs to the configuration or to an options class: the help shows it, and the option is
     None where the user gave none, so that it does not hide what xbench.toml says."""
     return click.option(*names, default=None, help=f"{help}  [default: {default}]", **rest)
-
-
-def repeated(*names: str, help: str, default: str = "", **rest: Any) -> Callable[[F], F]:
-    """An option that can be given several times; `default` says what happens without it."""
-    shown = f"  [default: {default}]" if default else ""
-    return click.option(*names, multiple=True, help=f"{help} Can be repeated.{shown}", **rest)
 
 
 def models_option(help: str, complete: Completion, default: str = "", **rest: Any) -> Callable[[F], F]:
@@ -55,113 +46,9 @@ def config_option(function: F) -> F:
     return click.option(
         "--config",
         "config_file",
+        metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Configuration file (default: ./xbench.toml if there is one).",
-    )(function)
-
-
-def cache_option(function: F) -> F:
-    """--cache DIR"""
-    return click.option(
-        "--cache",
-        type=click.Path(path_type=Path),
-        help="Folder of prepared images.  [default: prepared/ in the run directory]",
-    )(function)
-
-
-def cache_limit_option(function: F) -> F:
-    """--cache-limit SIZE"""
-    return click.option(
-        "--cache-limit",
-        metavar="SIZE",
-        help="Maximum size of the image cache, e.g. 20GB. Least recently used images are deleted first.  "
-        "[default: no limit]",
-    )(function)
-
-
-def decoder_option(function: F) -> F:
-    """--decoder NAME"""
-    return click.option(
-        "--decoder",
-        type=Choice(["auto", "cpu", "dali"]),
-        default="auto",
-        show_default=True,
-        help="Image decoder. cpu (chosen by auto) is exact; dali runs on the GPU and its pixels differ slightly.",
-    )(function)
-
-
-def build_options(function: F) -> F:
-    """--build and --tf32"""
-    function = setting(
-        "--tf32/--no-tf32",
-        help="Let float32 matrix products on a GPU round their inputs to TF32.",
-        default="tf32" if EvalConfig.tf32 else "no-tf32",
-    )(function)
-    return setting(
-        "--build/--no-build",
-        help="Build a TensorRT plan where there is none. This takes minutes, once.",
-        default="build" if EvalConfig.build else "no-build",
-    )(function)
-
-
-def protocol_option(function: F) -> F:
-    """--protocol NAME"""
-    return setting(
-        "--protocol",
-        metavar="NAME",
-        shell_complete=PROTOCOLS,
-        help="Evaluation protocol: default, paper, chexlocalize, medklip, mavl or biovil.",
-        default=EvalConfig.protocol,
-    )(function)
-
-
-def missing_option(function: F) -> F:
-    """--missing"""
-    return click.option(
-        "--missing",
-        type=Choice(["count", "leave-out"]),
-        default="count",
-        show_default=True,
-        help="A pair without a line in a file of boxes is scored as silent, or left out, which every table says.",
-    )(function)
-
-
-def reading_options(function: F) -> F:
-    """--bad-lines, --coco and --mapping, given to the command as `read`"""
-
-    @click.option(
-        "--bad-lines",
-        type=Choice(["stop", "count"]),
-        default="stop",
-        show_default=True,
-        help="What to do with an invalid line in a box file: stop, or count it and treat the pair as missing.",
-    )
-    @click.option(
-        "--coco",
-        type=click.Path(path_type=Path),
-        help="The COCO file with the images and categories of a file of boxes that is COCO results.",
-    )
-    @click.option(
-        "--mapping",
-        type=click.Path(path_type=Path),
-        help="A JSON file {text: finding or phrase} for a file of boxes that is RadFact's grounded phrases.",
-    )
-    @wraps(function)
-    def wrapped(*args: Any, bad_lines: str, coco: Path | None, mapping: Path | None, **rest: Any) -> Any:
-        from ..data.answers.box_file import ReadOptions
-
-        return function(*args, read=ReadOptions(bad_lines == "count", coco, mapping), **rest)
-
-    return cast(F, wrapped)
-
-
-def bundle_options(function: F) -> F:
-    """--bundles DIR"""
-    return repeated(
-        "--bundles",
-        "bundle_folders",
-        type=click.Path(path_type=Path),
-        help="Folder that holds bundles, or a bundle.",
+        help="Configuration file.  [default: ./xbench.toml if it exists]",
     )(function)
 
 
@@ -228,7 +115,7 @@ def json_option(function: F) -> F:
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
         callback=lambda context, option, path: Output(path),
-        help="Write everything to this file as JSON; - writes it to standard output, which then has nothing else.",
+        help="File for all results as JSON. - means standard output, which then has nothing else.",
     )(function)
 
 
@@ -237,13 +124,13 @@ def raw_csv_option(function: F) -> F:
     return click.option(
         "--raw-csv",
         is_flag=True,
-        help="Texts in CSV files as they are, also those that a spreadsheet would run as a formula.",
+        help="Write texts to CSV files unchanged, even those that a spreadsheet would run as a formula.",
     )(function)
 
 
 def resolve_config(
     config_file: Path | None,
-    bundle_folders: Sequence[Path] = (),
+    bundles: Sequence[Path] = (),
     data: Sequence[str] | None = None,
     data_options: Sequence[str] = (),
     cache_limit: str | None = None,
@@ -253,11 +140,11 @@ def resolve_config(
     config = load_config(config_file)
     if cache_limit is not None:
         config = replace(config, cache_limit=parse_bytes(cache_limit, "--cache-limit"))
-    for folder in bundle_folders:
+    for folder in bundles:
         if not has_folder(folder):
             raise ConfigError(f"--bundles {folder} is no folder; give the folder that holds bundles, or a bundle.")
-    if bundle_folders:
-        config = replace(config, bundles=tuple(bundle_folders))
+    if bundles:
+        config = replace(config, bundles=tuple(bundles))
     for item in data or ():
         name, equals, path = item.partition("=")
         if not equals or not name or not path:

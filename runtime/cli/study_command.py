@@ -13,8 +13,10 @@ import click
 
 from ...engines.commands import Choice, LazyGroup
 from ...engines.errors import ConfigError, RunError, XBenchError
-from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
+from ...metrics_gpu.statistics.bootstrap import REPLICATES
+from ..results.choices import Choices
 from .completing import RUN_DATASETS, RUN_MODELS
+from .declared_options import options_of, repeated
 from .examples import examples
 from .shared_options import (
     Output,
@@ -24,7 +26,6 @@ from .shared_options import (
     json_option,
     models_option,
     raw_csv_option,
-    repeated,
     resolve_config,
 )
 
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_RUN = click.argument("run", type=click.Path(path_type=Path), required=False)
-_RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1)
+_PATH = click.Path(path_type=Path)
+_RUN = click.argument("run", type=_PATH, required=False)
+_RUNS = click.argument("runs", type=_PATH, nargs=-1)
+_NO_OVERLAYS = click.option("--no-overlays", is_flag=True, help="Draw no overlays.")
 _shown = partial(click.option, show_default=True)
 
 
@@ -45,11 +48,11 @@ def study() -> None:
 
     RUN defaults to the run directory of the configuration.
 
-    Where the results of a run are of several protocols, a study is made of each; those of the second and later ones are
-    in RUN/studies/NAME-PROTOCOL/. Studies of differences (prompts, resolution) take results of one protocol.
+    If a run has results of several protocols, each gets a study of its own; the second and later ones go to
+    RUN/studies/NAME-PROTOCOL/. The studies of differences (prompts, resolution) take results of one protocol.
 
-    Nothing is inferred again. Thresholds chosen on the pairs they are scored on are called in-sample; those chosen on
-    other patients, cross-fitted.
+    No model runs. A threshold is in-sample if it was chosen on the pairs that it scores, and cross-fitted if it was
+    chosen on other patients.
     """
 
 
@@ -63,14 +66,12 @@ def _common(function: F) -> F:
                 "--replicates",
                 type=click.IntRange(min=10),
                 default=REPLICATES,
-                help="Bootstrap draws of patients; 95 % intervals need 40 or more, 99 % ones 200.",
+                help="Bootstrap resamples of the patients. 95 % intervals need 40 or more, 99 % intervals 200.",
             ),
-            _shown("--seed", type=click.IntRange(min=0), default=SEED, help="Seed of the draws."),
+            options_of(Choices, "seed"),
             _shown("--level", type=click.FloatRange(0.5, 0.999), default=0.95, help="Confidence level of intervals."),
-            click.option(
-                "--out", type=click.Path(path_type=Path), help="Folder of the files.  [default: RUN/studies/NAME]"
-            ),
-            click.option("--quiet", is_flag=True, help="Write the files, print no tables."),
+            click.option("--out", type=_PATH, metavar="DIR", help="Folder of the files.  [default: RUN/studies/NAME]"),
+            click.option("--quiet", is_flag=True, help="Print no tables; only write the files."),
             raw_csv_option,
             config_option,
             json_option,
@@ -92,25 +93,13 @@ def _where(function: F) -> F:
     return cast(F, wrapped)
 
 
-def _drawing(function: F) -> F:
-    """--no-overlays and those of `_where`, given to the command as `drawing`: keywords of a study with overlays."""
-
-    @click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
-    @_where
-    @wraps(function)
-    def wrapped(*args: Any, no_overlays: bool, places: Any, **rest: Any) -> Any:
-        return function(*args, drawing={"overlays": not no_overlays, "datasets": places}, **rest)
-
-    return cast(F, wrapped)
-
-
 @study.command("thresholds")
 @_RUN
 @_shown(
     "--within",
     type=click.FloatRange(0, 50),
     default=5.0,
-    help="Percent of the best Dice that the near-best thresholds may lose.",
+    help="Maximum loss of Dice, in percent of the best, at thresholds that count as near-best.",
 )
 @_common
 def _thresholds(run: Path | None, within: float, **common: Any) -> int:
@@ -142,32 +131,36 @@ def _strata(run: Path | None, **common: Any) -> int:
 
 @study.command("failures")
 @_RUN
-@_shown("--top", type=click.IntRange(min=1), default=3, help="Classes at each end.")
-@_shown("--cases", type=click.IntRange(min=0), default=3, help="Cases of each of these classes.")
-@_drawing
+@_shown("--top", type=click.IntRange(min=1), default=3, help="Number of classes to show at each end.")
+@_shown("--cases", type=click.IntRange(min=0), default=3, help="Number of cases to show of each class.")
+@_NO_OVERLAYS
+@_where
 @_common
-def _failures(run: Path | None, top: int, cases: int, drawing: dict[str, Any], **common: Any) -> int:
+def _failures(run: Path | None, top: int, cases: int, no_overlays: bool, places: Any, **common: Any) -> int:
     """The best and worst classes of each model and their cases, with overlays as PNG.
 
-    Radiographs come from where the evaluation found them; --data says where they are now.
+    Radiographs are read where the evaluation found them. --data names another folder.
     """
     from ..reporting.studies.failures_study import study_failures
 
+    drawing = {"overlays": not no_overlays, "datasets": places}
     return _one(run, common, lambda material: study_failures(material, top=top, cases=cases, **drawing))
 
 
 @study.command("errors")
 @_RUN
-@_shown("--cases", type=click.IntRange(min=0), default=1, help="Examples of each kind of error.")
-@_drawing
+@_shown("--cases", type=click.IntRange(min=0), default=1, help="Number of examples of each kind of error.")
+@_NO_OVERLAYS
+@_where
 @_common
-def _errors(run: Path | None, cases: int, drawing: dict[str, Any], **common: Any) -> int:
+def _errors(run: Path | None, cases: int, no_overlays: bool, places: Any, **common: Any) -> int:
     """The kinds of errors of boxes, and of maps at 0.5 and at the best threshold, and what fixing one would gain.
 
-    Radiographs come from where the evaluation found them; --data says where they are now.
+    Radiographs are read where the evaluation found them. --data names another folder.
     """
     from ..reporting.studies.errors_study import study_errors
 
+    drawing = {"overlays": not no_overlays, "datasets": places}
     return _one(run, common, lambda material: study_errors(material, cases=cases, **drawing))
 
 
@@ -175,7 +168,7 @@ def _errors(run: Path | None, cases: int, drawing: dict[str, Any], **common: Any
 @_RUN
 @_common
 def _readers(run: Path | None, **common: Any) -> int:
-    """Agreement between readers, and models beside them: what a radiologist gets on the same pairs.
+    """Agreement between readers, and models compared with a radiologist on the same pairs.
 
     The run needs a reader's row, from eval --model reader:radiologist or reader:second.
     """
@@ -199,7 +192,7 @@ def _readers(run: Path | None, **common: Any) -> int:
 def _subgroups(run: Path | None, tables: tuple[str, ...], by: tuple[str, ...], places: Any, **common: Any) -> int:
     """Pointing, Dice, average precision and AUC by view, sex, age and other attributes, and gaps between groups.
 
-    Attributes are read from the datasets, where the evaluation found them; --data says where they are now.
+    Attributes are read from the datasets where the evaluation found them. --data names another folder.
     """
     from ..reporting.studies.subgroups.subgroups_study import study_subgroups
 
@@ -236,7 +229,7 @@ def _trust(run: Path | None, **common: Any) -> int:
     "--by",
     type=Choice(["model", "family"]),
     default="model",
-    help="What stays the same while prompts change.",
+    help="What stays the same while prompts change: the model, or its family and size.",
 )
 @_common
 def _prompts(runs: tuple[Path, ...], by: str, **common: Any) -> int:

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from ...engines.commands import WRONG_USAGE, Choice, echo
-from ..host.config import EvalConfig
-from .completing import BUNDLES, DATASETS, ENGINES, PROBES
+from ..host.options import EvalConfig, EvaluationOptions
+from ..trust.probes.probe import MODES, ProbeOptions
+from .completing import BUNDLES, DATASETS, PROBES
+from .declared_options import options_of, repeated
 from .shared_options import (
-    THREADS,
     Output,
-    build_options,
-    bundle_options,
-    cache_limit_option,
     config_option,
     data_options,
     datasets_option,
-    decoder_option,
     json_option,
     models_option,
-    repeated,
     resolve_config,
-    setting,
 )
-
-if TYPE_CHECKING:
-    from ..trust.probes.probe import Levels, Rule
 
 _OUT = Path("trust")
 
@@ -51,81 +43,41 @@ _OUT = Path("trust")
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="Draw images at random until they have this many pairs of image and finding with a region.",
+    help="Pairs of image and finding with a region to test. Images are drawn at random until they have that many.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
-@click.option(
-    "--seeds",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="How many times weights are randomised, with --seed and the next ones.",
-)
-@click.option(
-    "--blocks", type=click.IntRange(min=1), default=10, show_default=True, help="Steps in which weights are randomised."
-)
-@click.option(
-    "--rule",
-    type=Choice(["permute", "redraw"]),
-    default="permute",
-    show_default=True,
-    help="Weights get another order, or are drawn from a normal distribution with their mean and deviation.",
-)
+@options_of(ProbeOptions)
 @click.option(
     "--mode",
     "modes",
-    type=Choice(["cascade", "independent", "text"]),
+    type=Choice(MODES),
     multiple=True,
-    default=["cascade"],
-    show_default=True,
-    help="What randomisation changes: weights from the output on, each block alone, or the prompts; can be repeated.",
+    default=ProbeOptions.modes,
+    help="Target of randomisation: weights from the output on (cascade), each block alone (independent), or the "
+    "prompts (text). Can be repeated.  [default: cascade]",
 )
-@click.option(
-    "--levels",
-    type=Choice(["default", "all"]),
-    default="default",
-    show_default=True,
-    help="Changes of the image in stability; all: also weaker and stronger ones, which are not judged.",
-)
-@setting(
-    "--engine",
-    metavar="NAME",
-    shell_complete=ENGINES,
-    help="As of eval. Changed weights run on ONNX Runtime where this is TensorRT.",
-    default=EvalConfig.engine,
-)
-@build_options
+@options_of(EvalConfig, "engine", "batch", "threads", "build", "tf32", configured=True)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
+    metavar="DIR",
     default=_OUT,
     show_default=True,
     help="Trust directory. An existing one is resumed.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Draw from the first N cases of each dataset.")
-@setting("--batch", type=click.IntRange(min=1), help="Images and variants per batch.", default=EvalConfig.batch)
-@setting(
-    "--threads",
-    type=THREADS,
-    help="Threads of the engine and of image decoding.",
-    default=EvalConfig.threads or "all cores",
-)
 @click.option(
     "--cache",
     type=click.Path(path_type=Path),
-    help="Folder of prepared images, as of eval.  [default: that of the configuration, or none]",
+    metavar="DIR",
+    help="Folder of prepared images.  [default: that of the configuration, or none]",
 )
-@cache_limit_option
-@decoder_option
+@options_of(EvaluationOptions, "limit", "verify", "cache_limit", "decoder", "bundles")
 @click.option(
     "--chunk",
     type=click.IntRange(min=1),
     default=8,
     show_default=True,
-    help="Images per part file, which is the most that a killed run repeats of a probe that changes images.",
+    help="Images per part file of a probe that changes images. An interrupted run repeats at most one part file.",
 )
-@click.option("--verify", is_flag=True, help="Read every image again before a result of it is reused.")
-@bundle_options
 @data_options
 @config_option
 @json_option
@@ -135,12 +87,7 @@ def trust(
     probe_names: tuple[str, ...],
     findings: tuple[str, ...],
     pairs: int,
-    seed: int,
-    seeds: int,
-    blocks: int,
-    rule: Rule,
     modes: tuple[str, ...],
-    levels: Levels,
     engine: str | None,
     build: bool | None,
     tf32: bool | None,
@@ -153,30 +100,30 @@ def trust(
     decoder: str,
     chunk: int,
     verify: bool,
-    bundle_folders: tuple[Path, ...],
+    bundles: tuple[Path, ...],
     data: tuple[str, ...],
     data_options: tuple[str, ...],
     config_file: Path | None,
     output: Output,
+    **probe_options: Any,
 ) -> int:
     """Test whether the maps of bundles can be believed, with forward passes.
 
-    Weights, images and prompts are changed, and the maps compared with those of the model as it is (docs/trust.md).
-    The cost in forward passes is printed before each probe begins. Results go to a trust directory that can be
-    interrupted and resumed, never to a run directory; they are trust.json, trust.csv, trust.txt and the rows of each
-    probe in cells/.
+    Each probe changes weights, images or prompts, and compares the maps with those of the unchanged model
+    (docs/trust.md). Its cost in forward passes is printed before it begins. Changed weights run on ONNX Runtime even if
+    the engine is TensorRT. Results go to a trust directory that can be interrupted and resumed, never to a run
+    directory: trust.json, trust.csv, trust.txt and the rows of each probe in cells/.
     """
-    config = resolve_config(config_file, bundle_folders, data, data_options, cache_limit)
+    config = resolve_config(config_file, bundles, data, data_options, cache_limit)
     config = replace(config, cache=cache or config.cache).with_settings(
         engine=engine, batch=batch, threads=threads, build=build, tf32=tf32
     )
     from ..evaluation.progress import progress_for
     from ..trust.probes.judging import print_verdicts
-    from ..trust.probes.probe import ProbeOptions
     from ..trust.probes.running import TrustRequest
     from ..trust.probes.trust_run import Trust, tables_of
 
-    options = ProbeOptions(seed, seeds, blocks, rule, tuple(dict.fromkeys(modes)), levels)
+    options = ProbeOptions(**probe_options, modes=tuple(dict.fromkeys(modes)))
     request = TrustRequest(models, datasets, probe_names, findings, pairs, limit, chunk, verify, decoder, options)
     planned = Trust.of(config, request)
     console = output.console()

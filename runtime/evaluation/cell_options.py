@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..host.config import EvalConfig
+from ..host.options import EvaluationOptions
 from ..results.runs.shards import Shard
 
 
@@ -19,13 +19,13 @@ class Options:
     every image file is read again to answer whether a result or a prepared image is of its content.
     """
 
-    engine: str = EvalConfig.engine
-    batch: int = EvalConfig.batch
+    engine: str = EvaluationOptions.engine
+    batch: int = EvaluationOptions.batch
     threads: int = 1
     limit: int | None = None
-    chunk: int = 512
+    chunk: int = EvaluationOptions.chunk
     skip_absent: bool = False
-    protocol: str = EvalConfig.protocol
+    protocol: str = EvaluationOptions.protocol
     shard: Shard | None = None
     verify: bool = False
 

@@ -19,6 +19,7 @@ from ...metrics_gpu.sweep.sweep import sweep
 from ..data.images.decoders import CPU, choose_decoder
 from ..host.config import Config, DatasetConfig
 from ..host.machine_record import usable_cores
+from ..host.options import EvaluationOptions
 from ..results.loaded_dataset import check_reader
 from ..results.run_directory import RunDirectory
 from ..results.run_outcome import RunOutcome
@@ -70,9 +71,9 @@ class Asked:
     datasets: Sequence[str] = ()
     live: LiveModel | None = None
     limit: int | None = None
-    chunk: int = 512
+    chunk: int = EvaluationOptions.chunk
     shard: Shard | None = None
-    decoder: str = "auto"
+    decoder: str = EvaluationOptions.decoder
     verify: bool = False
     boxes: BoxOptions = COUNTED
 

@@ -36,24 +36,21 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from ...engines.errors import ConfigError
 from ...engines.registry import code_line, did_you_mean, is_file
 from ...engines.toml_values import WORDS, Text, convert, read_toml
+from .options import EvalConfig
 from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
 DEFAULT_FILE = "xbench.toml"
-MAX_THREADS = 1024
-"""More threads than this are a mistake of typing."""
 DATASET_KEYS = ("root", "reader", "prompts", "attributes", "part")
 """Keys of a dataset's table that are not options of its reader."""
 _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of folders"}
-_Count = Annotated[int, msgspec.Meta(ge=1)]
-_Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
 
 
 @dataclass(frozen=True)
@@ -88,20 +85,6 @@ class DatasetConfig:
         if key == "attributes":
             return replace(self, attributes=Path(value).expanduser())
         return replace(self, options={**self.options, key: value})
-
-
-@dataclass(frozen=True)
-class EvalConfig:
-    """Table `[eval]`: the engine's name, images per batch, threads (None: all cores), run directory, protocol, and for
-    engines on a GPU whether plans may be built and TF32 may be used."""
-
-    engine: Text = "auto"
-    batch: _Count = 16
-    threads: _Threads | None = None
-    out: Path = Path("run")
-    protocol: Text = "default"
-    build: bool = True
-    tf32: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ stores the maps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
@@ -17,6 +17,7 @@ from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouA
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from ...metrics_gpu.statistics.intervals import least_replicates
 from ...metrics_gpu.sweep.counts import Ties
+from ..host.options import Natural, described, words_of
 
 __all__ = [
     "DEFAULTS",
@@ -39,54 +40,86 @@ F1 = Literal["fixed", "best"]
 Constant = Literal["miss", "skip"]
 Pairs = Literal["all", "true_positives"]
 
-_KINDS: Final[Mapping[str, Any]] = {
-    "best": Unit,
-    "iou_at": IouAt,
-    "ties": Ties,
-    "auprc": Auprc,
-    "f1": F1,
-    "mean": Mean,
-    "mean_datasets": Mean,
-    "constant": Constant,
-    "pairs": Pairs,
-}
+_PROTOCOL: Final = GroundingOptions()
 
 
 @dataclass(frozen=True)
 class Choices:
     """Options of a report; None means the protocol's value, and other defaults are those of docs/metrics.md §14.
 
-    protocol: how maps are swept and counted; None: as the cell was evaluated. A sweep that differs from the
-        evaluation's uses the stored maps.
-    tau_from, best, iou_at, ties: see `GroundingOptions` (`best` is its unit).
-    tolerance_px: radius around a region that still counts as a hit, in pixels of the 224 grid; uses the stored maps.
-    constant: a constant or non-finite map is a `miss`, or its pair is left out (`skip`).
-    pairs: all pairs with a region count, or only those whose finding the model also predicts (p >= 0.5).
-    auprc, f1: which of the two definitions the tables show; `f1` "best" chooses its threshold on the same images.
-    mean: over the classes of a dataset: unweighted, or weighted by pairs; mean_datasets: the same over datasets.
-    replicates: of the bootstrap, 0 for none; fewer than 40 give no bootstrap interval. seed: its seed.
+    `protocol` None: as the cell was evaluated. A sweep that differs from the evaluation's, and a tolerance, use the
+    stored maps. `best` is the unit of `GroundingOptions`; tau_from, iou_at and ties are its fields. `constant` is about
+    maps that are not finite too.
     """
 
     protocol: str | None = None
-    tau_from: float | None = None
-    best: Unit | None = None
-    iou_at: IouAt | None = None
-    ties: Ties | None = None
-    tolerance_px: float = 0.0
-    constant: Constant = "miss"
-    pairs: Pairs | None = None
-    auprc: Auprc = "average_precision"
-    f1: F1 = "fixed"
-    mean: Mean = "macro"
-    mean_datasets: Mean = "macro"
-    replicates: int = REPLICATES
-    seed: int = SEED
+    tau_from: float | None = field(
+        default=None,
+        metadata=described(
+            "First threshold of the search for a best one: 0, or 0.01 as in the paper.", shown=f"{_PROTOCOL.tau_from:g}"
+        ),
+    )
+    best: Unit | None = field(
+        default=None,
+        metadata=described(
+            "Pairs that share a best threshold. All but cross_fit are in-sample: the threshold is chosen on the pairs "
+            "that it scores.",
+            shown=_PROTOCOL.unit,
+        ),
+    )
+    iou_at: IouAt | None = field(
+        default=None,
+        metadata=described(
+            "Threshold of the best IoU: the one found for Dice (joint), or its own (independent).",
+            shown=_PROTOCOL.iou_at,
+        ),
+    )
+    ties: Ties | None = field(
+        default=None,
+        metadata=described(
+            "Pointing where several pixels are the maximum: the first of them, any of them, or the expected value.",
+            shown=_PROTOCOL.ties,
+        ),
+    )
+    tolerance_px: float = field(
+        default=0.0,
+        metadata=described(
+            "Distance to a region at which a maximum still counts as a hit, in pixels of the 224 grid.",
+            metavar="PIXELS",
+        ),
+    )
+    constant: Constant = field(
+        default="miss", metadata=described("What to do with a constant map: count a miss, or skip its pair.")
+    )
+    pairs: Pairs | None = field(
+        default=None,
+        metadata=described(
+            "Pairs to count: all, or those whose finding the model predicts too (true_positives).", shown="all"
+        ),
+    )
+    auprc: Auprc = field(default="average_precision", metadata=described("Area under the precision-recall curve."))
+    f1: F1 = field(
+        default="fixed", metadata=described("Threshold of F1: p >= 0.5 (fixed), or the best one for these images.")
+    )
+    mean: Mean = field(
+        default="macro", metadata=described("Mean over classes: unweighted (macro), or weighted by pairs (micro).")
+    )
+    mean_datasets: Mean = field(
+        default="macro", metadata=described("Mean over datasets: unweighted (macro), or weighted by pairs (micro).")
+    )
+    replicates: Natural = field(
+        default=REPLICATES,
+        metadata=described(
+            "Bootstrap resamples of the patients. 95 % intervals need 40 or more; 0 means no intervals."
+        ),
+    )
+    seed: Natural = field(default=SEED, metadata=described("Seed of the resampling."))
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS.items():
+        for name, words in _WORDS.items():
             value = getattr(self, name)
-            if value is not None and value not in get_args(kind):
-                raise ConfigError(f"{_flag(name)} cannot be '{value}': {did_you_mean(str(value), get_args(kind))}.")
+            if value is not None and value not in words:
+                raise ConfigError(f"{_flag(name)} cannot be '{value}': {did_you_mean(str(value), words)}.")
         if self.protocol is not None and self.protocol not in PROTOCOLS:
             raise ConfigError(f"Unknown protocol '{self.protocol}': {did_you_mean(str(self.protocol), PROTOCOLS)}.")
         if self.tau_from not in (None, 0.0, 0.01):
@@ -142,6 +175,7 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+_WORDS: Final = words_of(Choices)
 DEFAULTS: Final = Choices()
 
 

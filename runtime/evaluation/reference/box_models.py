@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from ....engines.errors import ConfigError, DataError
 from ....engines.registry import did_you_mean
 from ...data.answers.box_file import ReadOptions
 from ...data.datasets.readers.reader_marks import RADIOLOGIST, SECOND
+from ...host.options import EvaluationOptions, Missing
 from ...host.paths import has_file, has_folder
 
 PREFIX: Final = "boxes:"
@@ -23,14 +24,12 @@ READER: Final = "reader:"
 READERS: Final = (READER + SECOND, READER + RADIOLOGIST)
 """What a further reader marked, where the dataset holds it."""
 
-Missing = Literal["count", "leave-out"]
-
 
 @dataclass(frozen=True)
 class BoxOptions:
     """How files of boxes are read. missing: a pair without a line is scored as silent, or left out. read: see there."""
 
-    missing: Missing = "count"
+    missing: Missing = EvaluationOptions.missing
     read: ReadOptions = field(default_factory=ReadOptions)
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.registry import Registry
+from ....metrics_gpu.statistics.bootstrap import SEED
+from ...host.options import Count, Natural, described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,18 +60,28 @@ Levels = Literal["default", "all"]
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """Options of probes.
+    """Options of probes. modes: in `MODES`."""
 
-    seed: of all random streams. seeds: how many times weights are randomised, with `seed` and the next ones. blocks:
-    in how many steps. rule: `permute` or `redraw`. modes: of `randomisation`, in `MODES`. levels: of `stability`.
-    """
-
-    seed: int = 0
-    seeds: int = 3
-    blocks: int = 10
-    rule: Rule = "permute"
+    seed: Natural = field(default=SEED, metadata=described("Seed of every random choice."))
+    seeds: Count = field(
+        default=3,
+        metadata=described("Number of times that weights are randomised, with the seed and the ones after it."),
+    )
+    blocks: Count = field(default=10, metadata=described("Number of steps in which weights are randomised."))
+    rule: Rule = field(
+        default="permute",
+        metadata=described(
+            "Way to randomise weights: permute them, or redraw them from a normal distribution with their mean and "
+            "standard deviation."
+        ),
+    )
     modes: tuple[str, ...] = ("cascade",)
-    levels: Levels = "default"
+    levels: Levels = field(
+        default="default",
+        metadata=described(
+            "Changes of the image in the probe stability. all adds weaker and stronger ones, which are not judged."
+        ),
+    )
 
 
 @dataclass(frozen=True, eq=False)

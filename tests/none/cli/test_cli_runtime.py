@@ -20,7 +20,7 @@ from xbench_fast.runtime.data.images.decoder_checks import check_decoders
 from xbench_fast.runtime.data.images.samples import SYNTAXES, sample_pixels
 from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.host import installation_checks as doctor
-from xbench_fast.runtime.host.config import EvalConfig
+from xbench_fast.runtime.host.options import EvalConfig
 from xbench_fast.runtime.results.choices import Choices
 
 STUDIES = (

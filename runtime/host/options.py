@@ -1,0 +1,149 @@
+"""The options of an evaluation, each declared once: name, type, default and help.
+
+The options of the command line, the keys of xbench.toml and docs/reference.md are made from these fields. The keywords
+of the Python interface are written out in `api.options`, for type checkers; a test holds them equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Final, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ...engines.toml_values import Text
+
+MAX_THREADS = 1024
+"""More threads than this are a mistake of typing."""
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
+DecoderName = Literal["auto", "cpu", "dali"]
+Missing = Literal["count", "leave-out"]
+BadLines = Literal["stop", "count"]
+
+
+def described(help: str, *, shown: str = "", metavar: str | None = None) -> dict[str, str | None]:
+    """The metadata of a dataclass field that is an option. `shown`: the default in words, where the value does not say
+    it. `metavar`: the kind of value in capitals, where the type does not say it."""
+    return {"help": help, "shown": shown, "metavar": metavar}
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Options of an evaluation that are keys of the table `[eval]` too."""
+
+    engine: Text = field(
+        default="auto",
+        metadata=described(
+            "Engine: tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto for the first of these that "
+            "runs here. auto chooses tensorrt-rtx only on the GPUs that its documentation names.",
+            metavar="NAME",
+        ),
+    )
+    batch: Count = field(default=16, metadata=described("Images per batch."))
+    threads: Threads | None = field(
+        default=None,
+        metadata=described("Threads of the engine and of image decoding. On a cluster: per worker.", shown="all cores"),
+    )
+    out: Path = field(
+        default=Path("run"), metadata=described("Run directory. An existing one is resumed.", metavar="DIR")
+    )
+    protocol: Text = field(
+        default="default",
+        metadata=described(
+            "Evaluation protocol: default, paper, chexlocalize, medklip, mavl or biovil. A protocol defines how maps "
+            "are thresholded and scored, following one published evaluation.",
+            metavar="NAME",
+        ),
+    )
+    build: bool = field(
+        default=True, metadata=described("Build a TensorRT plan where there is none. This takes minutes, once.")
+    )
+    tf32: bool = field(
+        default=False, metadata=described("Let float32 matrix products on a GPU round their inputs to TF32.")
+    )
+
+
+@dataclass(frozen=True)
+class EvaluationOptions(EvalConfig):
+    """All options of an evaluation; those declared here are no keys of `[eval]`. `bundles`, `cache` and `cache_limit`
+    are keys at the top of xbench.toml."""
+
+    limit: Count | None = field(
+        default=None, metadata=described("Number of cases of each dataset to evaluate, from its first.", shown="all")
+    )
+    chunk: Count = field(
+        default=512, metadata=described("Cases per part file. An interrupted run repeats at most one part file.")
+    )
+    verify: bool = field(
+        default=False,
+        metadata=described(
+            "Read every image file again before its result or prepared image is reused. Otherwise only files whose "
+            "size, time or inode number changed are read."
+        ),
+    )
+    cache: Path | None = field(
+        default=None,
+        metadata=described("Folder of prepared images.", shown="prepared/ in the run directory", metavar="DIR"),
+    )
+    cache_limit: str | None = field(
+        default=None,
+        metadata=described(
+            "Maximum size of the image cache, e.g. 20GB. Least recently used images are deleted first.",
+            shown="no limit",
+            metavar="SIZE",
+        ),
+    )
+    decoder: DecoderName = field(
+        default="auto",
+        metadata=described(
+            "Image decoder. cpu (chosen by auto) is exact; dali runs on the GPU and its pixels differ slightly."
+        ),
+    )
+    missing: Missing = field(
+        default="count",
+        metadata=described(
+            "What to do with a pair that has no line in a box file: count it as an answer without boxes, or leave it "
+            "out. Every table says which."
+        ),
+    )
+    bad_lines: BadLines = field(
+        default="stop",
+        metadata=described(
+            "What to do with an invalid line in a box file: stop, or count it and treat the pair as missing."
+        ),
+    )
+    coco: Path | None = field(
+        default=None,
+        metadata=described(
+            "COCO file with the images and categories of a box file in the COCO results format.", metavar="FILE"
+        ),
+    )
+    mapping: Path | None = field(
+        default=None,
+        metadata=described(
+            "JSON file {text: finding or phrase} for a box file that holds RadFact's grounded phrases.", metavar="FILE"
+        ),
+    )
+    bundles: tuple[Path, ...] = field(
+        default=(), metadata=described("Folder that holds bundles, or a bundle.", metavar="DIR")
+    )
+
+
+FURTHER_OPTIONS: Final = tuple(
+    item.name for item in fields(EvaluationOptions) if item.name not in EvalConfig.__dataclass_fields__
+)
+"""The options of an evaluation that are no keys of `[eval]`."""
+
+
+def words_of(declared: type) -> dict[str, tuple[str, ...]]:
+    """Option -> the words that it can be, for the options of a dataclass that are one of a few words."""
+    return {
+        name: get_args(part)
+        for name, hint in get_type_hints(declared).items()
+        for part in (hint, *get_args(hint))
+        if get_origin(part) is Literal
+    }
