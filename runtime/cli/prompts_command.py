@@ -64,23 +64,23 @@ def encode(
     from ..evaluation.pairing import select_bundles
 
     if everything == bool(models):
-        raise ConfigError("Say which bundles get the prompts: --model NAME, which can be or --all.")
+        raise ConfigError("Say which bundles get the prompts: --model NAME, which can be repeated, or --all.")
     sets = read_prompt_file(file)
     if unknown := [name for name in set_names if name not in sets]:
         raise ConfigError(f"{file} has no set '{unknown[0]}': {did_you_mean(unknown[0], sets)}.")
     chosen = {name: entries for name, entries in sets.items() if not set_names or name in set_names}
-    bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundles), models)]
-    for bundle in bundles:
+    selected = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundles), models)]
+    for bundle in selected:
         check_names(bundle, chosen, replace=replace)
     encoded = []
-    for bundle in bundles:
+    for bundle in selected:
         try:
             encoded.append(prompt_encoder(bundle, threads=threads)(chosen))
         except ConfigError as error:
             raise ConfigError(f"{bundle.name}: {error}") from error
     for name, entries in chosen.items():
         echo(f"{name}: {len(entries)} findings, {sum(len(entry.texts) for entry in entries)} prompts")
-    for bundle, found in zip(bundles, encoded, strict=True):
-        made = add_prompts(bundle, found, replace=replace)
-        echo(f"{made.path}: written, digest {made.digest[:12]}")
+    for bundle, features in zip(selected, encoded, strict=True):
+        written = add_prompts(bundle, features, replace=replace)
+        echo(f"{written.path}: written, digest {written.digest[:12]}")
     return 0
