@@ -138,7 +138,7 @@ def test_the_cascade_begins_at_the_output_and_leaves_the_head_alone(tmp_path: Pa
         ]
 
     whole = ["project", "third", "second", "first"]
-    assert plan(seeds=1, blocks=3) == [
+    assert plan(seed=0, seeds=1, blocks=3) == [
         ("cascade", 0, 1, whole[:2]),
         ("cascade", 0, 2, whole[:3]),
         ("cascade", 0, 3, whole),
@@ -168,7 +168,24 @@ def test_each_pair_is_compared_with_itself(tmp_path: Path) -> None:
         "onnxruntime-cpu",
     ]
     probes = ["--probe", "repeat", "--probe", "randomisation"]
-    run([*line, *probes, "--blocks", 1, "--seeds", 1, "--mode", "cascade", "--mode", "text", "--out", tmp_path / "t"])
+    run(
+        [
+            *line,
+            *probes,
+            "--blocks",
+            1,
+            "--seed",
+            0,
+            "--seeds",
+            1,
+            "--mode",
+            "cascade",
+            "--mode",
+            "text",
+            "--out",
+            tmp_path / "t",
+        ]
+    )
     cells = json.loads((tmp_path / "t" / "trust.json").read_text())["cells"]
     rows, once = (
         pq.read_table(tmp_path / "t" / cells[f"stacked--coco--{probe}"]["file"]).to_pylist()
