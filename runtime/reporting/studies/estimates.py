@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.scores import Grounding
-from ....metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
+from ....metrics_gpu.statistics.bootstrap import macro_mean
+from ....metrics_gpu.statistics.intervals import Interval, percentile_interval
 from ...results.numbers.fields import Sample, grounding_interval
 
 

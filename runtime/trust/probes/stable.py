@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.statistics.bootstrap import Interval, draw_patients, patient_index
+from ....metrics_gpu.statistics.bootstrap import draw_patients, patient_index
+from ....metrics_gpu.statistics.intervals import Interval
 from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.masks import GRID, masks_in_view
 from ....metrics_gpu.trust.perturbations import LEVELS, POOLED, jpeg_coder
