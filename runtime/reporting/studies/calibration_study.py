@@ -27,7 +27,7 @@ from .columns import Shown, StudyTable, measured, metric, shares, texts
 from .kept_maps import kept_maps, map_places
 from .material import Material
 from .study_cell import StudyCell
-from .study_outcome import Rows, StudyOutcome, drawn
+from .study_outcome import Rows, StudyOutcome
 from .writing import between, limits, metric_cell, share_cell
 
 Float = NDArray[np.float64]
@@ -131,9 +131,6 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
             remarks.append(why)
         elif kept:
             rows["models"] += _over_datasets(model, kept).rows(methods, level)
-    figures, figure_reasons = drawn(
-        lambda: draw_calibration(rows["models"], {n: _LABELS[n][0] for n in methods}, material)
-    )
     facts = (
         "fitted per class on other patients than those it is applied to; intervals keep the fits",
         "recovered: the gain over tau = 0.5 as a share of delta Dice, the gain of the best threshold on the same pairs",
@@ -148,9 +145,8 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
         tables=(material.table(_MODELS, rows["models"]), _cell_table(rows["cells"], methods, material)),
         data=rows,
         settings={"maps": maps, **material.sampling.settings},
-        figures=figures,
-        remarks=(*dict.fromkeys(remarks), *figure_reasons),
-    )
+        remarks=tuple(dict.fromkeys(remarks)),
+    ).with_figures(lambda: draw_calibration(rows["models"], {n: _LABELS[n][0] for n in methods}, material))
 
 
 def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[Float, list[str]]:

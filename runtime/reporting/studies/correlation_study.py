@@ -20,7 +20,7 @@ from .columns import Shown, StudyTable, measured, metric, numbers, p_values, tex
 from .estimates import Estimate, grounding_estimate, over_datasets
 from .material import Material
 from .study_cell import StudyCell
-from .study_outcome import StudyOutcome, drawn
+from .study_outcome import StudyOutcome
 from .writing import between, limits
 
 Float = NDArray[np.float64]
@@ -70,7 +70,6 @@ def study_correlation(material: Material) -> StudyOutcome:
     rows = [_correlated(name, points, centred, words, material) for name, points, centred, words in sets]
     points = [point.row(name) for name, found in (("models", models), ("cells", cells)) for point in found]
     left = [row for name, found, centred, _ in sets for row in _left_out(name, found, centred)]
-    figures, reasons = drawn(lambda: draw_correlation(points, rows, material))
     facts = (
         "AUC: mean over the classes with both labels; pointing: mean over the classes with regions; then over datasets",
         material.sampling.fact,
@@ -87,9 +86,8 @@ def study_correlation(material: Material) -> StudyOutcome:
         ),
         data={"correlation": rows, "points": points, "left_out": left},
         settings=material.sampling.settings,
-        figures=figures,
-        remarks=(*remarks, *other, *reasons),
-    )
+        remarks=(*remarks, *other),
+    ).with_figures(lambda: draw_correlation(points, rows, material))
 
 
 def _cell_point(cell: StudyCell, level: float) -> _Point | str:

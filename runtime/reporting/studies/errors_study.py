@@ -18,7 +18,7 @@ from .anatomy.judged import BOXES, Judged, TrueBoxes, judged
 from .columns import Shown, StudyTable, percents, text, texts
 from .material import Material
 from .overlays import case_pictures, draw_boxes, overlay_names
-from .study_outcome import Rows, StudyOutcome, drawn
+from .study_outcome import Rows, StudyOutcome
 from .writing import CROSS_FITTED, IN_SAMPLE, between, percent_cell
 
 _NOTES: Final = (
@@ -88,7 +88,6 @@ def study_errors(
         remarks += reasons
     examples_shown = [row for _, _, row in chosen]
     whole = [row for row in rows if row["group"] == "all"]
-    figures, figure_reasons = drawn(lambda: draw_errors(whole, material))
     notes = (*_NOTES, *(_MAPS if any(item.cut != BOXES for item in items) else ()), *_of_parts(items))
     judged_cells = dict.fromkeys((item.cell.model, item.cell.dataset) for item in items)
     facts = (
@@ -109,11 +108,10 @@ def study_errors(
         ),
         data={"errors": rows, "cases": examples_shown},
         settings={"cases": cases, **material.sampling.settings},
-        figures=figures,
         files=files,
-        remarks=tuple(dict.fromkeys((*remarks, *figure_reasons))),
+        remarks=tuple(dict.fromkeys(remarks)),
         results=material.basis([*judged_cells, *predicted_boxes(material.run, (name for _, name in judged_cells))]),
-    )
+    ).with_figures(lambda: draw_errors(whole, material))
 
 
 def _judged(material: Material) -> tuple[list[Judged], list[str]]:

@@ -16,7 +16,7 @@ from .columns import StudyTable, measured, metric, percents, texts
 from .estimates import Estimate, grounding_estimate, over_datasets
 from .material import Material
 from .study_cell import PIXELS, StudyCell
-from .study_outcome import Rows, StudyOutcome, drawn
+from .study_outcome import Rows, StudyOutcome
 from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS
 
 ALL = "mean of datasets"
@@ -40,7 +40,6 @@ def study_strata(material: Material) -> StudyOutcome:
             remarks.append(why)
         elif len(cells) > 1:
             rows += _mean_of_datasets(strata, level)
-    figures, reasons = drawn(lambda: draw_strata(rows, material))
     edges = ", ".join(f"{100 * edge:g}" for edge in EDGES)
     facts = (
         f"fixed strata begin at {edges} percent of the image; thirds are those of the pairs of a model and dataset",
@@ -60,9 +59,8 @@ def study_strata(material: Material) -> StudyOutcome:
         ),
         data={"strata": rows},
         settings=material.sampling.settings,
-        figures=figures,
-        remarks=(*remarks, *reasons),
-    )
+        remarks=tuple(remarks),
+    ).with_figures(lambda: draw_strata(rows, material))
 
 
 def strata_of_cell(

@@ -46,13 +46,12 @@ class StudyOutcome:
     protocol: str = ""
     results: Rows = ()
 
-
-def drawn(draw: Callable[[], Sequence[Figure]]) -> tuple[tuple[Figure, ...], tuple[str, ...]]:
-    """The figures that `draw` draws, or none and a sentence with the reason."""
-    try:
-        return tuple(draw()), ()
-    except MissingExtraError as error:
-        return (), (f"No figure: {error}",)
+    def with_figures(self, draw: Callable[[], Sequence[Figure]]) -> StudyOutcome:
+        """The outcome with the figures that `draw` draws, or with a remark why there are none."""
+        try:
+            return replace(self, figures=tuple(draw()))
+        except MissingExtraError as error:
+            return replace(self, remarks=(*self.remarks, f"No figure: {error}"))
 
 
 def of_protocol(outcome: StudyOutcome, protocol: str) -> StudyOutcome:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ..figures.study_thresholds import draw_thresholds
 from .columns import StudyTable, metric, numbers, percents, text, texts
 from .material import Material
-from .study_outcome import StudyOutcome, drawn
+from .study_outcome import StudyOutcome
 from .threshold_curves import CellCurves, cell_curves, model_deltas
 from .writing import CROSS_FITTED, IN_SAMPLE
 
@@ -83,7 +83,6 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
         else:
             rows["delta_dice"].append(model_deltas(model, kept, level))
     means = [row for row in rows["sensitivity"] if row["class"] == "mean"]
-    figures, reasons = drawn(lambda: draw_thresholds(rows, material))
     facts = (
         f"{len(material.paired)} of {len(material.cells)} finished cells have pairs with a region",
         material.sampling.fact,
@@ -98,6 +97,5 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
         tables=(material.table(_DELTAS, rows["delta_dice"]), material.table(_SENSITIVITY, means)),
         data=rows,
         settings={"within": within, **material.sampling.settings},
-        figures=figures,
-        remarks=(*remarks, *reasons),
-    )
+        remarks=tuple(remarks),
+    ).with_figures(lambda: draw_thresholds(rows, material))

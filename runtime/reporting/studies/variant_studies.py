@@ -16,7 +16,7 @@ from ..tables.table import Table
 from .columns import StudyTable, of_measure, text
 from .material import Material
 from .study_cell import PIXELS
-from .study_outcome import Rows, StudyOutcome, drawn
+from .study_outcome import Rows, StudyOutcome
 from .variants import (
     MEASURE,
     MEASURES,
@@ -82,7 +82,6 @@ class _Compared:
     def outcome(self, outcome: StudyOutcome, fact: str, figure: tuple[str, str], differences: Rows) -> StudyOutcome:
         """The outcome with what both studies report; figure: name and title; differences: the rows that it draws."""
         pointing = [row for row in differences if row["measure"] == "pointing"]
-        figures, reasons = drawn(lambda: draw_differences(*figure, pointing, self.stamps))
         sampling = self.materials[0].sampling
         return replace(
             outcome,
@@ -94,9 +93,8 @@ class _Compared:
             ),
             tables=(*outcome.tables, *self.tables),
             settings={**outcome.settings, **sampling.settings},
-            figures=figures,
-            remarks=(*self.remarks, *reasons),
-        )
+            remarks=tuple(self.remarks),
+        ).with_figures(lambda: draw_differences(*figure, pointing, self.stamps))
 
 
 def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutcome:

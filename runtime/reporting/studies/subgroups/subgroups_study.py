@@ -11,7 +11,7 @@ from ....host.config import DatasetConfig
 from ...figures.study_figures import draw_gaps
 from ...tables.table import Table
 from ..material import Material
-from ..study_outcome import StudyOutcome, drawn
+from ..study_outcome import StudyOutcome
 from .grouping import groupings
 from .measured import grouped_cell
 from .subgroup_sources import attributes_digest, attributes_of, case_ids, given_tables
@@ -65,7 +65,6 @@ def study_subgroups(
         groups, gaps = groups + cell_rows[0], gaps + cell_rows[1]
         if cells:
             shown += tables_of(material, name, attributes.source, *cell_rows)
-    figures, reasons = drawn(lambda: draw_gaps(gaps, material))
     configured = {name: config.attributes for name, config in (datasets or {}).items() if config.attributes}
     tables_of_names = {
         kind: {name: str(path.absolute()) for name, path in paths.items() if name in described}
@@ -81,7 +80,6 @@ def study_subgroups(
         tables=(summary_table(material, summary), *shown) if summary else (),
         data={"summary": summary, "groups": groups, "gaps": gaps},
         settings={"by": list(by), **tables_of_names, **material.sampling.settings},
-        figures=figures,
-        remarks=(*dict.fromkeys(remarks), *reasons),
+        remarks=tuple(dict.fromkeys(remarks)),
         results=[{**each, "attributes": digests[each["dataset"]]} for each in basis],
-    )
+    ).with_figures(lambda: draw_gaps(gaps, material))
