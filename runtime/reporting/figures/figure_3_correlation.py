@@ -138,11 +138,11 @@ def _values(found: Sequence[Spot]) -> tuple[np.ndarray, np.ndarray]:
 
 def _whiskers(axes: Axes, found: Sequence[Spot], colour: str) -> None:
     line: dict[str, Any] = {"color": colour, "linewidth": 0.8, "alpha": 0.55, "zorder": 2}
-    for spot in found:
+    for spot, x, y in zip(found, *_values(found), strict=True):
         if spot.auc.ends:
-            axes.plot(spot.auc.ends, [spot.pointing.value] * 2, **line)
+            axes.plot(spot.auc.ends, [y, y], **line)
         if spot.pointing.ends:
-            axes.plot([spot.auc.value] * 2, spot.pointing.ends, **line)
+            axes.plot([x, x], spot.pointing.ends, **line)
 
 
 def _limits(axes: Axes, found: Sequence[Spot], per: Per) -> None:
