@@ -344,3 +344,16 @@ def test_two_models_are_one_family_and_measures_are_not(tmp_path: Path, capsys: 
     alike = [row["p_holm"] for row in data["verdicts"]]
     assert alike[:3] == alike[3:], "the same maps"
     assert {row["model"] for row in data["counts"]} == {"kad", "mavl"} and all(np.isfinite([*finite(data)]))
+
+
+def test_a_score_of_a_degenerate_map_of_another_finding_is_degenerate(tmp_path: Path) -> None:
+    rows = random_rows(1)
+    kept = [row for row in rows if row.saliency is not None]
+    cases = [row.case_id for row in kept]
+    flat = next(row for row in kept if cases.count(row.case_id) > 1)
+    flat.saliency = np.zeros_like(flat.saliency)
+    run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4]}, rows))
+    (cell,) = load_material(run).paired
+    degenerate = pair_scores(cell, load_material(run).run).degenerate
+    assert degenerate["own"].sum() == 1 and degenerate["chance"].sum() == 1
+    assert degenerate["other_finding"].tolist() == [case == flat.case_id for case in cell.case_ids]
