@@ -71,7 +71,7 @@ def check(
         questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
         answers = read_boxes(file, questions, read)
         warnings = [text for text in (frame_check(answers, questions), *_warnings(answers)) if text]
-        record = _told(answers, int(out_of_view(answers.positives, questions).sum()), warnings)
+        record = _record(answers, int(out_of_view(answers.positives, questions).sum()), warnings)
         if not output.piped:
             _print(answers, record, chosen.name if len(datasets) > 1 else "")
         records[chosen.name] = record
@@ -80,58 +80,58 @@ def check(
     return 1 if any(record["warnings"] for record in records.values()) else 0
 
 
-def _warnings(found: BoxFile) -> list[str]:
+def _warnings(answers: BoxFile) -> list[str]:
     from ..data.answers.answered import MANY_MISSING
     from ..data.answers.unread_answers import text_warnings, unread_answers
 
-    lines = text_warnings(found)
-    unread = unread_answers(found)
+    lines = text_warnings(answers)
+    unread = unread_answers(answers)
     if unread.many:
         lines.append(unread.sentence)
-    if found.rejected:
+    if answers.rejected:
         lines.append(
-            f"{found.rejected} of {found.lines} lines were rejected; without --bad-lines count the first is named"
+            f"{answers.rejected} of {answers.lines} lines were rejected; without --bad-lines count the first is named"
         )
-    if found.missing_share > MANY_MISSING:
+    if answers.missing_share > MANY_MISSING:
         lines.append(
-            f"{found.missing_share:.1%} of the pairs with a region have no line; write [] where none was found"
+            f"{answers.missing_share:.1%} of the pairs with a region have no line; write [] where none was found"
         )
     return lines
 
 
-def _told(found: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str, Any]:
+def _record(answers: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str, Any]:
     """What is printed and written as JSON."""
     pairs = {
-        kind: {
-            "pairs": len(answers),
-            "answered": int((answers.state == 0).sum()),
-            "boxes": len(answers.boxes),
-            **answers.counts(),
+        truth: {
+            "pairs": len(asked),
+            "answered": int((asked.state == 0).sum()),
+            "boxes": len(asked.boxes),
+            **asked.counts(),
         }
-        for kind, answers in (("positive", found.positives), ("negative", found.negatives))
+        for truth, asked in (("positive", answers.positives), ("negative", answers.negatives))
     }
     return {
-        "file": str(found.path),
-        "sha256": found.sha256,
-        "kind": found.kind,
-        "lines": found.lines,
-        "rejected": found.rejected,
-        "unknown_label": found.unknown_label,
-        "no_region": found.no_region,
-        "unmatched": found.unmatched,
-        "labelled": found.labelled,
-        "other_finding": found.other_finding,
-        "not_asked": found.not_asked,
+        "file": str(answers.path),
+        "sha256": answers.sha256,
+        "kind": answers.kind,
+        "lines": answers.lines,
+        "rejected": answers.rejected,
+        "unknown_label": answers.unknown_label,
+        "no_region": answers.no_region,
+        "unmatched": answers.unmatched,
+        "labelled": answers.labelled,
+        "other_finding": answers.other_finding,
+        "not_asked": answers.not_asked,
         "out_of_view": out_of_view,
-        "scores": found.positives.scores is not None,
-        "coordinates": dict(found.frames),
-        "provenance": {**found.provenance, **{key: list(values) for key, values in found.line_provenance.items()}},
+        "scores": answers.positives.scores is not None,
+        "coordinates": dict(answers.frames),
+        "provenance": {**answers.provenance, **{key: list(values) for key, values in answers.line_provenance.items()}},
         **pairs,
         "warnings": warnings,
     }
 
 
-def _print(found: BoxFile, told: Mapping[str, Any], dataset: str) -> None:
+def _print(answers: BoxFile, record: Mapping[str, Any], dataset: str) -> None:
     from rich.table import Table
 
     from ..reporting.tables.console import make_console, shown
@@ -142,26 +142,27 @@ def _print(found: BoxFile, told: Mapping[str, Any], dataset: str) -> None:
         console.print(shown(text, style=style), soft_wrap=True)
 
     of_dataset = f" on {dataset}" if dataset else ""
+    scores = "with" if record["scores"] else "without"
     line(
-        f"{found.path.name}{of_dataset}: {told['lines']} answers, {'with' if told['scores'] else 'without'} scores",
+        f"{answers.path.name}{of_dataset}: {record['lines']} answers, {scores} scores",
         "bold",
     )
-    line(f"coordinates: {', '.join(f'{name} ({count})' for name, count in told['coordinates'].items()) or 'none'}")
-    for key, value in told["provenance"].items():
+    line(f"coordinates: {', '.join(f'{name} ({count})' for name, count in record['coordinates'].items()) or 'none'}")
+    for key, value in record["provenance"].items():
         line(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
     table = Table("what", "finding present", "finding absent")
-    for key, value in told["positive"].items():
-        table.add_row(shown(key.replace("_", " ")), str(value), str(told["negative"][key]))
+    for key, value in record["positive"].items():
+        table.add_row(shown(key.replace("_", " ")), str(value), str(record["negative"][key]))
     console.print(table)
-    if found.rejected:
-        line(f"{found.rejected} lines rejected")
-    for text in [*found.unscored, *([found.mislabelled] if found.mislabelled else [])]:
+    if answers.rejected:
+        line(f"{answers.rejected} lines rejected")
+    for text in [*answers.unscored, *([answers.mislabelled] if answers.mislabelled else [])]:
         line(text)
     for key, text in (
         ("not_asked", "pairs whose finding is absent and that were not asked"),
         ("out_of_view", "pairs whose region lies mostly outside what the model saw"),
     ):
-        if told[key]:
-            line(f"{told[key]} {text}")
-    for warning in told["warnings"]:
+        if record[key]:
+            line(f"{record[key]} {text}")
+    for warning in record["warnings"]:
         line(f"warning: {warning}")

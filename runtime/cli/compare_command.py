@@ -88,11 +88,11 @@ def compare(
     b = load_run(run_b) if run_b else a
     for line in dict.fromkeys(filter(None, (a.running, b.running))):
         echo(line, err=True)
-    found = compare_runs(a, b, pair, datasets, Resampling(replicates, seed))
-    verdicts = judge(found, wanted)
-    _write(found, verdicts, output, markdown_file)
+    comparison = compare_runs(a, b, pair, datasets, Resampling(replicates, seed))
+    verdicts = judge(comparison, wanted)
+    _write(comparison, verdicts, output, markdown_file)
     if not quiet and not output.piped:
-        _show(found, show, classes)
+        _show(comparison, show, classes)
     for verdict in verdicts:
         output.say(str(verdict))
     return int(any(verdict.fired for verdict in verdicts))
@@ -118,26 +118,26 @@ def _pair(run_b: Path | None, models: tuple[str, ...]) -> tuple[str, str] | None
     return (models[0], models[-1]) if models else None
 
 
-def _show(found: Comparison, show: int, classes: bool) -> None:
+def _show(comparison: Comparison, show: int, classes: bool) -> None:
     from ..reporting.comparison.comparison_tables import comparison_facts, comparison_tables
     from ..reporting.tables.console import make_console, print_line, print_table
 
     console = make_console()
-    for line in comparison_facts(found):
+    for line in comparison_facts(comparison):
         print_line(console, line)
-    for table in comparison_tables(found, show, classes=classes):
+    for table in comparison_tables(comparison, show, classes=classes):
         print_table(console, table)
 
 
-def _write(found: Comparison, verdicts: list[Verdict], output: Output, markdown_file: Path | None) -> None:
+def _write(comparison: Comparison, verdicts: list[Verdict], output: Output, markdown_file: Path | None) -> None:
     from ..reporting.comparison.comparison_record import to_record
     from ..reporting.comparison.comparison_tables import comparison_facts, comparison_tables
     from ..reporting.tables.markdown_csv import to_markdown
     from ..results.storage import write_bytes
 
-    output.write(to_record(found, verdicts))
+    output.write(to_record(comparison, verdicts))
     if markdown_file:
-        facts = [*comparison_facts(found), *map(str, verdicts)]
-        text = to_markdown("Comparison", facts, comparison_tables(found, show=200))
+        facts = [*comparison_facts(comparison), *map(str, verdicts)]
+        text = to_markdown("Comparison", facts, comparison_tables(comparison, show=200))
         write_bytes(markdown_file, text.encode(), "--markdown")
         output.say(f"written: {markdown_file}")

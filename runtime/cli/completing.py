@@ -81,12 +81,12 @@ def _protocols(context: click.Context) -> list[str]:
     return list(PROTOCOLS)
 
 
-def _run_names(kind: str, context: click.Context) -> list[str]:
-    """The names of a kind, "model" or "dataset", in the run that is named so far, else in that of the configuration."""
+def _run_names(key: str, context: click.Context) -> list[str]:
+    """The names of models or datasets, by `key`, in the run that is named so far, else in the configured one."""
     # Where the value of an option is missing, as here, click leaves the arguments before it in `args`.
     run = Path(context.args[0]) if context.args else _config(context).eval.out
     cells = json.loads((run / "run.json").read_text(encoding="utf-8"))["cells"]
-    return [cell[kind] for cell in cells.values()]
+    return [cell[key] for cell in cells.values()]
 
 
 def _config(context: click.Context) -> Config:

@@ -42,17 +42,17 @@ def options_of(declared: type, *names: str, configured: bool = False) -> Callabl
 def _option(declaration: Field[Any], annotation: Any, configured: bool) -> Callable[[F], F]:
     name, default, metadata = declaration.name, declaration.default, declaration.metadata
     flag = name.replace("_", "-")
-    (kind,) = [part for part in _alternatives(annotation) if part is not type(None)]
+    (value_type,) = [part for part in _alternatives(annotation) if part is not type(None)]
     rest = {"metavar": metadata["metavar"], "shell_complete": _COMPLETIONS.get(name)}
-    if get_origin(kind) is tuple:
-        return repeated(f"--{flag}", name, type=_type(get_args(kind)[0]), help=metadata["help"], **rest)
+    if get_origin(value_type) is tuple:
+        return repeated(f"--{flag}", name, type=_type(get_args(value_type)[0]), help=metadata["help"], **rest)
     names, shown = f"--{flag}", metadata["shown"] or (f"{default:g}" if isinstance(default, float) else default)
-    if kind is bool:
+    if value_type is bool:
         names, shown = f"--{flag}/--no-{flag}", flag if default else f"no-{flag}"
     return click.option(
         names,
         name,
-        type=_type(kind),
+        type=_type(value_type),
         default=None if configured else default,
         help=metadata["help"] if shown is None else f"{metadata['help']}  [default: {shown}]",
         **rest,
@@ -64,9 +64,9 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if is_union else (annotation,)
 
 
-def _type(kind: Any) -> click.ParamType[Any] | None:
+def _type(value_type: Any) -> click.ParamType[Any] | None:
     """The type of an option; None for a text or a flag."""
-    base, *limits = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    base, *limits = get_args(value_type) if get_origin(value_type) is Annotated else (value_type,)
     if get_origin(base) is Literal:
         return Choice(get_args(base))
     if base is Path:

@@ -35,18 +35,20 @@ def remove(
     """
     from ..results.runs.removal import find_cells, remove_cells, stored_rows
 
-    found = find_cells(folder, models, datasets)
-    kept = [entry for entry in found if stored_rows(folder, entry)]
+    entries = find_cells(folder, models, datasets)
+    kept = [entry for entry in entries if stored_rows(folder, entry)]
     if not dry_run and (yes or not kept):
-        found = remove_cells(folder, models, datasets)
-        output.write({"run": str(folder), "removed": _rows(found), "kept": []})
-        _tell(output, "removed", found)
+        entries = remove_cells(folder, models, datasets)
+        output.write({"run": str(folder), "removed": _rows(entries), "kept": []})
+        _tell(output, "removed", entries)
         return 0
-    output.write({"run": str(folder), "removed": [], "kept": _rows(found)})
-    _tell(output, "would be removed", found)
+    output.write({"run": str(folder), "removed": [], "kept": _rows(entries)})
+    _tell(output, "would be removed", entries)
     if dry_run:
         return 0
-    echo(f"Error: nothing was removed: {len(kept)} of {len(found)} have a result or parts of one; add --yes.", err=True)
+    echo(
+        f"Error: nothing was removed: {len(kept)} of {len(entries)} have a result or parts of one; add --yes.", err=True
+    )
     return 1
 
 
