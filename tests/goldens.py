@@ -226,7 +226,8 @@ def frames(folder: Path) -> None:
 
     run = xb.load_run(demo_run(folder))
     for name in ("grounding", "classes", "recognition", "differences", "coverage"):
-        run.table(name, replicates=100).to_csv(folder / f"{name}.csv", index=False)
+        table = run.table(name, replicates=100)
+        table.to_json(folder / f"{name}.json", orient="records", double_precision=15)
     (folder / "notes.txt").write_text("\n".join(run.notes) + "\n", "utf-8")
 
 
