@@ -10,17 +10,17 @@ from typing import Any
 from ...metrics_gpu.detection.published.coco_detection import COCO_SCORER
 from ...metrics_gpu.detection.published.registry import SCORERS
 from .box_scores import BoxScores
-from .printed_cells import marked
-from .tables.metric_names import INTERVAL_DIGITS, NONE, percent
+from .printed_cells import interval_text, marked
+from .tables.metric_names import NONE, percent
 from .tables.stamps import box_stamps, uncertain_stamps
-from .tables.table import Cell, Column, Item, Table
+from .tables.table import Cell, Column, Item, Table, ascii_stem
 
 
 def box_tables(scores: Sequence[BoxScores]) -> Iterator[Table]:
     """The tables of each dataset."""
     for dataset in dict.fromkeys(found.dataset for found in scores):
         own = [found for found in scores if found.dataset == dataset]
-        stem = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
+        stem = ascii_stem(dataset)
         yield _detection(own, f"boxes-{stem}")
         yield _answers(own, f"answers-{stem}")
         if any(found.published for found in own):
@@ -38,7 +38,7 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
         basis = found.stored.truth
         half = found.matched[-1]
         row = [
-            _number(float(at.f1_classes[0]), basis, _ends(interval))
+            _number(float(at.f1_classes[0]), basis, interval_text(interval, "dice_fixed"))
             for at, interval in zip(found.matched, found.intervals, strict=True)
         ]
         row += [_number(float(values[0]), basis) for values in (half.precision, half.recall, half.f1_with_negatives)]
@@ -214,13 +214,6 @@ def _percent(value: float | None) -> float | None:
 
 def _number(value: float | None, basis: str, interval: str = "") -> Cell:
     return Cell(percent(_known(value)), interval, rank=_known(value), basis=basis)
-
-
-def _ends(interval: Any) -> str:
-    if interval is None:
-        return ""
-    low, high = (percent(end, INTERVAL_DIGITS) for end in (interval.low, interval.high))
-    return f"[{low}, {high}]"
 
 
 def _value(key: str, value: float | None) -> str:

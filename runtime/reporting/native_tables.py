@@ -18,9 +18,9 @@ from ..results.integrity import fault_in_counts
 from ..results.load_rows import StoredRun
 from ..results.schema import AGAIN, reading
 from ..results.storage import read_columns
-from .tables.metric_names import IN_SAMPLE, NONE, value_of
+from .tables.metric_names import IN_SAMPLE, plain_number, value_of
 from .tables.stamps import ModelWorth, entry_stamp, stamps, uncertain_stamps
-from .tables.table import Column, Item, Table
+from .tables.table import Column, Item, Table, ascii_stem
 
 _MEAN: Final = "Mean"
 _OF_READERS: Final = (
@@ -177,7 +177,7 @@ def native_tables(run: StoredRun) -> list[Table]:
             sliced, whole = native_scores(rows), native_scores(rows, true_positives_only=False)
             body += [_row(entry["model"], *pair) for pair in zip(sliced, whole, strict=True)]
         if body:
-            table = _table(title, body, (*stamps(shown), *uncertain_stamps(unsure)), f"native-{_stem(dataset)}")
+            table = _table(title, body, (*stamps(shown), *uncertain_stamps(unsure)), f"native-{ascii_stem(dataset)}")
             tables.append(table if readers else _without_masks(table))
     return tables
 
@@ -205,12 +205,7 @@ def _table(title: str, body: Sequence[tuple[Item, ...]], above: tuple[str, ...],
 def _without_masks(table: Table) -> Table:
     """The table where no reader stands in it."""
     kept = [place for place, column in enumerate(table.columns) if column.title != "drawn"]
-    return replace(
-        table,
-        columns=tuple(table.columns[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
-        notes=tuple(note for note in table.notes if note != _OF_READERS),
-    )
+    return replace(table.only(kept), notes=tuple(note for note in table.notes if note != _OF_READERS))
 
 
 def _row(model: str, sliced: NativeScores, whole: NativeScores) -> tuple[Item, ...]:
@@ -224,9 +219,9 @@ def _row(model: str, sliced: NativeScores, whole: NativeScores) -> tuple[Item, .
         value_of("iou_fixed", sliced.drawn),
         value_of("iou_fixed", sliced.otsu),
         value_of("iou_fixed", sliced.tuned),
-        _tau(sliced.tuned_tau),
+        plain_number(sliced.tuned_tau, 1),
         value_of("iou_best", sliced.best),
-        _tau(sliced.best_tau),
+        plain_number(sliced.best_tau, 1),
         value_of("iou_fixed", whole.drawn),
         value_of("iou_fixed", whole.otsu),
         value_of("iou_fixed", whole.tuned),
@@ -245,11 +240,3 @@ def _is_native(entry: Any) -> bool:
         return protocol(entry.get("protocol", "default")).native_size
     except ValueError:
         return False
-
-
-def _tau(value: float | None) -> str:
-    return NONE if value is None else f"{value:.1f}"
-
-
-def _stem(dataset: str) -> str:
-    return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())

@@ -29,9 +29,9 @@ from ..results.selected_pairs import Patients
 from ..results.stored_maps import MapRows, load_maps
 from .notes import interval_notes
 from .printed_cells import interval_text
-from .tables.metric_names import NONE, value_of
+from .tables.metric_names import plain_number, value_of
 from .tables.stamps import cell_stamps
-from .tables.table import Cell, Column, Item, Table
+from .tables.table import Cell, Column, Item, Table, ascii_stem
 
 _CNR: Final = 3  # decimals; its intervals have one fewer
 _BLOCK = 256  # pairs whose regions are unpacked at once
@@ -85,7 +85,6 @@ def phrase_tables(results: Results, found: Sequence[PhraseRow]) -> Iterator[Tabl
         mine = [row for row in found if row.dataset == dataset]
         left_out = ", ".join(row.model for row in mine if row.means is None)
         cells = [cell for cell in results.column(dataset) if cell.protocol == "biovil"]
-        stem = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
         notes = (
             *_NOTES,
             *_smoothing_notes(mine),
@@ -94,7 +93,7 @@ def phrase_tables(results: Results, found: Sequence[PhraseRow]) -> Iterator[Tabl
         )
         title = f"{cells[0].title}: phrase grounding, protocol biovil"
         body = tuple(_row(row, row.means) for row in mine if row.means is not None)
-        yield Table(title, _columns(), body, cell_stamps(cells), notes, f"phrases-{stem}")
+        yield Table(title, _columns(), body, cell_stamps(cells), notes, f"phrases-{ascii_stem(dataset)}")
 
 
 def phrase_json(found: Sequence[PhraseRow]) -> list[dict[str, Any]]:
@@ -146,16 +145,12 @@ def _row(row: PhraseRow, means: PhraseMeans) -> tuple[Item, ...]:
     for name, value in row.numbers.items():
         at = row.intervals.get(name)
         if name.startswith("cnr"):
-            around = f"[{_plain(at.low, _CNR - 1)}, {_plain(at.high, _CNR - 1)}]" if at else ""
-            cells.append(Cell(_plain(value), around))
+            around = f"[{plain_number(at.low, _CNR - 1)}, {plain_number(at.high, _CNR - 1)}]" if at else ""
+            cells.append(Cell(plain_number(value, _CNR), around))
         else:
             cells.append(Cell(value_of("iou_fixed", value), interval_text(at, "iou_fixed")))
     counts = [str(number) for number in (means.unseen, means.constant)]
     return (row.model, row.finding or "Mean", str(means.pairs), *cells, *counts)
-
-
-def _plain(value: float | None, digits: int = _CNR) -> str:
-    return NONE if value is None else f"{value:.{digits}f}"
 
 
 def _rows(maps: MapRows, of_pair: NDArray[np.intp], patients: Patients) -> Iterator[PhraseRow]:

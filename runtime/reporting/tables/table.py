@@ -80,6 +80,11 @@ def cell_of(item: Item) -> Cell:
     return item if isinstance(item, Cell) else Cell(item)
 
 
+def ascii_stem(dataset: str) -> str:
+    """A dataset's name in the name of a table: lower case, with a hyphen for all but ASCII letters and digits."""
+    return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
+
+
 def _marked(note: str) -> str:
     """The title of the column that a note on a marked number of the paper is about, empty for another note."""
     return note.partition(": ")[0].rpartition(", ")[2].removeprefix("\u2020 ") if note.startswith("\u2020 ") else ""
