@@ -20,6 +20,7 @@ def test_the_reason_of_another_library_is_one_short_line() -> None:
 def test_a_missing_library_is_named_as_pip_does(monkeypatch: pytest.MonkeyPatch) -> None:
     assert required("json", "This") is sys.modules["json"]
     monkeypatch.setitem(sys.modules, "open_clip", None)
+    monkeypatch.setitem(sys.modules, "open_clip.model", None)  # an earlier test may have imported it
     words = r"^CLIP needs open_clip_torch, which is not installed; install xbench-fast\[export\]\.$"
     with pytest.raises(MissingExtraError, match=words):
         required("open_clip.model", "CLIP")

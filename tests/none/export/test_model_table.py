@@ -228,8 +228,10 @@ def test_the_list_has_every_fact_of_every_model(
 
 def test_the_list_of_some_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, WHOLE)
-    for named, wanted in (("kad,afloc", ["kad", "afloc", "kad"]), ("mine", ["mine"]), ("all", [*PAPER_MODELS, "kad"])):
-        assert main(["--list", "--model", named, "--config", str(path)]) == 0
+    chosen = {("kad", "afloc"): ["kad", "afloc", "kad"], ("mine",): ["mine"], ("all",): [*PAPER_MODELS, "kad"]}
+    for names, wanted in chosen.items():
+        options = [word for name in names for word in ("--model", name)]
+        assert main(["--list", *options, "--config", str(path)]) == 0
         lines = capsys.readouterr().out.split("\n")
         assert [line.partition(":")[0] for line in lines if line and line[0] != " "][:-1] == wanted
     assert main(["--list", "--model", "kadd"]) == 2
