@@ -281,7 +281,7 @@ def test_all_of_an_empty_folder_is_status_1_with_a_summary(capsys: pytest.Captur
     assert "There is no file or folder" in capsys.readouterr().err
     assert main([*line, str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert f"biovil: there is no {tmp_path / 'biovil'}; its text weights are those beside" in said
+    assert f"biovil: there is no {tmp_path / 'biovil'}; its text weights are taken from the folder" in said
 
 
 def test_the_list_looks_for_the_files_and_compares_their_digest(tmp_path: Path) -> None:
