@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
-
 from ...engines.registry import did_you_mean
 from ...metrics_gpu.statistics.bootstrap import SEED
-from ..host.options import Count, Natural, described
+from ..host.declaring import Limits, described
 from .measurement import LEAST_REPEATS
 
 SCENARIOS: Final = ("offline", "single-stream", "prepared", "files", "sweep", "decode")
@@ -39,18 +37,16 @@ class Plan:
     batches: tuple[int, ...]
     images: int
     pairs: int
-    repeats: Count = field(default=LEAST_REPEATS, metadata=described("Repeats after one warm-up."))
-    seconds: Annotated[float, msgspec.Meta(ge=0)] = field(
+    repeats: Annotated[int, Limits(1)] = field(default=LEAST_REPEATS, metadata=described("Repeats after one warm-up."))
+    seconds: Annotated[float, Limits(0)] = field(
         default=60.0, metadata=described("Time in seconds after which no further repeat of a measurement begins.")
     )
-    seed: Natural = field(default=SEED, metadata=described("Seed of all random inputs."))
+    seed: Annotated[int, Limits(0)] = field(default=SEED, metadata=described("Seed of all random inputs."))
     threads: int = 1
     folder: Path | None = field(
         default=None, metadata=described("Folder of images to decode.", shown="generated images", metavar="DIR")
     )
-    side: Annotated[int, msgspec.Meta(ge=8)] = field(
-        default=1024, metadata=described("Side of generated images in pixels.")
-    )
+    side: Annotated[int, Limits(8)] = field(default=1024, metadata=described("Side of generated images in pixels."))
     against: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ def repeated(*names: str, help: str, default: str = "", **rest: Any) -> Callable
 
 
 def options_of(declared: type, *names: str, configured: bool = False) -> Callable[[F], F]:
-    """The options that the dataclass `declared` declares (`host.options.described`), by default all of them.
+    """The options that the dataclass `declared` declares (`host.declaring.described`), by default all of them.
 
     configured: the options are None where the user gave none, so that they do not hide what xbench.toml says.
     """

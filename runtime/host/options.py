@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, get_args, get_origin, get_type_hin
 import msgspec
 
 from ...engines.toml_values import Text
+from .declaring import described
 
 MAX_THREADS = 1024
 """More threads than this are a mistake of typing."""
@@ -23,12 +24,6 @@ Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
 DecoderName = Literal["auto", "cpu", "dali"]
 Missing = Literal["count", "leave-out"]
 BadLines = Literal["stop", "count"]
-
-
-def described(help: str, *, shown: str = "", metavar: str | None = None) -> dict[str, str | None]:
-    """The metadata of a dataclass field that is an option. `shown`: the default in words, where the value does not say
-    it. `metavar`: the kind of value in capitals, where the type does not say it."""
-    return {"help": help, "shown": shown, "metavar": metavar}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouA
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from ...metrics_gpu.statistics.intervals import least_replicates
 from ...metrics_gpu.sweep.counts import Ties
-from ..host.options import Natural, described, words_of
+from ..host.declaring import described
+from ..host.options import Natural, words_of
 
 __all__ = [
     "DEFAULTS",

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ....engines.registry import Registry
 from ....metrics_gpu.statistics.bootstrap import SEED
-from ...host.options import Count, Natural, described
+from ...host.declaring import described
+from ...host.options import Count, Natural
 
 if TYPE_CHECKING:
     import pandas as pd

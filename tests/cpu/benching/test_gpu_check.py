@@ -108,7 +108,7 @@ def test_the_kernels_part_needs_numpy_and_cupy_only(root: Path) -> None:
         f"for name in {hidden!r}: sys.modules[name] = None\n"
         f"sys.path.insert(0, {str(root / 'benchmarks')!r})\n"
         "import gpu_check\ngpu_check.use_checkout()\n"
-        "from xbench_fast.runtime.benching import ceilings, gpu_state, oracle, parts, plan, record\n"
+        "from xbench_fast.runtime.benching import ceilings, gpu_state, oracle, parts, plan, benchmark_record\n"
         "from xbench_fast.engines.backends.gpu import load_cupy\n"
         "from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy\n"
         "assert '__syncthreads' in sweep_cupy.source() and parts.gpu_sweep\n"
