@@ -78,7 +78,7 @@ def afresh(folder: Path, bundle: Path, data: DatasetConfig) -> Any:
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that keeps neither the time of the last change of an entry nor numbers of files."""
     real = contents.file_state
-    for place in ("images.contents", "cache.store", "cache.preparing"):
+    for place in ("data.images.contents", "data.cache.image_store", "data.cache.preparing"):
         monkeypatch.setattr(
             f"xbench_fast.runtime.{place}.file_state", lambda path: real(path)._replace(ctime_ns=0, inode=0)
         )

@@ -40,7 +40,7 @@ DICOM = dicom_sample("JPEG 2000")
 REPLACED = """
 import sys, os, signal, threading, resource, runpy
 from xbench_fast.engines.errors import ImageError
-from xbench_fast.runtime.serving.inference import images
+from xbench_fast.runtime.serving.inference import request_images as images
 def decode(data, geometry, name, *, display):
     {statement}
 images.prepare_file = decode

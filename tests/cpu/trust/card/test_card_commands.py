@@ -86,7 +86,7 @@ def test_a_report_without_cards_reads_no_code_of_them(world: Path, monkeypatch: 
     assert [card["model"] for card in told["cards"]] == [MODEL, "baseline:center"]
     assert "| blocks-32 | coco | 7 | Holds still |" in (world / "run/report/tables.md").read_text()
     assert (world / "run/report/latex/cards.tex").is_file()
-    for room in ("card", "trusting", "studies"):
+    for room in ("trust", "reporting.studies"):
         for name in [name for name in sys.modules if name.startswith(f"xbench_fast.runtime.{room}")]:
             monkeypatch.setitem(sys.modules, name, None)
     command("report", "run", "--no-page", "--quiet", "--replicates", 40)
