@@ -13,9 +13,9 @@ from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
 from ..host.options import EvalConfig, EvaluationOptions
-from .completing import BUNDLES
-from .declared_options import options_of, repeated
-from .shared_options import (
+from .options.completing import BUNDLES
+from .options.declared_options import options_of, repeated
+from .options.shared_options import (
     Output,
     config_option,
     json_option,

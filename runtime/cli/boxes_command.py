@@ -10,9 +10,9 @@ import click
 
 from ...engines.commands import LazyGroup
 from ..host.options import BadLines, EvaluationOptions
-from .completing import DATASETS
-from .declared_options import options_of
-from .shared_options import (
+from .options.completing import DATASETS
+from .options.declared_options import options_of
+from .options.shared_options import (
     Output,
     config_option,
     data_options,

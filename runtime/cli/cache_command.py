@@ -11,8 +11,8 @@ import click
 from ...engines.commands import LazyGroup, echo
 from ..host.options import EvaluationOptions
 from ..host.paths import has_folder
-from .declared_options import options_of
-from .shared_options import Output, config_option, json_option, resolve_config
+from .options.declared_options import options_of
+from .options.shared_options import Output, config_option, json_option, resolve_config
 
 if TYPE_CHECKING:
     from ..data.cache.eviction import StoreInfo

@@ -10,10 +10,10 @@ import click
 from ...engines.commands import echo
 from ...engines.errors import ConfigError
 from ..results.choices import Choices
-from .completing import RUN_DATASETS, RUN_MODELS
-from .declared_options import options_of, repeated
-from .examples import examples
-from .shared_options import Output, datasets_option, json_option, models_option
+from .options.completing import RUN_DATASETS, RUN_MODELS
+from .options.declared_options import options_of, repeated
+from .options.examples import examples
+from .options.shared_options import Output, datasets_option, json_option, models_option
 
 if TYPE_CHECKING:
     from ..reporting.comparison.comparison import Comparison

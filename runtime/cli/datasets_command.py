@@ -11,8 +11,8 @@ from ...engines.commands import LazyGroup
 from ...engines.errors import XBenchError
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
-from .completing import DATASETS
-from .shared_options import Output, config_option, data_options, json_option, resolve_config
+from .options.completing import DATASETS
+from .options.shared_options import Output, config_option, data_options, json_option, resolve_config
 
 if TYPE_CHECKING:
     from ..data.datasets.checking.audit import Audit

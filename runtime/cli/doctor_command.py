@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from .shared_options import Output, json_option
+from .options.shared_options import Output, json_option
 
 
 @click.command()

@@ -12,11 +12,10 @@ import click
 from ...engines.commands import WRONG_USAGE, echo
 from ...engines.errors import ConfigError
 from ..host.options import FURTHER_OPTIONS, BadLines, EvalConfig, EvaluationOptions, Missing
-from .completing import DATASETS, MODELS
-from .declared_options import options_of
-from .examples import examples
-from .scaling import scaling_options
-from .shared_options import (
+from .options.completing import DATASETS, MODELS
+from .options.declared_options import options_of
+from .options.examples import examples
+from .options.shared_options import (
     Output,
     config_option,
     data_options,
@@ -25,6 +24,7 @@ from .shared_options import (
     models_option,
     resolve_config,
 )
+from .scaling import scaling_options
 
 if TYPE_CHECKING:
     from ..evaluation.run_evaluation import Evaluation

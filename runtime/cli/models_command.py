@@ -10,8 +10,8 @@ import click
 from ...engines.commands import echo
 from ...engines.manifest import parity_summary
 from ..host.options import EvaluationOptions
-from .declared_options import options_of
-from .shared_options import Output, config_option, json_option, resolve_config
+from .options.declared_options import options_of
+from .options.shared_options import Output, config_option, json_option, resolve_config
 
 
 @click.command()

@@ -11,9 +11,9 @@ import click
 from ...engines.commands import echo
 from ...engines.errors import ConfigError, RunError, XBenchError
 from ..host.options import EvalConfig, EvaluationOptions
-from .completing import BUNDLES, DATASETS
-from .declared_options import options_of, repeated
-from .shared_options import (
+from .options.completing import BUNDLES, DATASETS
+from .options.declared_options import options_of, repeated
+from .options.shared_options import (
     Output,
     config_option,
     data_options,

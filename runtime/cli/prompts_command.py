@@ -8,9 +8,9 @@ import click
 
 from ...engines.commands import LazyGroup, echo
 from ..host.options import EvalConfig, EvaluationOptions
-from .completing import BUNDLES
-from .declared_options import options_of, repeated
-from .shared_options import config_option, models_option, resolve_config
+from .options.completing import BUNDLES
+from .options.declared_options import options_of, repeated
+from .options.shared_options import config_option, models_option, resolve_config
 
 
 @click.group(cls=LazyGroup)

@@ -16,10 +16,10 @@ from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..reporting.tables.latex import TEXT_WIDTH
 from ..reporting.tables.table import Intervals
 from ..results.choices import SCORERS, Choices, split_protocols
-from .completing import RUN_DATASETS, RUN_MODELS
-from .declared_options import options_of, repeated
-from .examples import examples
-from .shared_options import (
+from .options.completing import RUN_DATASETS, RUN_MODELS
+from .options.declared_options import options_of, repeated
+from .options.examples import examples
+from .options.shared_options import (
     Output,
     config_option,
     datasets_option,
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     "--column",
     "columns",
     metavar="NAME",
-    help="Number to show in tables, in the order given, e.g. point, dice or iou. mean adds means over datasets; paper "
-    "adds the paper's numbers to those of the run.",
+    help="Number to show in tables, in the order given, e.g. point, dice or iou. mean adds means over datasets. paper "
+    "adds the paper's numbers.",
     default="all",
 )
 @click.option(
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 @click.option(
     "--no-page",
     is_flag=True,
-    help="Write only the tables: no figures, overlays or index.html. Those of an earlier report stay.",
+    help="Write only the tables, without figures, overlays and index.html. Files of an earlier report stay.",
 )
 @click.option(
     "--card",
@@ -175,17 +175,19 @@ def report(
 def _unfinished(run: StoredRun) -> str:
     """A sentence on the cells without a result; empty if there is none. Raises RunError if no cell has one."""
     again = "run the same eval command again"
-    found = [
+    unfinished = [
         f"{model} on {dataset} ({reason.removesuffix(f'; {again}').rstrip('.')})"
         for (model, dataset), reason in run.unfinished.items()
     ]
     if not run.finished:
-        told = "; ".join(found) or "none was begun"
+        reasons = "; ".join(unfinished) or "none was begun"
         if run.running:
-            raise RunError(f"{run.path} has no finished cell to report yet: {told}. {run.running}")
-        raise RunError(f"{run.path} has no finished cell to report: {told}; solve what failed and {again}.")
+            raise RunError(f"{run.path} has no finished cell to report yet: {reasons}. {run.running}")
+        raise RunError(f"{run.path} has no finished cell to report: {reasons}; solve what failed and {again}.")
+    if not unfinished:
+        return ""
     done = len(run.finished)
-    return f"{done} of {done + len(found)} cells finished; not finished: {'; '.join(found)}" if found else ""
+    return f"{done} of {done + len(unfinished)} cells finished; not finished: {'; '.join(unfinished)}"
 
 
 def _places(written: list[Path]) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from ...engines.commands import LazyGroup, echo
-from .completing import RUN_DATASETS, RUN_MODELS
-from .shared_options import Output, datasets_option, json_option, models_option
+from .options.completing import RUN_DATASETS, RUN_MODELS
+from .options.shared_options import Output, datasets_option, json_option, models_option
 
 
 @click.group("run", cls=LazyGroup)

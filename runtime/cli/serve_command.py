@@ -14,9 +14,9 @@ from ...engines.commands import Choice, echo
 from ..host.options import EvalConfig, EvaluationOptions
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
-from .completing import BUNDLES
-from .declared_options import options_of, repeated
-from .shared_options import config_option, models_option, resolve_config
+from .options.completing import BUNDLES
+from .options.declared_options import options_of, repeated
+from .options.shared_options import config_option, models_option, resolve_config
 
 if TYPE_CHECKING:
     import socket

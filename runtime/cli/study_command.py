@@ -15,10 +15,10 @@ from ...engines.commands import Choice, LazyGroup
 from ...engines.errors import ConfigError, RunError, XBenchError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES
 from ..results.choices import Choices
-from .completing import RUN_DATASETS, RUN_MODELS
-from .declared_options import options_of, repeated
-from .examples import examples
-from .shared_options import (
+from .options.completing import RUN_DATASETS, RUN_MODELS
+from .options.declared_options import options_of, repeated
+from .options.examples import examples
+from .options.shared_options import (
     Output,
     config_option,
     data_options,

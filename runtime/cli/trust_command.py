@@ -11,9 +11,9 @@ import click
 from ...engines.commands import WRONG_USAGE, Choice, echo
 from ..host.options import EvalConfig, EvaluationOptions
 from ..trust.probes.probe import MODES, ProbeOptions
-from .completing import BUNDLES, DATASETS, PROBES
-from .declared_options import options_of, repeated
-from .shared_options import (
+from .options.completing import BUNDLES, DATASETS, PROBES
+from .options.declared_options import options_of, repeated
+from .options.shared_options import (
     Output,
     config_option,
     data_options,

@@ -1,4 +1,4 @@
-"""How a field of a dataclass declares an option of the command line (`cli.declared_options` makes the option).
+"""How a field of a dataclass declares an option of the command line (`cli.options.declared_options` makes the option).
 
 Nothing here needs a package: the kernels are measured where only NumPy and CuPy are installed.
 """

@@ -76,9 +76,9 @@ def _move(footer: Struct, shift: int, first: int) -> None:
 
 def _move_fields(struct: Struct, fields: tuple[int, ...], shift: int) -> None:
     for field in fields:
-        kind, offset = struct.get(field, (0, 0))
+        field_type, offset = struct.get(field, (0, 0))
         if offset:  # 0: the writer states no place
-            struct[field] = kind, _shifted(offset, shift)
+            struct[field] = field_type, _shifted(offset, shift)
 
 
 def _shifted(stored: int, shift: int) -> int:
@@ -93,13 +93,13 @@ def _read_footer(data: bytes) -> Struct:
     return footer  # type: ignore[no-any-return]
 
 
-def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+def _read(data: bytes, at: int, field_type: int) -> tuple[Any, int]:
     """The value of this type that begins at `at`, and the place behind it. Raises LookupError where the data end."""
-    if kind == _STRUCT:
+    if field_type == _STRUCT:
         return _read_struct(data, at)
-    if _BYTE < kind <= _LONG:
+    if _BYTE < field_type <= _LONG:
         return _read_number(data, at)
-    if kind in (_LIST, _SET):
+    if field_type in (_LIST, _SET):
         head, at = data[at], at + 1
         count = head >> 4
         if count == 15:
@@ -109,10 +109,10 @@ def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
             element, at = _read(data, at, max(head & 15, _BYTE))  # a truth value of a list is a byte
             elements.append(element)
         return (head & 15, elements), at
-    if kind == _BINARY:
+    if field_type == _BINARY:
         size, at = _read_number(data, at)
-    elif kind in (_BYTE, _DOUBLE):
-        size = 1 if kind == _BYTE else 8
+    elif field_type in (_BYTE, _DOUBLE):
+        size = 1 if field_type == _BYTE else 8
     else:
         raise LookupError
     if at + size > len(data):
@@ -130,10 +130,10 @@ def _read_struct(data: bytes, at: int) -> tuple[Struct, int]:
         else:
             number, at = _read_number(data, at)
             field = (number >> 1) ^ -(number & 1)
-        kind, value = head & 15, None
-        if kind not in (_TRUE, _FALSE):  # whose type is the value
-            value, at = _read(data, at, kind)
-        struct[field] = kind, value
+        field_type, value = head & 15, None
+        if field_type not in (_TRUE, _FALSE):  # whose type is the value
+            value, at = _read(data, at, field_type)
+        struct[field] = field_type, value
     return struct, at + 1
 
 
@@ -147,9 +147,9 @@ def _read_number(data: bytes, at: int) -> tuple[int, int]:
     return number | byte << bits, at + 1
 
 
-def _write(out: bytearray, kind: int, value: Any) -> None:
+def _write(out: bytearray, field_type: int, value: Any) -> None:
     """Appends a value as `_read` gives it."""
-    if kind == _STRUCT:
+    if field_type == _STRUCT:
         before = 0
         for field, (inner, content) in value.items():
             if 0 < field - before < 16:
@@ -161,7 +161,7 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
                 _write(out, inner, content)
             before = field
         out.append(0)
-    elif kind in (_LIST, _SET):
+    elif field_type in (_LIST, _SET):
         inner, elements = value
         if len(elements) < 15:
             out.append(len(elements) << 4 | inner)
@@ -170,10 +170,10 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
             _write_number(out, len(elements))
         for element in elements:
             _write(out, max(inner, _BYTE), element)
-    elif _BYTE < kind <= _LONG:
+    elif _BYTE < field_type <= _LONG:
         _write_number(out, value)
     else:
-        if kind == _BINARY:
+        if field_type == _BINARY:
             _write_number(out, len(value))
         out += value
 

@@ -54,24 +54,24 @@ def _generalised(given: Float, true: Float) -> Float:
     both = np.maximum(np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2]), 0.0).prod(axis=-1)
     around = (np.maximum(a[..., 2:], b[..., 2:]) - np.minimum(a[..., :2], b[..., :2])).prod(axis=-1)
     union = (a[..., 2:] - a[..., :2]).prod(axis=-1) + (b[..., 2:] - b[..., :2]).prod(axis=-1) - both
-    found: Float = both / union - (around - union) / around
-    return found
+    overlap: Float = both / union - (around - union) / around
+    return overlap
 
 
 def _near(given: Float, true: Float) -> Float:
     """1 at the same centre, 1/2 at a distance of one true box, each axis in units of its side."""
     sides = true[:, 2:] - true[:, :2]
     apart = ((given[:, :2] + given[:, 2:]) / 2 - (true[:, :2] + true[:, 2:]) / 2) / sides
-    found: Float = np.exp(-math.log(2) * (apart**2).sum(axis=1))
-    return found
+    closeness: Float = np.exp(-math.log(2) * (apart**2).sum(axis=1))
+    return closeness
 
 
 def _alike(given: Float, true: Float) -> Float:
     """IoU of boxes moved to one corner."""
     given_sides, true_sides = given[:, 2:] - given[:, :2], true[:, 2:] - true[:, :2]
     both = np.minimum(given_sides, true_sides).prod(axis=1)
-    found: Float = both / (given_sides.prod(axis=1) + true_sides.prod(axis=1) - both)
-    return found
+    overlap: Float = both / (given_sides.prod(axis=1) + true_sides.prod(axis=1) - both)
+    return overlap
 
 
 def _matched_classes(given: Int, true: Int, classes: int) -> float:

@@ -131,14 +131,16 @@ def _json_object(data: bytes) -> dict[str, Any]:
     if len(data) > _JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > _JSON_MARKS:
         raise BadRequest(f"The JSON has more than {_JSON_MARKS} elements; send tensors as binary data.")
     try:
-        found = _JSON_IN.decode(data.decode("utf-8-sig"))
+        document = _JSON_IN.decode(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        if kind := _MEDIA_TYPES.get(image_kind(data)):
-            raise BadRequest(f"The body is an image file; send it with the header 'Content-Type: {kind}'.") from error
+        if media_type := _MEDIA_TYPES.get(image_kind(data)):
+            raise BadRequest(
+                f"The body is an image file; send it with the header 'Content-Type: {media_type}'."
+            ) from error
         raise BadRequest(f"The request is not valid JSON: {str(error)[:200]}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise BadRequest("The request is not a JSON object.")
-    return found
+    return document
 
 
 # Created once: json.loads and json.dumps create new ones in every call with options.

@@ -159,8 +159,8 @@ class DeletionProbe(SurveyProbe):
         class_of, patient_of = (patient_index([row[name] for row in pairs])[0] for name in ("finding", "patient_id"))
         priors, known = prior_maps(maps, class_of, patient_of)
         with_prior = ((pairs[at], priors[at]) for at in np.flatnonzero(known))
-        found = {(pair["case_id"], pair["finding"]): prior for pair, prior in with_prior}
-        return DeletionProbe(self.options, self._orders, found)
+        prior_of = {(pair["case_id"], pair["finding"]): prior for pair, prior in with_prior}
+        return DeletionProbe(self.options, self._orders, prior_of)
 
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
         """The areas of the curves, of probabilities and of logits; random orders: the mean of theirs."""

@@ -14,7 +14,7 @@ from click.shell_completion import ShellComplete
 from synthetic import make_bundle
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.runtime.cli.app import app
-from xbench_fast.runtime.cli.completing import _BASELINES, _FILES
+from xbench_fast.runtime.cli.options.completing import _BASELINES, _FILES
 from xbench_fast.runtime.evaluation.pairing import KINDS
 from xbench_fast.runtime.evaluation.reference import baselines
 from xbench_fast.runtime.evaluation.reference.box_models import READER, READERS

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from xbench_fast.runtime.cli.app import app
-from xbench_fast.runtime.cli.examples import EXAMPLES
+from xbench_fast.runtime.cli.options.examples import EXAMPLES
 
 
 @pytest.mark.parametrize("name", ["eval", "report", "compare", "study"])

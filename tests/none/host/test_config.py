@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.runtime.cli.shared_options import resolve_config
+from xbench_fast.runtime.cli.options.shared_options import resolve_config
 from xbench_fast.runtime.host.config import Config, DatasetConfig, load_config
 from xbench_fast.runtime.host.options import EvalConfig
 

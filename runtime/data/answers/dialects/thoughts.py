@@ -166,17 +166,17 @@ def _tagged_answer(text: str, *, whole: bool = False) -> str | None:
     answer an unclosed one counts only if it holds a whole box: models mention the tag, and repeat it until their limit.
     """
     opened: int | None = None
-    found: str | None = None
+    answer: str | None = None
     ends = False
     for tag in _tags(text, _answer_tags(), _ANSWER_HINTS):
         if tag.opens:
             opened, ends = tag.end, False
-        elif opened is not None or found is None:
-            found = text[opened or 0 : tag.start]
+        elif opened is not None or answer is None:
+            answer = text[opened or 0 : tag.start]
             opened, ends = None, _END_TOKENS.match(text, tag.end) is not None
-    if opened is not None and (found is None or _COMPLETE.search(text, opened)):
-        found = text[opened:]
-    return found if ends or not whole else None
+    if opened is not None and (answer is None or _COMPLETE.search(text, opened)):
+        answer = text[opened:]
+    return answer if ends or not whole else None
 
 
 def _tags(text: str, pattern: re.Pattern[str], hints: Iterable[str]) -> Iterator[_Tag]:

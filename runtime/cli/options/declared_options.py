@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import click
 
-from ...engines.commands import Choice
+from ....engines.commands import Choice
 from .completing import ENGINES, PROTOCOLS, Completion
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...engines.commands import data_option, echo, read_data_option
-from ...engines.errors import ConfigError
-from ..host.config import Config, DatasetConfig, load_config
-from ..host.paths import has_folder
-from ..host.sizes import parse_bytes
+from ....engines.commands import data_option, echo, read_data_option
+from ....engines.errors import ConfigError
+from ...host.config import Config, DatasetConfig, load_config
+from ...host.paths import has_folder
+from ...host.sizes import parse_bytes
 from .completing import DATASET_FOLDERS, Completion
 from .declared_options import repeated
 
@@ -85,20 +85,20 @@ class Output:
 
     def console(self) -> Console:
         """The console of lines and progress."""
-        from ..reporting.tables.console import make_console
+        from ...reporting.tables.console import make_console
 
         return make_console(stderr=self.piped)
 
     def keep(self, data: object) -> None:
         """Writes what is there of `data` to the file of the option, if it is one. Raises RunError."""
-        from ..results.storage import write_json
+        from ...results.storage import write_json
 
         if self.path is not None and not self.piped:
             write_json(self.path, data, "--json")
 
     def write(self, data: object) -> None:
         """Writes `data` as JSON where the option says. Raises RunError."""
-        from ..results.storage import json_text, write_json
+        from ...results.storage import json_text, write_json
 
         if self.piped:
             echo(json_text(data), nl=False)

@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from ...engines.errors import XBenchError
-from ...engines.user_files import entries
-from ..host.config import Config, load_config
+from ....engines.errors import XBenchError
+from ....engines.user_files import entries
+from ...host.config import Config, load_config
 
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -49,7 +49,7 @@ def _models(context: click.Context) -> list[str]:
 
 def _datasets(context: click.Context) -> list[str]:
     """The configured datasets, those of --data, and the built-in ones."""
-    from ..data.datasets.dataset_registry import DATASETS
+    from ...data.datasets.dataset_registry import DATASETS
 
     given = [item.partition("=")[0] for item in context.params.get("data") or ()]
     return [*given, *_config(context).datasets, *DATASETS.names()]
@@ -62,21 +62,21 @@ def _dataset_folders(context: click.Context) -> list[str]:
 
 def _engines(context: click.Context) -> list[str]:
     """All engines, whether they run here or not."""
-    from ...engines.select import ENGINES
+    from ....engines.select import ENGINES
 
     return ["auto", *ENGINES.names()]
 
 
 def _probes(context: click.Context) -> list[str]:
     """The probes of the command trust."""
-    from ..trust.probes.probe import PROBES
+    from ...trust.probes.probe import PROBES
 
     return PROBES.names()
 
 
 def _protocols(context: click.Context) -> list[str]:
     """The evaluation protocols."""
-    from ...metrics_gpu.grounding.protocols import PROTOCOLS
+    from ....metrics_gpu.grounding.protocols import PROTOCOLS
 
     return list(PROTOCOLS)
 
