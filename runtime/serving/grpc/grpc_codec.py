@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from ..protocol.content_types import check_output_content_type, decoded_tensor
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Parameter, Request, to_request, to_tensors
-from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
+from ..protocol.tensors import (
+    DATATYPES,
+    Tensor,
+    array_to_raw,
+    bytes_array,
+    check_count,
+    check_input,
+    check_items,
+    check_shape,
+    raw_to_array,
+)
 
 if TYPE_CHECKING:
     from .open_inference_pb2 import ModelInferRequest
@@ -66,10 +76,7 @@ def encode_infer(answer: Answer) -> bytes:
 
 def _input(item: Any, raw: bytes | None) -> Tensor:
     name, datatype = item.name[:200], item.datatype
-    if datatype != "BYTES" and datatype not in DATATYPES:
-        raise BadRequest(f"The datatype '{datatype[:40]}' of '{name}' is unknown.")
-    if any(key.startswith("shared_memory") for key in item.parameters):
-        raise BadRequest("Shared memory is not supported; send the tensor itself.")
+    check_input(name, datatype, item.parameters)
     given = {field.name: values for field, values in item.contents.ListFields()}
     if raw is not None and given:
         raise BadRequest(f"'{name}' has both raw_input_contents and contents.")
@@ -89,13 +96,9 @@ def _typed(name: str, datatype: str, shape: tuple[int, ...], given: Mapping[str,
     if datatype == "BYTES":
         check_items(name, len(given.get(field, ())))
     values = list(given.get(field, ()))
-    wanted = int(np.prod(shape, dtype=np.int64))
-    if len(values) != wanted:
-        raise BadRequest(f"'{name}' has {len(values)} elements, its shape {list(shape)} takes {wanted}.")
+    check_count(name, len(values), shape)
     if datatype == "BYTES":
-        array = np.empty(len(values), object)
-        array[:] = values
-        return array.reshape(shape)
+        return bytes_array(values).reshape(shape)
     dtype = np.dtype(DATATYPES[datatype])
     if dtype.kind in "iu" and values:
         limits = np.iinfo(dtype)

@@ -14,7 +14,7 @@ from ....engines.registry import did_you_mean
 from ...results.schema import GRID
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import Answer, Parameter, Request, to_request
-from ..protocol.tensors import Tensor
+from ..protocol.tensors import Tensor, bytes_array
 from .http_codec import DecodedRequest
 
 PICTURE: Final = "image/png"
@@ -43,9 +43,10 @@ def decode_file(model: str, body: bytes, query: Iterable[tuple[str, str]], *, ra
         if name not in QUERY:
             raise BadRequest(f"There is no query parameter '{name[:200]}': {did_you_mean(name[:200], QUERY)}.")
         given.setdefault(name, []).append(value)
-    inputs = [_texts("image", [body])]
+    inputs = [Tensor("image", "BYTES", bytes_array([body]))]
     if findings := _names(given, "finding"):
-        inputs.append(_texts("findings", [name.encode(errors="surrogatepass") for name in findings]))
+        texts = [name.encode(errors="surrogatepass") for name in findings]
+        inputs.append(Tensor("findings", "BYTES", bytes_array(texts)))
     parameters: dict[str, Parameter] = {}
     for name in (*_NUMBERS, "prompt_set"):
         if name in given:
@@ -102,12 +103,6 @@ def lines_of(answer: Answer) -> bytes:
         }
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     return "".join(lines).encode()
-
-
-def _texts(name: str, items: list[bytes]) -> Tensor:
-    array = np.empty(len(items), object)
-    array[:] = items
-    return Tensor(name, "BYTES", array)
 
 
 def _names(given: dict[str, list[str]], name: str) -> list[str]:

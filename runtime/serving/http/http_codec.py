@@ -17,7 +17,17 @@ from ...data.images.kinds import image_kind
 from ..protocol.content_types import BASE64, check_output_content_type, decoded_tensor
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
-from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
+from ..protocol.tensors import (
+    DATATYPES,
+    Tensor,
+    array_to_raw,
+    bytes_array,
+    check_count,
+    check_input,
+    check_items,
+    check_shape,
+    raw_to_array,
+)
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 _MEDIA_TYPES: Final[Mapping[str, str]] = {"dicom": "application/dicom", "png": "image/png", "jpeg": "image/jpeg"}
@@ -163,11 +173,8 @@ def _input(item: Mapping[str, Any], raw: memoryview) -> tuple[Tensor, int]:
     if not isinstance(name, str) or not isinstance(datatype, str):
         raise BadRequest("Every input needs a 'name' and a 'datatype'.")
     short = name[:200]
-    if datatype != "BYTES" and datatype not in DATATYPES:
-        raise BadRequest(f"The datatype '{datatype[:40]}' of '{short}' is unknown.")
     parameters = _members(item, f"The parameters of '{short}'")
-    if any(key.startswith("shared_memory") for key in parameters):
-        raise BadRequest("Shared memory is not supported; send the tensor itself.")
+    check_input(short, datatype, parameters)
     size, data = parameters.get("binary_data_size"), item.get("data")
     if size is None:
         shape = check_shape(short, item.get("shape"))
@@ -185,13 +192,10 @@ def _from_json(name: str, datatype: str, shape: tuple[int, ...], data: object) -
     """The array of JSON data, which may be flat or nested as the shape is."""
     flat: list[Any] = []
     _flatten(data, flat, name, len(shape))
-    if len(flat) != math.prod(shape):
-        raise BadRequest(f"'{name}' has {len(flat)} elements, its shape {list(shape)} takes {math.prod(shape)}.")
+    check_count(name, len(flat), shape)
     if datatype == "BYTES":
         check_items(name, len(flat))
-        array = np.empty(len(flat), object)
-        array[:] = [_to_bytes(item, name) for item in flat]
-        return array.reshape(shape)
+        return bytes_array([_to_bytes(item, name) for item in flat]).reshape(shape)
     kinds: tuple[type, ...] = (bool,) if datatype == "BOOL" else (int, float) if "FP" in datatype else (int,)
     if not all(isinstance(item, kinds) and isinstance(item, bool) == (datatype == "BOOL") for item in flat):
         raise BadRequest(f"'{name}' holds something that is not a valid {datatype}.")

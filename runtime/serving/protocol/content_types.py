@@ -10,12 +10,10 @@ import base64
 import binascii
 from typing import Any, Final
 
-import numpy as np
-
 from ...data.images.kinds import image_kind
 from .interface import OUTPUTS
 from .request_errors import BadRequest
-from .tensors import Tensor
+from .tensors import Tensor, bytes_array
 
 BASE64: Final = "base64"
 _TEXT: Final = "str"
@@ -47,13 +45,12 @@ def decoded_tensor(tensor: Tensor, content_type: object) -> Tensor:
         if any(map(_is_file_in_base64, items)):
             raise BadRequest(f'\'{name}\' holds a file in base64; add "parameters": {{"content_type": "base64"}}.')
         return tensor
-    array = np.empty(len(items), object)
     try:
         # `base64 FILE` and openssl break lines (RFC 2045).
-        array[:] = [base64.b64decode(bytes(item).translate(None, b"\r\n"), validate=True) for item in items]
+        files = [base64.b64decode(bytes(item).translate(None, b"\r\n"), validate=True) for item in items]
     except (binascii.Error, ValueError) as error:
         raise BadRequest(f"'{name}' holds text that is not base64.") from error
-    return Tensor(tensor.name, tensor.datatype, array.reshape(tensor.array.shape))
+    return Tensor(tensor.name, tensor.datatype, bytes_array(files).reshape(tensor.array.shape))
 
 
 def check_request_content_type(content_type: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,21 +64,35 @@ def check_items(name: str, count: int) -> None:
         raise BadRequest(f"'{name}' has {count} elements; a BYTES tensor may have {MOST_ITEMS}.")
 
 
+def check_input(name: str, datatype: str, parameters: Iterable[str]) -> None:
+    """Raises BadRequest for a datatype that V2 does not define, and for a tensor in shared memory."""
+    if datatype != "BYTES" and datatype not in DATATYPES:
+        raise BadRequest(f"The datatype '{datatype[:40]}' of '{name}' is not one of {', '.join(DATATYPES)}, BYTES.")
+    if any(key.startswith("shared_memory") for key in parameters):
+        raise BadRequest("Shared memory is not supported; send the tensor itself.")
+
+
+def check_count(name: str, count: int, shape: tuple[int, ...]) -> None:
+    """Raises BadRequest unless `count` elements fill the shape."""
+    if count != math.prod(shape):
+        raise BadRequest(f"'{name}' has {count} elements, its shape {list(shape)} takes {math.prod(shape)}.")
+
+
+def bytes_array(items: Sequence[bytes]) -> NDArray[Any]:
+    """The elements of a BYTES tensor, [N] of objects: NumPy's own byte strings would drop zero bytes at their end."""
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
 def raw_to_array(name: str, datatype: str, shape: object, raw: bytes | memoryview) -> NDArray[Any]:
     """The array of a tensor from its raw bytes: row-major, little-endian; each element of BYTES is preceded by its
-    length, a 32-bit number. Raises BadRequest as `check_shape`, when the bytes do not fit the shape, or the datatype is
-    unknown."""
+    length, a 32-bit number. `datatype` is one that `check_input` accepts. Raises BadRequest as `check_shape`, and when
+    the bytes do not fit the shape."""
     sizes = check_shape(name, shape)
     if datatype == "BYTES":
         check_items(name, math.prod(sizes))
-        items = _split(name, memoryview(raw), math.prod(sizes))
-        array = np.empty(len(items), object)
-        array[:] = items
-        return array.reshape(sizes)
-    if datatype not in DATATYPES:
-        raise BadRequest(
-            f"The datatype '{str(datatype)[:40]}' of '{name}' is not one of {', '.join(DATATYPES)}, BYTES."
-        )
+        return bytes_array(_split(name, memoryview(raw), math.prod(sizes))).reshape(sizes)
     dtype = np.dtype(DATATYPES[datatype])
     wanted = math.prod(sizes) * dtype.itemsize
     if len(raw) != wanted:

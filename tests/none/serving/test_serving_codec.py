@@ -135,7 +135,7 @@ def test_an_answer_in_raw_bytes_in_the_order_of_its_outputs() -> None:
         ({"inputs": [image(), image()]}, "is given twice"),
         ({"inputs": [image() | {"name": "imge"}]}, "did you mean 'image'"),
         ({"inputs": [image() | {"datatype": "FP32", "data": [1]}]}, "must be BYTES, not FP32"),
-        ({"inputs": [image() | {"datatype": "FP99"}]}, "unknown"),
+        ({"inputs": [image() | {"datatype": "FP99"}]}, "FP99' of 'image' is not one of"),
         ({"inputs": [image() | {"shape": [2]}]}, "has 1 elements, its shape"),
         ({"inputs": [image() | {"shape": [1, 1, 1]}]}, "must have shape"),
         ({"inputs": [image() | {"shape": [-1]}]}, "not negative"),

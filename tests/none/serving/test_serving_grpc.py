@@ -111,7 +111,7 @@ def test_raw_and_typed_tensors_are_one() -> None:
         (message(pixels(contents={"uint_contents": [1, 256]})), "not a valid UINT8"),
         (message(pixels(contents={"int_contents": [1, 2]})), "needs uint_contents, not int_contents"),
         (message(pixels(contents={"uint_contents": [1, 2]}), raw=(b"ab",)), "both"),
-        (message(pixels(datatype="UINT9"), raw=(b"ab",)), "unknown"),
+        (message(pixels(datatype="UINT9"), raw=(b"ab",)), "UINT9' of 'pixels' is not one of"),
         (message(pixels(datatype="FP16", shape=[1])), "no typed contents"),
         (message(pixels(shape=[-1, 1, 1, 2]), raw=(b"ab",)), "not negative"),
         (message(pixels(shape=[1 << 40, 1, 1, 2]), raw=(b"ab",)), "not negative"),
