@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +17,7 @@ from ....engines.strict_json import distinct_keys, no_constant
 from ...data.images.kinds import image_kind
 from ..protocol.content_types import BASE64, check_output_content_type, decoded_tensor
 from ..protocol.request_errors import BadRequest
-from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
+from ..protocol.requests import Answer, Request, to_request, to_tensors
 from ..protocol.tensors import (
     DATATYPES,
     Tensor,
@@ -28,6 +29,10 @@ from ..protocol.tensors import (
     check_shape,
     raw_to_array,
 )
+from .request_json import InputTensor, RequestedOutput
+from .request_json import Request as RequestJson
+
+T = TypeVar("T")
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 _MEDIA_TYPES: Final[Mapping[str, str]] = {"dicom": "application/dicom", "png": "image/png", "jpeg": "image/jpeg"}
@@ -95,19 +100,19 @@ def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedR
     Raises BadRequest, and no other error, for any bytes.
     """
     length = json_length(header_length, len(body))
-    content = _json_object(body[:length])
+    content = _request_json(body[:length])
     raw = memoryview(body)[length:]
     inputs: list[Tensor] = []
     position = 0
-    for item in _list(content, "inputs"):
+    for item in content.inputs:
         tensor, used = _input(item, raw[position:])
         inputs.append(tensor)
         position += used
     if position != len(raw):
         raise BadRequest(f"The body has {len(raw) - position} bytes that belong to no input.")
-    parameters = _parameters(content)
-    outputs, binary = _wanted(content)
-    request = to_request(model, inputs, parameters, outputs, _identifier(content))
+    parameters = _sent(content.parameters)
+    outputs, binary = _requested(content.outputs or [])
+    request = to_request(model, inputs, parameters, outputs, content.id or "")
     binary_by_default = parameters.get("binary_data_output") is True
     chosen = {name for name in request.outputs if binary.get(name, binary_by_default)}
     return DecodedRequest(request, frozenset(chosen))
@@ -137,20 +142,20 @@ def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | N
     return b"".join((text, *raw)), len(text) if raw else None
 
 
-def _json_object(data: bytes) -> dict[str, Any]:
+def _request_json(data: bytes) -> RequestJson:
     if len(data) > _JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > _JSON_MARKS:
         raise BadRequest(f"The JSON has more than {_JSON_MARKS} elements; send tensors as binary data.")
     try:
-        document = _JSON_IN.decode(data.decode("utf-8-sig"))
+        # Not msgspec's own decoder, which takes the last of two members of one name.
+        return msgspec.convert(_JSON_IN.decode(data.decode("utf-8-sig")), RequestJson)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"The request has not the form that the protocol defines: {error}.") from error
     except (ValueError, RecursionError) as error:
         if media_type := _MEDIA_TYPES.get(image_kind(data)):
             raise BadRequest(
                 f"The body is an image file; send it with the header 'Content-Type: {media_type}'."
             ) from error
         raise BadRequest(f"The request is not valid JSON: {str(error)[:200]}.") from error
-    if not isinstance(document, dict):
-        raise BadRequest("The request is not a JSON object.")
-    return document
 
 
 # Created once: json.loads and json.dumps create new ones in every call with options.
@@ -158,33 +163,20 @@ _JSON_IN: Final = json.JSONDecoder(object_pairs_hook=distinct_keys, parse_consta
 _JSON_OUT: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
-def _list(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    value = content.get(key)
-    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
-        raise BadRequest(f"'{key}' must be a list of objects with at least one in it.")
-    if len(value) > 64:
-        raise BadRequest(f"'{key}' has {len(value)} entries, at most 64 are allowed.")
-    return value
-
-
-def _input(item: Mapping[str, Any], raw: memoryview) -> tuple[Tensor, int]:
+def _input(item: InputTensor, raw: memoryview) -> tuple[Tensor, int]:
     """A tensor, and how many of the raw bytes it takes."""
-    name, datatype = item.get("name"), item.get("datatype")
-    if not isinstance(name, str) or not isinstance(datatype, str):
-        raise BadRequest("Every input needs a 'name' and a 'datatype'.")
-    short = name[:200]
-    parameters = _members(item, f"The parameters of '{short}'")
+    short, datatype, parameters = item.name[:200], item.datatype, _sent(item.parameters)
     check_input(short, datatype, parameters)
-    size, data = parameters.get("binary_data_size"), item.get("data")
+    size = parameters.get("binary_data_size")
     if size is None:
-        shape = check_shape(short, item.get("shape"))
-        tensor = Tensor(name, datatype, _from_json(short, datatype, shape, data))
+        shape = check_shape(short, item.shape)
+        tensor = Tensor(item.name, datatype, _from_json(short, datatype, shape, item.data))
         return decoded_tensor(tensor, parameters.get("content_type")), 0
-    if data is not None:
+    if item.data is not None:
         raise BadRequest(f"'{short}' has both 'data' and 'binary_data_size'.")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(raw):
         raise BadRequest(f"binary_data_size of '{short}' does not fit the {len(raw)} bytes that are left.")
-    tensor = Tensor(name, datatype, raw_to_array(short, datatype, item.get("shape"), raw[:size]))
+    tensor = Tensor(item.name, datatype, raw_to_array(short, datatype, item.shape, raw[:size]))
     return decoded_tensor(tensor, parameters.get("content_type")), size
 
 
@@ -226,51 +218,24 @@ def _to_bytes(item: object, name: str) -> bytes:
         raise BadRequest(f"'{name}' holds text that is not valid Unicode.") from error
 
 
-def _members(content: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The 'parameters' of an object. Members that are null are left out, as if they were not sent: serialisers of
-    typed languages write every member."""
-    value = content.get("parameters")
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise BadRequest(f"{what} must be an object.")
-    return {key: item for key, item in value.items() if item is not None}
+def _sent(parameters: Mapping[str, T | None] | None) -> dict[str, T]:
+    """The parameters that are not null."""
+    return {key: value for key, value in (parameters or {}).items() if value is not None}
 
 
-def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:
-    value = _members(content, "'parameters'")
-    if not all(isinstance(item, str | bool | int | float) for item in value.values()):
-        raise BadRequest("'parameters' must be an object of strings, numbers and booleans.")
-    return value
-
-
-def _wanted(content: Mapping[str, Any]) -> tuple[list[str], dict[str, bool]]:
-    """The requested outputs, and whether to send them as raw bytes, for those with this parameter."""
-    if content.get("outputs") in (None, []):
-        return [], {}
+def _requested(outputs: Sequence[RequestedOutput]) -> tuple[list[str], dict[str, bool]]:
+    """The names of the requested outputs, and whether to send them as raw bytes, for those with this parameter."""
     names: list[str] = []
     binary: dict[str, bool] = {}
-    for item in _list(content, "outputs"):
-        name = item.get("name")
-        if not isinstance(name, str):
-            raise BadRequest("Every output needs a 'name'.")
-        parameters = _members(item, f"The parameters of the output '{name[:200]}'")
-        names.append(name[:200])
+    for item in outputs:
+        parameters = _sent(item.parameters)
+        names.append(item.name[:200])
         if parameters.get("classification"):
             raise BadRequest("Classification is not supported; ask for 'probabilities'.")
-        check_output_content_type(name, parameters.get("content_type"), files=BASE64)
+        check_output_content_type(item.name, parameters.get("content_type"), files=BASE64)
         if isinstance(parameters.get("binary_data"), bool):
-            binary[name] = parameters["binary_data"]
+            binary[item.name] = parameters["binary_data"]
     return names, binary
-
-
-def _identifier(content: Mapping[str, Any]) -> str:
-    value = content.get("id")
-    if value is None:
-        return ""
-    if not isinstance(value, str) or len(value) > TEXT_LIMIT:
-        raise BadRequest(f"'id' must be a string of at most {TEXT_LIMIT} characters.")
-    return value
 
 
 def _json_data(tensor: Tensor) -> dict[str, Any]:

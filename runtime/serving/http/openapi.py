@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from ...host.machine_record import code_version
 from ..inference.metadata import NOTICE
-from ..protocol.interface import BOX_COLUMNS, INPUTS, OUTPUTS
+from ..protocol.interface import BOX_COLUMNS, OUTPUTS
 from ..protocol.requests import TEXT_LIMIT
 from ..protocol.tensors import DATATYPES
 from ..settings import HEALTH_PATHS
 from .body_files import LINES, PICTURE, QUERY
 from .http_codec import FILE_TYPES, HEADER_LENGTH
+from .request_json import Request
 
 Json = dict[str, Any]
 
@@ -150,21 +153,15 @@ def _object(required: Json, optional: Json | None = None) -> Json:
 
 
 def _schemas() -> dict[str, Json]:
+    _, request = msgspec.json.schema_components((Request,), ref_template=_reference("{name}")["$ref"])
+    request["Request"]["examples"] = [_EXAMPLE]
     datatype = {"enum": [*DATATYPES, "BYTES"]}
     shape = {"type": "array", "items": {"type": "integer"}}
-    sizes = {"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": 8}
     parameters = {"type": "object", "additionalProperties": {"type": ["string", "boolean", "number"]}}
-    given = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "boolean", "number", "null"]}}
     ready = {"type": "boolean"}
     state = {"name": _TEXT, "version": _TEXT, "state": {"enum": ["READY", "UNAVAILABLE"]}, "reason": _TEXT}
     models = _object({**state, "platform": _TEXT, "weights": _TEXT, "prompt_set": _TEXT, "findings": _TEXTS})
     tensor = _object({"name": _TEXT, "datatype": datatype, "shape": shape})
-    inputs = _object(
-        {"name": {"enum": list(INPUTS)}, "datatype": datatype, "shape": sizes},
-        {"data": {"type": ["array", "null"]}, "parameters": given},
-    )
-    outputs = {"enum": list(OUTPUTS), "description": "; ".join(f"{k}: {v.description}" for k, v in OUTPUTS.items())}
-    wanted = {"type": ["array", "null"], "items": _object({"name": outputs}, {"parameters": given})}
     answered = _object(
         {"name": {"enum": list(OUTPUTS)}, "datatype": datatype, "shape": shape},
         {"data": {"type": "array"}, "parameters": parameters},
@@ -186,17 +183,7 @@ def _schemas() -> dict[str, Json]:
                 "parameters": {"type": "object", "required": ["default_set", "prompt_sets", "geometry", "digest"]},
             }
         ),
-        "Request": {
-            **_object(
-                {"inputs": {"type": "array", "items": inputs, "minItems": 1, "maxItems": 64}},
-                {
-                    "id": {"type": ["string", "null"], "maxLength": TEXT_LIMIT},
-                    "outputs": wanted,
-                    "parameters": given,
-                },
-            ),
-            "examples": [_EXAMPLE],
-        },
+        **request,
         "Answer": _object(
             {
                 "model_name": _TEXT,

@@ -32,7 +32,7 @@ DATATYPES: Final[dict[str, str]] = {
 MOST_ITEMS: Final = 1 << 14
 """Maximum elements of a BYTES tensor: files, names, texts. Each takes some time, even a short one."""
 
-_MOST_AXES = 8
+MOST_AXES = 8
 _MOST_ELEMENTS = 1 << 31
 
 
@@ -47,8 +47,8 @@ class Tensor:
 
 def check_shape(name: str, shape: object) -> tuple[int, ...]:
     """The shape as a tuple. Raises BadRequest unless it is a list of at most 8 integers, none negative."""
-    if not isinstance(shape, list | tuple) or len(shape) > _MOST_AXES:
-        raise BadRequest(f"The shape of '{name}' must be a list of at most {_MOST_AXES} whole numbers.")
+    if not isinstance(shape, list | tuple) or len(shape) > MOST_AXES:
+        raise BadRequest(f"The shape of '{name}' must be a list of at most {MOST_AXES} whole numbers.")
     sizes = tuple(shape)
     for size in sizes:
         if type(size) is not int or not 0 <= size < _MOST_ELEMENTS:

@@ -63,15 +63,18 @@ def test_null_beside_raw_bytes() -> None:
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({"inputs": None}, "'inputs' must be a list"),
-        ({"inputs": [findings(["Mass"], shape=None)]}, "The shape of 'findings'"),
+        ({"inputs": None}, r"`null` - at `\$\.inputs`"),
+        ({"inputs": [findings(["Mass"], shape=None)]}, r"`null` - at `\$\.inputs\[0\]\.shape`"),
         ({"inputs": [findings(["Mass"], data=None)]}, "'findings' has "),
-        ({"inputs": [findings(["Mass"], name=None)]}, "needs a 'name'"),
-        ({"inputs": [findings(["Mass"], datatype=None)]}, "needs a 'name' and a 'datatype'"),
-        ({"inputs": [findings(["Mass"], parameters=[])]}, "The parameters of 'findings' must be an object"),
-        ({"outputs": [{"name": None}]}, "needs a 'name'"),
-        ({"outputs": [{"name": "mask", "parameters": 1}]}, "The parameters of the output 'mask' must be"),
-        ({"parameters": {"tau": [1]}}, "'parameters' must be an object of"),
+        ({"inputs": [findings(["Mass"], name=None)]}, r"`null` - at `\$\.inputs\[0\]\.name`"),
+        ({"inputs": [findings(["Mass"], datatype=None)]}, r"`null` - at `\$\.inputs\[0\]\.datatype`"),
+        ({"inputs": [findings(["Mass"], parameters=[])]}, r"`array` - at `\$\.inputs\[0\]\.parameters`"),
+        ({"inputs": [{"name": "image"}]}, r"missing required field `datatype` - at `\$\.inputs\[0\]`"),
+        ({"inputs": 65 * [findings(["Mass"])]}, r"length <= 64 - at `\$\.inputs`"),
+        ({"outputs": [{"name": None}]}, r"`null` - at `\$\.outputs\[0\]\.name`"),
+        ({"outputs": 65 * [{"name": "mask"}]}, r"length <= 64 - at `\$\.outputs`"),
+        ({"outputs": [{"name": "mask", "parameters": 1}]}, r"`int` - at `\$\.outputs\[0\]\.parameters`"),
+        ({"parameters": {"tau": [1]}}, r"`array` - at `\$\.parameters\[\.\.\.\]`"),
     ],
 )
 def test_members_that_are_needed_are_named(members: dict[str, Any], words: str) -> None:
@@ -197,6 +200,5 @@ def test_a_jpeg_by_the_name_that_is_not_registered() -> None:
 
 
 def test_json_may_begin_with_a_byte_order_mark() -> None:
-    from xbench_fast.runtime.serving.http.http_codec import _json_object
-
-    assert _json_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    text = json.dumps(request()).encode()
+    assert decode_infer("kad", b"\xef\xbb\xbf" + text, None) == decode_infer("kad", text, None)
