@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from ..host.machine_record import code_version, describe_machine
@@ -47,22 +48,13 @@ def to_record(report: BenchReport) -> dict[str, Any]:
         "schema": SCHEMA,
         "verdict": report.verdict(),
         "reasons": report.reasons(),
-        "measurements": [one.to_json() for one in report.measurements],
-        "not_run": [one.to_json() for one in report.not_run],
+        "measurements": [measurement.to_json() for measurement in report.measurements],
+        "not_run": [asdict(scenario) for scenario in report.not_run],
         "limits": {name: ceilings.to_json() for name, ceilings in report.ceilings.items()},
         "gpu_states": report.states,
         "plan": {
-            "scenarios": list(plan.scenarios),
-            "batches": list(plan.batches),
-            "images": plan.images,
-            "pairs": plan.pairs,
-            "repeats": plan.repeats,
-            "seconds": plan.seconds,
-            "seed": plan.seed,
-            "threads": plan.threads,
-            "side": plan.side,
+            **{name: value for name, value in asdict(plan).items() if name != "folder"},
             "own_files": plan.folder is not None,
-            "against": list(plan.against),
         },
         "version": code_version(),
         "machine": describe_machine(),

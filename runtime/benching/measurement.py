@@ -46,7 +46,7 @@ class Measurement:
     def rate(self, unit: str | None = None) -> RepeatSpread:
         """Units per second over the repeats."""
         count = self.counts[unit or self.unit]
-        return RepeatSpread.of([count / max(one, 1e-12) for one in self.seconds])
+        return RepeatSpread.of([count / max(seconds, 1e-12) for seconds in self.seconds])
 
     @property
     def fraction(self) -> float | None:
@@ -57,27 +57,23 @@ class Measurement:
 
     def reasons(self) -> list[str]:
         """Why this measurement is not valid; empty when it is."""
-        found = list(self.problems)
+        reasons = list(self.problems)
         if len(self.seconds) < LEAST_REPEATS:
-            found.append(
+            reasons.append(
                 f"only {len(self.seconds)} of at least {LEAST_REPEATS} repeats fitted the time; raise --seconds or "
                 "lower --images"
             )
         spread = self.rate().relative
         if spread > LARGEST_SPREAD:
-            found.append(
+            reasons.append(
                 f"the repeats spread by {100 * spread:.0f} % of their median (at most {100 * LARGEST_SPREAD:.0f} %)"
             )
-        return [f"{self.scenario}, {self.subject}: {reason}" for reason in found]
+        return [f"{self.scenario}, {self.subject}: {reason}" for reason in reasons]
 
     def to_json(self) -> dict[str, Any]:
+        stored = ("scenario", "subject", "runner", "batch", "counts", "seconds")
         data: dict[str, Any] = {
-            "scenario": self.scenario,
-            "subject": self.subject,
-            "runner": self.runner,
-            "batch": self.batch,
-            "counts": dict(self.counts),
-            "seconds": list(self.seconds),
+            **{name: getattr(self, name) for name in stored},
             "per_second": {unit: self.rate(unit).to_json() for unit in self.counts},
             "limit": None if self.limit is None else {"name": self.limit.name, "per_second": self.limit.rate},
             "fraction_of_limit": self.fraction,
@@ -98,6 +94,3 @@ class NotRun:
     scenario: str
     subject: str
     reason: str
-
-    def to_json(self) -> dict[str, str]:
-        return {"scenario": self.scenario, "subject": self.subject, "reason": self.reason}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Generic, TypeVar
 
+import numpy as np
+
 PERCENTILES = (50, 90, 99)
 T = TypeVar("T")
 
@@ -39,16 +41,9 @@ class RepeatSpread:
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """p50, p90 and p99, interpolated linearly between the two nearest values. Raises ValueError for no values."""
-    ordered = sorted(values)
-    if not ordered:
+    if not len(values):
         raise ValueError("there is no value to take a percentile of")
-    found = {}
-    for percent in PERCENTILES:
-        place = percent / 100 * (len(ordered) - 1)
-        low = math.floor(place)
-        high = min(low + 1, len(ordered) - 1)
-        found[f"p{percent}"] = ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-    return found
+    return {f"p{percent}": float(np.percentile(values, percent)) for percent in PERCENTILES}
 
 
 @dataclass(frozen=True)

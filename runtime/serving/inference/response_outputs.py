@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ....engines.base import Scores
 from ....metrics_gpu.sweep.maps import scaled_map
 from ...evaluation.queries import Queries, prompt_mean
+from ...reporting.gallery.overlay import blend, outline, png
 from ...results.schema import GRID
 from ..protocol.interface import OUTPUTS
 from ..protocol.request_errors import BadRequest
@@ -19,6 +20,10 @@ from .request_images import DISPLAY_SIDE, Prepared
 from .served_models import Selection, ServedModel
 
 ANSWER_LIMIT: Final = 256 << 20
+
+_OUTLINE: Final = np.array((64, 224, 255), np.uint8)
+_STRENGTH: Final = 0.55
+_FAST: Final = 1  # compression of PNG: an answer waits for it
 
 
 def check_answer_size(outputs: frozenset[str], images: int, findings: int, grid: tuple[int, int]) -> None:
@@ -112,8 +117,6 @@ class _Outputs:
         return np.asarray(rows, np.float32).reshape(len(rows), 7)
 
     def overlay(self) -> NDArray[Any]:
-        from .overlay import draw_overlay
-
         count = self._shape[1]
         pictures = []
         for index, (normalised, mask) in enumerate(zip(self._normalised(), self._binary(), strict=True)):
@@ -122,9 +125,7 @@ class _Outputs:
         return np.array(pictures, object).reshape(self._shape)
 
     def preview(self) -> NDArray[Any]:
-        from .overlay import draw_preview
-
-        shown = [b"" if image.display is None else draw_preview(image.display) for image in self._images]
+        shown = [b"" if image.display is None else png(image.display, _FAST) for image in self._images]
         return np.array(shown, object)
 
     def sizes(self) -> NDArray[np.int32]:
@@ -167,6 +168,23 @@ def binary_mask(normalised: NDArray[np.float32], tau: float) -> NDArray[np.uint8
     For a map from `scaled_map` and tau = k / 100 these are exactly the pixels an evaluation counts as `area[k]`.
     """
     return (normalised >= np.float32(tau)).astype(np.uint8)
+
+
+def draw_overlay(display: NDArray[np.uint8], normalised: NDArray[np.float32], mask: NDArray[np.uint8]) -> bytes:
+    """PNG (RGB, as large as `display` uint8 [H, W]) with a map float32 [h, w] in 0..1 and a mask uint8 [h, w] of it.
+
+    The map is enlarged bilinearly and the mask by repetition, so the outline encloses exactly the pixels of the mask.
+    """
+    from PIL import Image
+
+    height, width = display.shape
+    values = np.asarray(Image.fromarray(normalised).resize((width, height), Image.Resampling.BILINEAR), np.float64)
+    inside = np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) > 0
+    values = np.clip(values, 0.0, 1.0)
+    blended = blend(display, values, _STRENGTH * values)
+    # The picture's edge is no outline: a region that reaches it goes on.
+    blended[outline(inside, max(1, round(max(height, width) / 512)), at_border=False)] = _OUTLINE
+    return png(blended, _FAST)
 
 
 def regions(normalised: NDArray[np.float32], mask: NDArray[np.uint8]) -> list[tuple[float, float, float, float, float]]:

@@ -15,9 +15,8 @@ from synthetic import reference_sweep
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS
-from xbench_fast.runtime.serving.inference.overlay import draw_overlay
 from xbench_fast.runtime.serving.inference.request_images import prepare_pixels
-from xbench_fast.runtime.serving.inference.response_outputs import binary_mask, regions
+from xbench_fast.runtime.serving.inference.response_outputs import binary_mask, draw_overlay, regions
 
 EXAMPLES = 10 * int(os.environ.get("XBENCH_FUZZ", "1"))
 FRAMES = [(0.0, 0.0, 1.0, 1.0), (0.125, 0.0, 0.875, 1.0), (-0.2, 0.1, 1.2, 0.9)]
