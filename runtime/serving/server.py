@@ -154,7 +154,10 @@ def _make_server(
     )
     config.load()
     limits = Connections(settings.connections, http)
-    config.http_protocol_class = limits.protocol(limited_chunks(config.http_protocol_class, http.max_body))
+    # uvicorn only calls it: a factory does what a class would.
+    config.http_protocol_class = limits.protocol(  # type: ignore[assignment]
+        limited_chunks(config.http_protocol_class, http.max_body)
+    )
     return Server(config)
 
 

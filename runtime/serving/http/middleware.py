@@ -11,8 +11,9 @@ import logging
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..access_log import AccessLog
 from ..addresses import AddressShares, client_key, is_in
@@ -38,6 +39,8 @@ class Connections:
 
     A connection above a limit is kept for a few seconds: health checks are answered on it, other requests refused. Few
     of these are kept at once; further ones are closed without an answer. Used from one event loop.
+
+    uvicorn's own limit_concurrency does not do: it has no limit for an address, and refuses health checks too.
     """
 
     def __init__(self, most: int, settings: HttpSettings) -> None:
@@ -47,26 +50,14 @@ class Connections:
         self._open: Counter[str] = Counter()
         self._spare: Counter[str] = Counter()
 
-    def protocol(self, base: type[Any]) -> type[asyncio.Protocol]:
-        """`base`, a protocol class of uvicorn, under these limits."""
-        limits = self
+    def protocol(self, make: Callable[..., Any]) -> Callable[..., CountedConnection]:
+        """A factory of connections under these limits, as uvicorn calls `make`, its own."""
 
-        class Limited(base):  # type: ignore[misc]
-            app_state: dict[str, Any]  # uvicorn copies it to the scope of each request
+        def counted(*, app_state: dict[str, Any], **options: Any) -> CountedConnection:
+            state = dict(app_state)  # of this connection; uvicorn copies it to the scope of each request
+            return CountedConnection(self, make(app_state=state, **options), state)
 
-            def connection_made(self, transport: asyncio.Transport) -> None:
-                super().connection_made(transport)
-                self.app_state = dict(self.app_state)
-                self._counted = limits.enter(transport, self.app_state)
-
-            def connection_lost(self, error: Exception | None) -> None:
-                counter, key = self._counted
-                counter[key] -= 1
-                if not counter[key]:
-                    del counter[key]
-                super().connection_lost(error)
-
-        return Limited
+        return counted
 
     def enter(self, transport: asyncio.Transport, state: dict[str, Any]) -> tuple[Counter[str], str]:
         """Counts a connection and notes in the `state` of its requests whether it is above a limit; returns the counter
@@ -87,6 +78,38 @@ class Connections:
             else:
                 asyncio.get_running_loop().call_later(_SPARE_SECONDS, transport.abort)
         return counter, key
+
+
+class CountedConnection(asyncio.Protocol):
+    """A connection that is counted while it lasts; `inner`, a protocol of uvicorn, does everything else."""
+
+    def __init__(self, limits: Connections, inner: Any, state: dict[str, Any]) -> None:
+        self._limits = limits
+        self._inner = inner
+        self._state = state
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._inner.connection_made(transport)
+        self._counter, self._key = self._limits.enter(cast("asyncio.Transport", transport), self._state)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._counter[self._key] -= 1
+        if not self._counter[self._key]:
+            del self._counter[self._key]
+        self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        keep_open: bool | None = self._inner.eof_received()
+        return keep_open
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
 
 class ClientRequests:
@@ -239,6 +262,6 @@ def is_loopback(name: str) -> bool:
 
 @lru_cache(256)
 def _is_local(host: str) -> bool:
-    """Whether the value of a Host header, with or without a port, means this machine; nothing else may stand in it."""
-    found = _HOST.fullmatch(host)
-    return found is not None and is_loopback(found["address"] or found["name"])
+    """Whether the value of a Host header, with or without a port, means this machine; it may hold nothing else."""
+    match = _HOST.fullmatch(host)
+    return match is not None and is_loopback(match["address"] or match["name"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from serving_process import ServerProcess, until_closed
@@ -194,16 +194,17 @@ def test_addresses_that_have_gone_are_forgotten() -> None:
     class Protocol:
         """As much of a protocol of uvicorn as is limited."""
 
-        app_state: ClassVar[dict[str, Any]] = {}
+        def __init__(self, app_state: dict[str, Any]) -> None:
+            self.app_state = app_state
 
         def connection_made(self, transport: Any) -> None: ...
         def connection_lost(self, error: Exception | None) -> None: ...
 
-    made = limits.protocol(Protocol)
+    made, shared = limits.protocol(Protocol), dict[str, Any]()
     for number in range(9):
         with shares.one_more(f"192.0.2.{number}"):
             pass
-        protocol = made()
+        protocol = made(app_state=shared)
         protocol.connection_made(Transport(f"192.0.2.{number}"))  # type: ignore[arg-type]
         protocol.connection_lost(None)
-    assert not dict(shares._open) and not dict(limits._open) and Protocol.app_state == {}
+    assert not dict(shares._open) and not dict(limits._open) and not shared

@@ -205,7 +205,8 @@ def test_the_record_and_the_table_hold_what_was_measured_and_what_was_not():
     assert record["limits"]["cpu"] == {"device": "cpu", "copy_gb_s": 2.0, "product_tflop_s": {"fp32": 1.0}}
     assert record["not_run"] == [{"scenario": "sweep", "subject": "GPU", "reason": "no GPU"}]
     assert json.loads(json.dumps(record["plan"])).keys() == {
-        "scenarios", "batches", "images", "pairs", "repeats", "seconds", "seed", "threads", "side", "own_files", "against"
+        "scenarios", "batches", "images", "pairs", "repeats", "seconds", "seed", "threads", "side", "own_files",
+        "against",
     }  # fmt: skip
     table = report_table(report)
     assert len(table.rows) == 3 and table.rows[2][4] == "not run" and table.rows[2][-1] == "no GPU"
