@@ -45,23 +45,27 @@ class BenchReport:
 
     def reasons(self) -> list[str]:
         """Why the run as a whole is not valid; empty when it is."""
-        found = [reason for one in self.measurements for reason in one.reasons()]
+        reasons = [reason for measurement in self.measurements for reason in measurement.reasons()]
         held = throttling(self.states)
         if held:
-            found.append(held)
+            reasons.append(held)
         if not self.measurements:
-            found.append("nothing was measured")
+            reasons.append("nothing was measured")
         if not self.finished:
-            found.append("it was not finished")
-        return found
+            reasons.append("it was not finished")
+        return reasons
 
     def verdict(self) -> str:
         return "INVALID" if self.reasons() else "VALID"
 
     def best(self, model: str) -> Measurement | None:
         """The fastest offline measurement of a model by its engine."""
-        own = [one for one in self.measurements if one.scenario == "offline" and one.subject == model]
-        return max(own, key=lambda one: one.rate().median, default=None)
+        offline_runs = [
+            measurement
+            for measurement in self.measurements
+            if measurement.scenario == "offline" and measurement.subject == model
+        ]
+        return max(offline_runs, key=lambda measurement: measurement.rate().median, default=None)
 
 
 @dataclass(frozen=True)

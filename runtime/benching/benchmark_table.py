@@ -33,7 +33,7 @@ def report_facts(report: BenchReport) -> list[str]:
     ]
     for ceilings in report.ceilings.values():
         data = ceilings.to_json()
-        products = ", ".join(f"{kind} {value} TFLOP/s" for kind, value in data["product_tflop_s"].items())
+        products = ", ".join(f"{precision} {value} TFLOP/s" for precision, value in data["product_tflop_s"].items())
         lines.append(f"limits of {ceilings.device}: copy {data['copy_gb_s']} GB/s, matrix product {products}")
     lines += [f"GPU as found: {_state(state)}" for state in report.states[-1:]]
     lines += sorted({note for one in report.measurements for note in one.notes})

@@ -41,7 +41,7 @@ class Ceilings:
     products: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        tera = {kind: round(2 * rate / 1e12, 3) for kind, rate in self.products.items()}
+        tera = {precision: round(2 * rate / 1e12, 3) for precision, rate in self.products.items()}
         return {"device": self.device, "copy_gb_s": round(self.bandwidth / 1e9, 2), "product_tflop_s": tera}
 
 
@@ -73,11 +73,11 @@ def gpu_ceilings(device: int = 0, sizes: CeilingSizes = GPU_SIZES) -> Ceilings:
         copy = _seconds(partial(cupy.copyto, target, source), wait)
         del source, target
         products = {}
-        for kind, dtype in (("fp32", np.float32), ("fp16", np.float16)):
+        for precision, dtype in (("fp32", np.float32), ("fp16", np.float16)):
             pool.free_all_blocks()
             a, b = (cupy.asarray(_random_matrix(sizes.side, dtype, seed)) for seed in range(2))
             out = cupy.empty(a.shape, dtype)
-            products[kind] = sizes.side**3 / _seconds(partial(cupy.matmul, a, b, out=out), wait)
+            products[precision] = sizes.side**3 / _seconds(partial(cupy.matmul, a, b, out=out), wait)
             del a, b, out
         pool.free_all_blocks()
         products["bf16"] = products["fp16"]
@@ -110,11 +110,11 @@ def gpu_errors(cupy: Any, what: str) -> Iterator[None]:
 
 def _seconds(work: Callable[[], object], wait: Callable[[], object]) -> float:
     """Median seconds of one call, after two warm-up calls."""
-    found = []
+    seconds = []
     for turn in range(_ROUNDS + 2):
         start = time.perf_counter()
         work()
         wait()
         if turn >= 2:
-            found.append(time.perf_counter() - start)
-    return max(median(found), 1e-12)
+            seconds.append(time.perf_counter() - start)
+    return max(median(seconds), 1e-12)

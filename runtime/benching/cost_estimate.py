@@ -51,18 +51,18 @@ def _macs(nodes: list[dict[str, Any]]) -> int | None:
     """A profile omits packed weights: the shape of a product's follows from the others, a convolution's does not."""
     total = 0
     for node in nodes:
-        kind = node.get("op_name")
+        operator = node.get("op_name")
         inputs = [shape for entry in node.get("input_type_shape", ()) for shape in entry.values()]
         outputs = [shape for entry in node.get("output_type_shape", ()) for shape in entry.values()]
         if not outputs or not inputs:
             continue
         size = math.prod(outputs[0])
-        if kind == "Conv" and len(inputs) < 2:
+        if operator == "Conv" and len(inputs) < 2:
             return None
-        if kind == "Conv":
+        if operator == "Conv":
             total += size * math.prod(inputs[1][1:])
-        elif kind == "MatMul":
+        elif operator == "MatMul":
             total += size * inputs[0][-1]
-        elif kind == "Gemm":
+        elif operator == "Gemm":
             total += size * math.prod(inputs[0]) // max(outputs[0][0], 1)
     return total

@@ -120,15 +120,15 @@ def _problems(cell: CellWork, subject: Subject, source: PixelSource) -> list[str
     drawn = np.random.default_rng().choice(len(cell.cases), min(_CHECKED, len(cell.cases)), replace=False)
     cases = [cell.cases[int(index)] for index in drawn]
     wanted = oracle_scores(bundle, np.stack([source(case)[0] for case in cases])[:, None], text).logits
-    found, expected, reasons = [], [], []
+    stored_logits, expected, reasons = [], [], []
     for number, case in enumerate(cases):
         for finding, positive in zip(queries.findings, queries.positive, strict=True):
             row = stored[case.case_id, finding]
-            found.append(row["logit"])
+            stored_logits.append(row["logit"])
             expected.append(wanted[number, list(positive)].mean())
             if finding in case.regions:
                 reasons += _wrong_counts(row, bundle.manifest.grid)
-    error = float(np.linalg.norm(np.subtract(found, expected))) / max(float(np.linalg.norm(expected)), 1e-30)
+    error = float(np.linalg.norm(np.subtract(stored_logits, expected))) / max(float(np.linalg.norm(expected)), 1e-30)
     limit = TOLERANCES.get(subject.engine.info.precision, TOLERANCES["fp32"])
     if not error <= limit:
         reasons.append(f"stored logits differ from onnxruntime-cpu by {error:.2g} of their norm (at most {limit:g})")

@@ -64,11 +64,11 @@ class Subject:
         info = self.engine.info
         if ceilings is None or info.precision == "int8":  # products of bytes are not among the ceilings
             return None
-        kind = "fp32" if ceilings.device == "cpu" else info.precision.replace("tf32", "fp32")
-        product = ceilings.products.get(kind)
+        precision = "fp32" if ceilings.device == "cpu" else info.precision.replace("tf32", "fp32")
+        product = ceilings.products.get(precision)
         if self.macs is None or product is None:
             return None
-        return Limit(f"{kind} matrix product over {self.macs / 1e9:.4g} G MACs an image", product / self.macs)
+        return Limit(f"{precision} matrix product over {self.macs / 1e9:.4g} G MACs an image", product / self.macs)
 
 
 def offline(subject: Subject, plan: Plan, ceilings: Ceilings | None, batch: int) -> Measurement:
@@ -158,9 +158,9 @@ def _on_device(
 def _checked(engine: Engine, text: NDArray[np.float32], rng: np.random.Generator) -> str | None:
     pixels = random_pixels(engine.bundle, _CHECKED, rng)
     try:
-        found = engine.run(pixels, text)
+        scores = engine.run(pixels, text)
         precision = engine.info.precision
-        return check_scores(found, oracle_scores(engine.bundle, pixels, text), precision)
+        return check_scores(scores, oracle_scores(engine.bundle, pixels, text), precision)
     except EngineError as error:
         return str(error)
 

@@ -33,9 +33,9 @@ def gpu_state(device: int = 0, ask: Query | None = None) -> dict[str, Any] | Non
     state: dict[str, Any] = {name.replace(".", "_"): _number(cell) for name, cell in zip(_NUMBERS, cells, strict=False)}
     state["reasons"] = None
     for name in _REASONS:
-        found = ask(name)
-        if found is not None and found.strip().lower().startswith("0x"):
-            state["reasons"] = int(found.strip(), 16)
+        bits = ask(name)
+        if bits is not None and bits.strip().lower().startswith("0x"):
+            state["reasons"] = int(bits.strip(), 16)
             break
     return state
 

@@ -33,11 +33,11 @@ def oracle_scores(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np.fl
     return Scores(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def check_scores(found: Scores, wanted: Scores, precision: str) -> str | None:
-    """What is wrong with `found`, or None."""
+def check_scores(scores: Scores, wanted: Scores, precision: str) -> str | None:
+    """What is wrong with `scores`, or None."""
     limit = TOLERANCES.get(precision, TOLERANCES["fp32"])
     for name in ("logits", "saliency"):
-        a, b = (np.asarray(getattr(scores, name), np.float64) for scores in (found, wanted))
+        a, b = (np.asarray(getattr(side, name), np.float64) for side in (scores, wanted))
         if a.shape != b.shape:
             return f"{name} have the shape {a.shape} instead of {b.shape}"
         error = float(np.linalg.norm(a - b)) / max(float(np.linalg.norm(b)), 1e-30)

@@ -81,10 +81,10 @@ def timed(
     Stops after `repeats`, or when `seconds` have passed and at least one repeat is done.
     """
     work(-1)
-    found: list[float] = []
+    times: list[float] = []
     begun = clock()
-    while len(found) < repeats and (not found or clock() - begun < seconds):
+    while len(times) < repeats and (not times or clock() - begun < seconds):
         start = clock()
-        work(len(found))
-        found.append(clock() - start)
-    return found
+        work(len(times))
+        times.append(clock() - start)
+    return times

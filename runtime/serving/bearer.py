@@ -43,9 +43,9 @@ class Bearer:
         """Raises Unauthenticated unless `header`, the value of Authorization, carries the token."""
         if self._token is None:
             return
-        kind, _, given = header.partition(b" ")
+        scheme, _, given = header.partition(b" ")
         # Digests have equal lengths, so that the time of the comparison is constant.
-        if not hmac.compare_digest(_digest(given.strip()), self._token) or kind.lower() != b"bearer":
+        if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != b"bearer":
             raise Unauthenticated("This server needs a token: send the header 'Authorization: Bearer <token>'.")
 
 

@@ -26,13 +26,13 @@ def read_certificate(certfile: Path | None, keyfile: Path | None) -> Certificate
         return None
     if certfile is None or keyfile is None:
         raise ConfigError("TLS needs a certificate and its key; give both --certfile and --keyfile.")
-    for file, option, kind in ((certfile, "--certfile", "CERTIFICATE"), (keyfile, "--keyfile", "PRIVATE KEY")):
+    for file, option, label in ((certfile, "--certfile", "CERTIFICATE"), (keyfile, "--keyfile", "PRIVATE KEY")):
         try:
             text = file.read_text(encoding="ascii", errors="replace")
         except OSError as error:
             raise ConfigError(f"{file} ({option}) cannot be read: {error.strerror or error}.") from error
-        if f"{kind}-----" not in text:
-            raise ConfigError(f"{file} ({option}) holds no {kind.lower()} in PEM form.")
+        if f"{label}-----" not in text:
+            raise ConfigError(f"{file} ({option}) holds no {label.lower()} in PEM form.")
     encrypted = False
 
     def password() -> str:

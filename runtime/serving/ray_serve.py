@@ -115,7 +115,7 @@ def build(args: Mapping[str, str]) -> Any:
     queue, timeout, token_file (else the variable XBENCH_FAST_TOKEN), replicas, gpus. Raises ConfigError for an unknown
     key or a value that does not fit.
     """
-    known: dict[str, Any] = {
+    values: dict[str, Any] = {
         "bundles": "",
         "model": "",
         "engine": "auto",
@@ -130,40 +130,40 @@ def build(args: Mapping[str, str]) -> Any:
         "gpus": 0.0,
     }
     for key, text in args.items():
-        if key not in known:
-            raise ConfigError(f"There is no setting '{key}': {did_you_mean(key, known)}.")
+        if key not in values:
+            raise ConfigError(f"There is no setting '{key}': {did_you_mean(key, values)}.")
         try:
-            known[key] = type(known[key])(text)
+            values[key] = type(values[key])(text)
         except ValueError as error:
             raise ConfigError(f"{key}={text} is not a number.") from error
     for key, least in (("threads", 1), ("replicas", 1), ("gpus", 0)):
-        if not least <= known[key] < math.inf:
-            raise ConfigError(f"{key}={known[key]} must be at least {least}.")
+        if not least <= values[key] < math.inf:
+            raise ConfigError(f"{key}={values[key]} must be at least {least}.")
     service = ServiceSettings(
-        known["max_batch"], known["max_delay_ms"] / 1e3, known["queue"], known["timeout"], workers=known["threads"]
+        values["max_batch"], values["max_delay_ms"] / 1e3, values["queue"], values["timeout"], workers=values["threads"]
     )
-    token = read_token(Path(known["token_file"]) if known["token_file"] else None)
+    token = read_token(Path(values["token_file"]) if values["token_file"] else None)
     if token is None:
         print(f"No token is asked for; see token_file and {TOKEN_VARIABLE}.", file=sys.stderr)
     settings = ReplicaSettings(
-        bundles=_bundles(known["bundles"], [name for name in known["model"].split(",") if name]),
-        engine=known["engine"],
-        threads=known["threads"],
-        prompt_set=known["prompt_set"] or None,
+        bundles=_bundles(values["bundles"], [name for name in values["model"].split(",") if name]),
+        engine=values["engine"],
+        threads=values["threads"],
+        prompt_set=values["prompt_set"] or None,
         service=service,
         http=HttpSettings(local_only=False, token=token),
     )
-    return application(settings, replicas=known["replicas"], gpus=known["gpus"])
+    return application(settings, replicas=values["replicas"], gpus=values["gpus"])
 
 
 def _bundles(folder: str, names: Sequence[str]) -> tuple[Path, ...]:
-    found = {path.name: path.absolute() for path in find_bundles(Path(folder))} if folder else {}
-    if not found:
+    bundles = {path.name: path.absolute() for path in find_bundles(Path(folder))} if folder else {}
+    if not bundles:
         raise ConfigError(f"bundles={folder} holds no bundle; name the folder that xbench-export wrote to.")
     for name in names:
-        if name not in found:
-            raise ConfigError(f"There is no bundle called '{name}' in {folder}: {did_you_mean(name, found)}.")
-    return tuple(path for name, path in found.items() if not names or name in names)
+        if name not in bundles:
+            raise ConfigError(f"There is no bundle called '{name}' in {folder}: {did_you_mean(name, bundles)}.")
+    return tuple(path for name, path in bundles.items() if not names or name in names)
 
 
 def _import_serve() -> Any:

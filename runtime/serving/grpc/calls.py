@@ -106,9 +106,9 @@ class Calls:
 
     async def _model_metadata(self, call: Call) -> Message:
         asked = parsed(self._messages.ModelMetadataRequest, call.data)
-        found = model_metadata(self._service.catalogue.get(asked.name, asked.version))
+        metadata = model_metadata(self._service.catalogue.get(asked.name, asked.version))
         fields = ("name", "versions", "platform", "inputs", "outputs")
-        return self._messages.ModelMetadataResponse(**{key: found[key] for key in fields})
+        return self._messages.ModelMetadataResponse(**{key: metadata[key] for key in fields})
 
     async def _repository_index(self, call: Call) -> Message:
         asked = parsed(self._messages.RepositoryIndexRequest, call.data)

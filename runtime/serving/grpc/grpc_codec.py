@@ -46,9 +46,9 @@ _CONTENTS: Final[Mapping[str, str]] = {
 
 def decode_infer(message: ModelInferRequest) -> Request:
     """The request in a ModelInferRequest, whose model may not exist. Raises BadRequest, and no other error."""
-    for kind, entries in (("inputs", message.inputs), ("outputs", message.outputs)):
+    for member, entries in (("inputs", message.inputs), ("outputs", message.outputs)):
         if len(entries) > _MOST_ENTRIES:
-            raise BadRequest(f"'{kind}' has {len(entries)} entries, at most {_MOST_ENTRIES} are allowed.")
+            raise BadRequest(f"'{member}' has {len(entries)} entries, at most {_MOST_ENTRIES} are allowed.")
     if not message.inputs:
         raise BadRequest("'inputs' is empty; at least one tensor is needed.")
     raw = message.raw_input_contents
@@ -128,10 +128,10 @@ def _content_type(item: Any) -> object:
 def _parameters(entries: Mapping[str, Any]) -> dict[str, Parameter]:
     if len(entries) > _MOST_ENTRIES:
         raise BadRequest(f"'parameters' has {len(entries)} entries, at most {_MOST_ENTRIES} are allowed.")
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for name, value in entries.items():
-        kind = value.WhichOneof("parameter_choice")
-        if kind is None:
+        choice = value.WhichOneof("parameter_choice")
+        if choice is None:
             raise BadRequest(f"The parameter '{name[:200]}' has no value.")
-        found[name] = getattr(value, kind)
-    return found
+        parameters[name] = getattr(value, choice)
+    return parameters

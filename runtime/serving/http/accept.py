@@ -22,16 +22,16 @@ _LONGEST: Final = 4096
 
 @dataclass(frozen=True)
 class _Range:
-    kind: str
+    media_type: str
     weight: float
 
     def matches(self, offer: str) -> int:
         """2 for the media type itself, 1 for its kind (image/*), 0 for all, -1 for none of these."""
-        if self.kind == offer:
+        if self.media_type == offer:
             return 2
-        if self.kind == offer.partition("/")[0] + "/*":
+        if self.media_type == offer.partition("/")[0] + "/*":
             return 1
-        return 0 if self.kind in ("*/*", "*") else -1
+        return 0 if self.media_type in ("*/*", "*") else -1
 
 
 def accepted(headers: Sequence[str], offers: Sequence[str]) -> str:
@@ -48,20 +48,20 @@ def accepted(headers: Sequence[str], offers: Sequence[str]) -> str:
     if not text.strip(" ,"):
         return offers[0]
     matching: list[tuple[float, int, int, int]] = []
-    for place, offer in enumerate(offers):
+    for position, offer in enumerate(offers):
         specific, order = max(((item.matches(offer), -number) for number, item in enumerate(ranges)), default=(-1, 0))
         if specific >= 0 and (weight := ranges[-order].weight) > 0:
-            matching.append((weight, specific, order if specific == 2 else 0, -place))
+            matching.append((weight, specific, order if specific == 2 else 0, -position))
     if not matching:
         raise BadRequest(f"The Accept header takes none of {', '.join(offers)}; send one of them, or */*.", status=406)
     return offers[-max(matching)[-1]]
 
 
-def offering(kind: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def offering(media_type: str, endpoint: Endpoint) -> Endpoint:
     """An endpoint that answers with one media type, and with status 406 to those who do not accept it."""
 
     async def checked(request: Request) -> Any:
-        accepted(request.headers.getlist("accept"), (kind,))
+        accepted(request.headers.getlist("accept"), (media_type,))
         return await endpoint(request)
 
     return checked
@@ -71,12 +71,12 @@ def _ranges(text: str) -> list[_Range]:
     """The ranges of a header, without those whose weight is no number from 0 to 1."""
     ranges = []
     for part in text.split(","):
-        kind, *options = (item.strip().lower() for item in part.split(";"))
+        media_type, *options = (item.strip().lower() for item in part.split(";"))
         weight = next((option.partition("=")[2].strip() for option in options if option.startswith("q=")), "1")
         try:
             number = float(weight)
         except ValueError:
             continue
-        if kind and 0.0 <= number <= 1.0:
-            ranges.append(_Range(kind, number))
+        if media_type and 0.0 <= number <= 1.0:
+            ranges.append(_Range(media_type, number))
     return ranges

@@ -114,13 +114,13 @@ class Decompressor:
                     raise BadRequest("The body has bytes beyond the end of its deflate stream.")
                 self._decoder = zlib.decompressobj(self._window)
             try:
-                found = self._decoder.decompress(rest, _STEP)
+                step = self._decoder.decompress(rest, _STEP)
             except zlib.error as error:
                 raise BadRequest(f"The body is not {self._coding}, as its Content-Encoding says.") from error
             self._pending = not self._decoder.eof
             rest = self._decoder.unused_data if self._decoder.eof else self._decoder.unconsumed_tail
-            yield found
-            if not rest and len(found) < _STEP:
+            yield step
+            if not rest and len(step) < _STEP:
                 return
 
     def end(self) -> None:

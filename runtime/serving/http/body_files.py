@@ -88,13 +88,13 @@ def lines_of(answer: Answer) -> bytes:
     """
     rows = answer.outputs["boxes"]
     lines = []
-    for place, finding in enumerate(answer.findings):
-        mine = rows[rows[:, 1] == place]
+    for number, finding in enumerate(answer.findings):
+        boxes = rows[rows[:, 1] == number]
         line = {
             "case": answer.id,
             "finding": finding,
-            "boxes": np.rint(mine[:, 2:6].astype(np.float64) * GRID).astype(int).tolist(),
-            "scores": mine[:, 6].tolist(),
+            "boxes": np.rint(boxes[:, 2:6].astype(np.float64) * GRID).astype(int).tolist(),
+            "scores": boxes[:, 6].tolist(),
             "frame": "resized",
             "view": [GRID, GRID],
             "model": answer.model,

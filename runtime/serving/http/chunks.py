@@ -47,11 +47,11 @@ def limited_chunks(base: type[Any], limit: int) -> type[Any]:
             super().on_headers_complete()
 
         def on_chunk_header(self) -> None:
-            found = _SIZE.match(self._chunk_data, self._chunk_at)
-            if found is not None and self._chunk_aligned:
-                self._check_chunk(int(found[1], 16))
-                self._chunk_at = found.end() - 1
-            self._chunk_aligned = self._chunk_aligned and found is not None
+            size = _SIZE.match(self._chunk_data, self._chunk_at)
+            if size is not None and self._chunk_aligned:
+                self._check_chunk(int(size[1], 16))
+                self._chunk_at = size.end() - 1
+            self._chunk_aligned = self._chunk_aligned and size is not None
             self._skip_chunk(b"\n")
 
         def on_body(self, body: bytes) -> None:
@@ -63,9 +63,9 @@ def limited_chunks(base: type[Any], limit: int) -> type[Any]:
             super().on_message_complete()
 
         def _skip_chunk(self, mark: bytes) -> None:
-            place = self._chunk_data.find(mark, self._chunk_at)
-            self._chunk_aligned = self._chunk_aligned and place >= 0
-            self._chunk_at = max(self._chunk_at, place + len(mark))
+            start = self._chunk_data.find(mark, self._chunk_at)
+            self._chunk_aligned = self._chunk_aligned and start >= 0
+            self._chunk_at = max(self._chunk_at, start + len(mark))
 
         def _check_chunk(self, size: int) -> None:
             if size <= limit or self.transport.is_closing():

@@ -54,7 +54,7 @@ def docs_text(document: dict[str, Any]) -> str:
     parts.append('<p>For programs: <a href="openapi.json">openapi.json</a></p>')
     root = document["servers"][0]["url"]
     if root != "/":
-        parts.append(f"<p>Every path stands below <code>{_escape(root)}</code>.</p>")
+        parts.append(f"<p>Every path begins with <code>{_escape(root)}</code>.</p>")
     for path, item in document["paths"].items():
         shared = item.get("parameters", [])
         parts += [_operation(verb, path, item[verb], shared) for verb in ("get", "post") if verb in item]
@@ -90,12 +90,12 @@ def _operation(verb: str, path: str, operation: dict[str, Any], shared: list[dic
 
 def _contents(content: dict[str, Any]) -> str:
     """Content types, each with its schema."""
-    found = []
-    for kind, item in content.items():
+    types = []
+    for media_type, item in content.items():
         name = item["schema"].get("$ref", "").rpartition("/")[2]
-        told = f'<a href="#{_escape(name)}">{_escape(name)}</a>' if name else item["schema"].get("description", "")
-        found.append(f"<code>{_escape(kind)}</code> {told}")
-    return "; ".join(found)
+        schema = f'<a href="#{_escape(name)}">{_escape(name)}</a>' if name else item["schema"].get("description", "")
+        types.append(f"<code>{_escape(media_type)}</code> {schema}")
+    return "; ".join(types)
 
 
 def _style() -> str:

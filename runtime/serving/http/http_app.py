@@ -122,8 +122,8 @@ class _Health:
     async def metrics(self, request: Request) -> Response:
         from starlette.responses import Response
 
-        body, kind = self._service.metrics.render()
-        return Response(body, headers={"content-type": kind})
+        body, content_type = self._service.metrics.render()
+        return Response(body, headers={"content-type": content_type})
 
 
 def _address(request: Request) -> tuple[str, str]:

@@ -64,13 +64,13 @@ class DecodedRequest:
 def check_content_type(header: str) -> bool:
     """Whether a body of this Content-Type is an image file. Raises BadRequest with status 415 for a type that is not
     taken."""
-    kind = header.partition(";")[0].strip().lower()
-    if kind in FILE_TYPES:
+    media_type = header.partition(";")[0].strip().lower()
+    if media_type in FILE_TYPES:
         return True
-    if kind not in JSON_TYPES:
+    if media_type not in JSON_TYPES:
         raise BadRequest(
-            f"The Content-Type {kind[:100]} is not taken; send application/json, application/octet-stream (JSON and "
-            f"raw tensors), or an image file as {', '.join(FILE_TYPES)}.",
+            f"The Content-Type {media_type[:100]} is not taken; send application/json, application/octet-stream "
+            f"(JSON and raw tensors), or an image file as {', '.join(FILE_TYPES)}.",
             status=415,
         )
     return False
@@ -90,8 +90,8 @@ def is_raw(content_type: str, header_length: str | None, body: bytes) -> bool:
     announces 0 bytes of JSON, or a file as application/octet-stream, which no JSON begins like."""
     if header_length is not None:
         return json_length(header_length, len(body)) == 0
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind == "application/octet-stream" and bool(image_kind(body))
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == "application/octet-stream" and bool(image_kind(body))
 
 
 def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedRequest:

@@ -59,19 +59,22 @@ def openapi(root_path: str = "") -> Json:
         "/docs": {"get": _get("This document for people", "text/html") | {"security": []}},
     }
     for path, name in zip(HEALTH_PATHS, ("Live", "Ready"), strict=True):
-        found = _get(f"Whether the server is {name.lower()}; answered at any load", name) | {"security": []}
-        paths[path] = {"get": found}
+        health = _get(f"Whether the server is {name.lower()}; answered at any load", name) | {"security": []}
+        paths[path] = {"get": health}
     paths[HEALTH_PATHS[1]]["get"]["responses"]["503"] = _answer("The server is shutting down.", "Ready")
-    for place, given in (("/v2/models/{model}/versions/{version}", [model, version]), ("/v2/models/{model}", [model])):
+    for path, parameters in (
+        ("/v2/models/{model}/versions/{version}", [model, version]),
+        ("/v2/models/{model}", [model]),
+    ):
         missing = {"404": _answer(_ERRORS["404"], "Error")}
         described = _get("Inputs, outputs and origin of a model", "Model")
         ready = _get("Whether a model answers", "ModelReady")
         for operation in (described, ready):
             operation["responses"] |= missing
         ready["responses"]["503"] = _answer("The server is shutting down.", "ModelReady")
-        paths[place] = {"parameters": given, "get": described}
-        paths[f"{place}/ready"] = {"parameters": given, "get": ready}
-        paths = {f"{place}/infer": {"parameters": given, "post": _infer()}, **paths}
+        paths[path] = {"parameters": parameters, "get": described}
+        paths[f"{path}/ready"] = {"parameters": parameters, "get": ready}
+        paths = {f"{path}/infer": {"parameters": parameters, "post": _infer()}, **paths}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -91,7 +94,7 @@ def openapi(root_path: str = "") -> Json:
 
 def _infer() -> Json:
     image = {"type": "string", "format": "binary", "description": "an image file, as it is"}
-    files = {kind: {"schema": image} for kind in FILE_TYPES}
+    files = {media_type: {"schema": image} for media_type in FILE_TYPES}
     json_form = {"application/json": {"schema": _reference("Request")}}
     raw = {"application/octet-stream": {"schema": {**image, "description": "a Request, then raw tensors"}}}
     query = [

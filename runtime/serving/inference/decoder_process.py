@@ -46,10 +46,10 @@ def _answer(job: DecodeJob) -> DecodeReply:
         return DecodeReply([], str(error))
 
 
-def _pixels(found: Prepared) -> DecodedImage:
-    display = found.display
+def _pixels(prepared: Prepared) -> DecodedImage:
+    display = prepared.display
     shown, drawn = ((0, 0), b"") if display is None else ((display.shape[0], display.shape[1]), display.tobytes())
-    return DecodedImage(found.pixels.tobytes(), found.size, found.frame, shown, drawn)
+    return DecodedImage(prepared.pixels.tobytes(), prepared.size, prepared.frame, shown, drawn)
 
 
 if __name__ == "__main__":

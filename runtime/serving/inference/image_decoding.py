@@ -85,10 +85,10 @@ class Decoders:
             finally:
                 if started not in self._idle and process.returncode is None:
                     process.kill()
-        found = msgspec.msgpack.decode(reply, type=DecodeReply)
-        if found.error:
-            raise ImageError(found.error)
-        return [_prepared(item, geometry.size) for item in found.images]
+        decoded = msgspec.msgpack.decode(reply, type=DecodeReply)
+        if decoded.error:
+            raise ImageError(decoded.error)
+        return [_prepared(item, geometry.size) for item in decoded.images]
 
     async def close(self) -> None:
         """Ends every process."""

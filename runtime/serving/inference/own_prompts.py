@@ -39,14 +39,14 @@ class OwnPrompts:
         Raises what `prompt_encoder` raises.
         """
         with self._lock:
-            found = self._kept.get(prompts)
-            if found is None:
-                found = self._encode(prompts)
-                self._kept[prompts] = found
+            encoded = self._kept.get(prompts)
+            if encoded is None:
+                encoded = self._encode(prompts)
+                self._kept[prompts] = encoded
                 self._shrink()
             else:
                 self._kept.move_to_end(prompts)
-            return found
+            return encoded
 
     def __len__(self) -> int:
         return len(self._kept)

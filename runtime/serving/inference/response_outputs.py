@@ -47,17 +47,17 @@ def build_answer(
     A finding's logit and map are the means over its positive prompts, as in an evaluation; so are the probabilities
     (docs/metrics.md §7).
     """
-    found = _Outputs(request, selection, images, scores)
+    values = _Outputs(request, selection, images, scores)
     if request.highest_only:
-        selection = selection.only(int(np.argmax(np.nan_to_num(found.probabilities()[0], nan=-1.0))))
-        found = _Outputs(request, selection, images, scores)
+        selection = selection.only(int(np.argmax(np.nan_to_num(values.probabilities()[0], nan=-1.0))))
+        values = _Outputs(request, selection, images, scores)
     return Answer(
         model=model.name,
         version=model.version,
         prompt_set=selection.prompts.name,
         findings=selection.queries.findings,
         tau=request.tau,
-        outputs={name: getattr(found, name)() for name in OUTPUTS if name in request.outputs},
+        outputs={name: getattr(values, name)() for name in OUTPUTS if name in request.outputs},
         id=request.id,
     )
 
@@ -200,8 +200,8 @@ def regions(normalised: NDArray[np.float32], mask: NDArray[np.uint8]) -> list[tu
         return []
     peaks = ndimage.maximum(normalised, labels, np.arange(1, count + 1))
     height, width = mask.shape
-    found = [
+    boxes = [
         (x.start / width, y.start / height, x.stop / width, y.stop / height, float(peak))
         for (y, x), peak in zip(ndimage.find_objects(labels), peaks, strict=True)
     ]
-    return sorted(found, key=lambda box: -box[4])
+    return sorted(boxes, key=lambda box: -box[4])

@@ -35,9 +35,9 @@ class Selection:
     prompts: PromptSet
     queries: Queries
 
-    def only(self, place: int) -> Selection:
-        """The same with one finding, the one at `place`."""
-        queries, one = self.queries, slice(place, place + 1)
+    def only(self, position: int) -> Selection:
+        """The same with one finding, the one at `position`."""
+        queries, one = self.queries, slice(position, position + 1)
         return Selection(self.prompts, Queries(queries.findings[one], queries.positive[one], queries.negative[one]))
 
 
@@ -92,10 +92,10 @@ class ServedModel:
         wanted = prompts.findings if findings is None else findings
         for finding in wanted:
             if finding not in prompts.findings:
-                own = "" if self.bundle.manifest.findings else "; give texts of your own as 'prompts'"
+                advice = "" if self.bundle.manifest.findings else "; give texts of your own as 'prompts'"
                 raise BadRequest(
                     f"The prompt set '{prompts.name}' of {self.name} has no finding '{finding}': "
-                    f"{did_you_mean(finding, prompts.findings)}{own}."
+                    f"{did_you_mean(finding, prompts.findings)}{advice}."
                 )
         return Selection(prompts, Queries.of(prompts, {finding: finding for finding in wanted}))
 
@@ -161,9 +161,9 @@ class Catalogue:
 
     def get(self, name: str, version: str = "") -> ServedModel:
         """The model `name`. Raises NotFound for another name or version."""
-        found = self._models.get(name)
-        if found is None:
+        model = self._models.get(name)
+        if model is None:
             raise NotFound(f"There is no model '{name[:200]}': {did_you_mean(name[:200], self._models)}.")
         if version not in ("", VERSION):
             raise NotFound(f"The model '{name}' has no version '{version[:200]}'; it has {VERSION}.")
-        return found
+        return model

@@ -99,12 +99,12 @@ class Service:
     async def infer(self, request: Request) -> Answer:
         """The answer to a request. Raises RequestError, and nothing else but CancelledError."""
         start = time.perf_counter()
-        known = self._known(request.model)
+        label = self._known(request.model)
         code = "CANCELLED"
         try:
             answer = await self._answer(request)
             code = "OK"
-            self.metrics.images.labels(known).inc(request.count)
+            self.metrics.images.labels(label).inc(request.count)
             return answer
         except RequestError as error:
             code = error.code
@@ -114,12 +114,12 @@ class Service:
             raise as_request_error(error) from error
         # An error in this code or in an external engine: the client gets a general message, the log the details.
         except Exception as error:
-            _LOG.exception("A request for %s failed unexpectedly", known)
+            _LOG.exception("A request for %s failed unexpectedly", label)
             code = Internal.code
             raise Internal from error
         finally:
-            self.metrics.requests.labels(known, code).inc()
-            self.metrics.request_seconds.labels(known).observe(time.perf_counter() - start)
+            self.metrics.requests.labels(label, code).inc()
+            self.metrics.request_seconds.labels(label).observe(time.perf_counter() - start)
 
     async def _answer(self, request: Request) -> Answer:
         check_request(request)

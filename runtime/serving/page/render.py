@@ -43,12 +43,12 @@ def page_endpoint(root_path: str = "") -> Callable[[Request], Awaitable[Response
 
 def page_text(root_path: str = "") -> str:
     """The document with its style and scripts; `root_path`: the prefix of the addresses it asks."""
-    found = (_FOLDER / "page.html").read_text(encoding="utf-8")
+    document = (_FOLDER / "page.html").read_text(encoding="utf-8")
     parts = {"notice": html.escape(NOTICE), "version": html.escape(code_version())}
     parts["root_path"] = html.escape(root_path)
     for name, text in {**parts, "style": _style(), "script": _script()}.items():
-        found = found.replace("{{ " + name + " }}", text)
-    return found
+        document = document.replace("{{ " + name + " }}", text)
+    return document
 
 
 def page_policy() -> str:
@@ -67,5 +67,5 @@ def _style() -> str:
 
 
 def _script() -> str:
-    own = ((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
-    return one_script([*(shared_asset(f"{name}.js") for name in _SHARED), *own])
+    page_scripts = ((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
+    return one_script([*(shared_asset(f"{name}.js") for name in _SHARED), *page_scripts])

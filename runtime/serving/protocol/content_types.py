@@ -68,9 +68,9 @@ def check_output_content_type(name: str, content_type: object, *, files: str) ->
     for none. An output that does not exist is not looked at."""
     if content_type in (None, "") or name not in OUTPUTS:
         return
-    kind = _ARRAY if OUTPUTS[name].datatype != "BYTES" else _TEXT if name == "findings" else files
-    if content_type != kind:
-        reason = f"use {kind}" if kind else "it is answered as raw bytes; leave content_type out"
+    wanted = _ARRAY if OUTPUTS[name].datatype != "BYTES" else _TEXT if name == "findings" else files
+    if content_type != wanted:
+        reason = f"use {wanted}" if wanted else "it is answered as raw bytes; leave content_type out"
         raise BadRequest(f"The content_type '{str(content_type)[:40]}' of the output '{name}' is not taken; {reason}.")
 
 

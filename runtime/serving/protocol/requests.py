@@ -119,7 +119,7 @@ def to_request(
     if len(set(outputs)) != len(outputs):
         raise BadRequest("'outputs' has a duplicate output.")
     image, pixels = tensors.get("image"), tensors.get("pixels")
-    own, names = tensors.get("prompts"), tensors.get("findings")
+    prompts, names = tensors.get("prompts"), tensors.get("findings")
     set_name = parameters.get("prompt_set")
     if "prompt_set" in tensors:
         set_name = _text(_single(tensors["prompt_set"]), "prompt_set")
@@ -133,7 +133,7 @@ def to_request(
         pixels=None if pixels is None else np.asarray(pixels.array, np.uint8),
         findings=None if names is None else tuple(_text(item, "findings") for item in names.array.reshape(-1)),
         prompt_set=None if set_name is None else _string(set_name, "prompt_set"),
-        prompts=None if own is None else own_prompts(_single(own)),
+        prompts=None if prompts is None else own_prompts(_single(prompts)),
         outputs=frozenset(outputs) if outputs else DEFAULT_OUTPUTS,
         tau=_number(tau, "tau"),
         timeout=timeout / 1e6 or None,

@@ -134,12 +134,12 @@ class ModelQueue:
         try:
             if len(images) == 1:
                 return await images[0].future
-            found = await asyncio.gather(*(image.future for image in images))
+            parts = await asyncio.gather(*(image.future for image in images))
         finally:
             for image in images:
                 image.future.cancel()
         return Scores(
-            np.concatenate([scores.logits for scores in found]), np.concatenate([scores.saliency for scores in found])
+            np.concatenate([part.logits for part in parts]), np.concatenate([part.saliency for part in parts])
         )
 
     async def _serve(self) -> None:
@@ -184,8 +184,8 @@ class ModelQueue:
         # Any exception of an engine goes to the requests that wait for it; the thread continues.
         except Exception as error:
             return [error] if len(batch) == 1 else [self._results([image])[0] for image in batch]
-        places = range(len(batch))
-        return [Scores(scores.logits[place : place + 1], scores.saliency[place : place + 1]) for place in places]
+        # Slices keep the axis of images.
+        return [Scores(scores.logits[i : i + 1], scores.saliency[i : i + 1]) for i in range(len(batch))]
 
     def _note(self, images: int, seconds: float) -> None:
         newest = seconds / images

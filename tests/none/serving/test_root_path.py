@@ -77,10 +77,10 @@ def test_the_pages_ask_below_the_prefix() -> None:
     page, docs, described, _ = got(*((path, {}) for path in ("/", "/docs", "/openapi.json")))
     assert re.findall(r'<meta name="root-path" content="([^"]*)">', page.text) == ["/models/xray"]
     assert "fetch(ROOT + path" in page.text
-    assert "Every path stands below <code>/models/xray</code>" in docs.text and 'href="openapi.json"' in docs.text
+    assert "Every path begins with <code>/models/xray</code>" in docs.text and 'href="openapi.json"' in docs.text
     assert described.json()["servers"] == [{"url": "/models/xray"}]
     page, docs, described, _ = got(*((path, {}) for path in ("/", "/docs", "/openapi.json")), root="")
-    assert '<meta name="root-path" content="">' in page.text and "stands below" not in docs.text
+    assert '<meta name="root-path" content="">' in page.text and "begins with" not in docs.text
     assert described.json()["servers"] == [{"url": "/"}]
 
 
