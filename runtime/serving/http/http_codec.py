@@ -17,7 +17,7 @@ from ....engines.strict_json import distinct_keys, no_constant
 from ...data.images.kinds import image_kind
 from ..protocol.content_types import BASE64, check_output_content_type, decoded_tensor
 from ..protocol.request_errors import BadRequest
-from ..protocol.requests import Answer, Request, to_request, to_tensors
+from ..protocol.requests import Answer, Parameter, Request, to_request, to_tensors
 from ..protocol.tensors import (
     DATATYPES,
     Tensor,
@@ -110,7 +110,7 @@ def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedR
         position += used
     if position != len(raw):
         raise BadRequest(f"The body has {len(raw) - position} bytes that belong to no input.")
-    parameters = _sent(content.parameters)
+    parameters: dict[str, Parameter] = _sent(content.parameters)
     outputs, binary = _requested(content.outputs or [])
     request = to_request(model, inputs, parameters, outputs, content.id or "")
     binary_by_default = parameters.get("binary_data_output") is True
