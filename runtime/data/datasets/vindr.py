@@ -11,8 +11,7 @@ from ....engines.errors import ConfigError
 from ...host.paths import has_file
 from .dataset import PATIENTS, UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts, Region
 from .file_rows import fail, number
-from .reader_consensus import RULES, Corners, majority, merge, needed
-from .readers.left_out import LEAVE_ONE_OUT, READERS, LeftOut
+from .readers.reader_consensus import LEAVE_ONE_OUT, READERS, RULES, Corners, LeftOut, majority, merge, needed
 from .readers.reader_marks import RADIOLOGIST, ReaderMarks
 from .source.csv_cells import is_blank, read_label
 from .source.csv_files import is_index, read_csv

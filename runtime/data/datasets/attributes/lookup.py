@@ -6,14 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from .....engines.errors import DataError
+from .....engines.errors import DataError, ImageError
+from ...images.dicom.open_dicom import open_data_set
+from ...images.kinds import KIND_BYTES, image_kind
 from ..dataset import Case, Dataset
 from ..patients import read_indices
 from ..source.image_names import TableNames, stem_of
 from .attribute_tables import read_table
-from .headers import TAGS, read_header
 from .values import NAMES, Attributes, Value, read_value
+
+_TAGS: Final = ("ViewPosition", "PatientSex", "PatientAge", "Manufacturer")
 
 
 @dataclass(frozen=True)
@@ -113,4 +117,31 @@ def _of_headers(wanted: Iterable[str], known: dict[str, Case]) -> CaseAttributes
         notes.append("its files have no attributes: no table has any, and no image is DICOM with a header")
     elif others:
         notes.append(f"{others} of {len(found)} images are not DICOM, or missing; their attributes are unknown")
-    return CaseAttributes(tuple(each or {} for each in found), f"DICOM headers ({', '.join(TAGS)})", tuple(notes))
+    return CaseAttributes(tuple(each or {} for each in found), f"DICOM headers ({', '.join(_TAGS)})", tuple(notes))
+
+
+def read_header(image: Path) -> Attributes | None:
+    """The attributes in the header of a DICOM `image`, of which nothing is ever printed; None: it is another file, or
+    cannot be read.
+
+    A value that does not have the form that its tag demands is not known, apart from an age without a unit, which is
+    years.
+    """
+    try:
+        with image.open("rb") as stream:
+            if image_kind(stream.read(KIND_BYTES)) != "dicom":
+                return None
+            stream.seek(0)
+            header = open_data_set(stream, _TAGS, pixels=False)
+    except (OSError, ImageError):
+        return None
+    attributes = {}
+    for tag in _TAGS:
+        name = NAMES[tag.lower()]
+        try:
+            value = read_value(name, header.text(tag))
+        except (ValueError, ImageError):
+            continue
+        if value is not None:
+            attributes[name] = value
+    return attributes

@@ -14,7 +14,7 @@ from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.data.datasets.checking.audit import audit
 from xbench_fast.runtime.data.datasets.pixels import direct_source
-from xbench_fast.runtime.data.datasets.reader_consensus import merge
+from xbench_fast.runtime.data.datasets.readers.reader_consensus import merge
 from xbench_fast.runtime.data.datasets.region_boxes import Boxes
 from xbench_fast.runtime.data.datasets.vindr import Vindr, VindrKaggle
 from xbench_fast.runtime.data.images.decode import read_grey

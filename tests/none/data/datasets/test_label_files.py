@@ -14,7 +14,7 @@ from xbench_fast.runtime.data.datasets.chestxray14 import ChestXray14
 from xbench_fast.runtime.data.datasets.chexlocalize import CheXlocalize
 from xbench_fast.runtime.data.datasets.dataset import Dataset
 from xbench_fast.runtime.data.datasets.dataset_registry import DATASETS
-from xbench_fast.runtime.data.datasets.reader_consensus import majority
+from xbench_fast.runtime.data.datasets.readers.reader_consensus import majority
 from xbench_fast.runtime.data.datasets.rsna import Rsna
 from xbench_fast.runtime.data.datasets.source.csv_cells import is_blank, read_label
 from xbench_fast.runtime.data.datasets.vindr import Vindr

@@ -22,7 +22,7 @@ READERS = {"dicom_files.py", "nifti.py"}
 """Files that open what is no text, by the library of the format."""
 
 KNOWN = {
-    "attributes/headers.py": {"open"},  # DICOM headers
+    "attributes/lookup.py": {"open"},  # DICOM headers
     "checking/same_content.py": {"open"},  # bytes of images, for their hashes
     "formats/xml_tree.py": {"read_bytes"},  # the parser of XML decodes the text itself
 }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from dicom_streams import BIG_ENDIAN, ENCODERS, EXPLICIT, IMPLICIT, JPEG, RUN_LENGTHS, Entry, film, items, written
 from xbench_fast.engines.errors import ImageError, XBenchError
-from xbench_fast.runtime.data.datasets.attributes.headers import read_header
+from xbench_fast.runtime.data.datasets.attributes.lookup import read_header
 from xbench_fast.runtime.data.datasets.formats.dicom.dicom_files import dicom_files, read_object
 from xbench_fast.runtime.data.images.decode import decode_grey
 from xbench_fast.runtime.data.images.size import image_size

@@ -12,7 +12,7 @@ import pytest
 from dicom_streams import BIG_ENDIAN, ENCODERS, EXPLICIT, IMPLICIT, JPEG, blocks, film, items, written
 from make_images import encode
 from xbench_fast.engines.errors import ImageError
-from xbench_fast.runtime.data.datasets.attributes.headers import read_header
+from xbench_fast.runtime.data.datasets.attributes.lookup import read_header
 from xbench_fast.runtime.data.datasets.formats.dicom.dicom_files import dicom_files
 from xbench_fast.runtime.data.images.decode import decode_grey
 from xbench_fast.runtime.data.images.kinds import KIND_BYTES, dicom_start, image_kind

@@ -1,19 +1,27 @@
-"""One region from the boxes that several readers drew for one class (docs/datasets.md §7)."""
+"""What several readers drew for one class: one region of all (docs/datasets.md §7), or each reader left out in turn
+(docs/trust.md §6.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
-from ....engines.errors import DataError
-from .case import UNCERTAIN
-from .dataset import Region
-from .region_boxes import Boxes
-from .region_shapes import AtLeast
+from .....engines.errors import DataError
+from ..case import UNCERTAIN, patient_of_image
+from ..dataset import Case, Region
+from ..region_boxes import Boxes
+from ..region_shapes import AtLeast
+from .reader_marks import ReaderBoxes
 
+LEAVE_ONE_OUT: Final = "leave-one-out"
+READERS: Final = 3
 RULES = ("majority", "any", "pixels", "fused")
 Corners = tuple[float, float, float, float]
+_ByReader = Mapping[str, Mapping[str, Mapping[Corners, None]]]
+"""Class -> reader -> boxes."""
 
 _OVERLAP = 0.5  # intersection over union above which two boxes are the same finding
 _MAX_FUSED = 1_000
@@ -81,3 +89,46 @@ def _overlap(many: np.ndarray, one: np.ndarray) -> np.ndarray:
     common = sides.prod(axis=1)
     whole = (many[:, 2:] - many[:, :2]).prod(axis=1) + (one[2:] - one[:2]).prod() - common
     return np.asarray(np.divide(common, whole, out=np.zeros(len(many)), where=whole > 0))
+
+
+class LeftOut:
+    """The boxes of the reader whom each case leaves out: two readers give the truth, the third is scored.
+
+    A case is called IMAGE~READER.
+    """
+
+    def __init__(self) -> None:
+        self._boxes: dict[str, dict[str, Mapping[Corners, None]]] = {}
+
+    def cases(
+        self, image: Case, classes: Sequence[str], readers: Iterable[str], boxes: _ByReader, exact: bool
+    ) -> Iterator[Case]:
+        """The image without each of its readers. A class counts where both others name it; its region is the union of
+        their boxes, `exact` as of `Boxes`. All are of one patient."""
+        for reader in sorted(readers):
+            regions: dict[str, Region] = {}
+            for finding in classes:
+                others = {name: own for name, own in boxes.get(finding, {}).items() if name != reader}
+                region = merge(others, "majority", READERS - 1, exact=exact)
+                if region is not None:
+                    regions[finding] = region
+            labels = {finding: int(finding in regions) for finding in classes}
+            name = f"{image.case_id}~{reader}"
+            self._boxes[name] = {finding: named[reader] for finding, named in boxes.items() if reader in named}
+            patient = patient_of_image(image.case_id)
+            yield replace(image, case_id=name, labels=labels, regions=regions, patient_id=patient)
+
+    def marks(self, cases: Iterable[Case], classes: Sequence[str], *, named: bool) -> ReaderBoxes:
+        """The boxes as answers; named: whether the dataset names the patients."""
+        remark = "the three cases of an image count as one patient, because no patients are named (option patients)"
+        return ReaderBoxes(self._lines(cases, classes), "pixels", left_out=True, remarks=() if named else (remark,))
+
+    def _lines(self, cases: Iterable[Case], classes: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """A line for every case and class, since each reader looked for all; its largest box is the first."""
+        for case in cases:
+            own = self._boxes[case.case_id]
+            for finding in classes:
+                boxes = sorted(
+                    own.get(finding, ()), key=lambda box: (box[2] - box[0]) * (box[3] - box[1]), reverse=True
+                )
+                yield {"case": case.case_id, "finding": finding, "boxes": [list(box) for box in boxes]}
