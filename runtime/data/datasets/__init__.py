@@ -1,6 +1,7 @@
 """Annotations -> cases and regions, and regions -> masks. One file per dataset; `dataset_registry` lists the readers.
 
 dataset                      what a dataset delivers: cases, regions, notes
+options                      the options of a reader, checked
 region_boxes, region_shapes  boxes; polygons, ellipses and run lengths; how each is drawn into a mask
 region_grid                  a region on the evaluation grid
 pixels                       where the pixels of a case come from

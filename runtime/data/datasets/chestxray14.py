@@ -12,7 +12,7 @@ from .dataset import UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts
 from .file_rows import fail, number
 from .region_boxes import Boxes
 from .source.column_guess import renames
-from .source.csv_cells import is_blank, read_label
+from .source.csv_cells import is_blank, label_of
 from .source.csv_files import header_text, read_rows
 from .source.image_index import ImageTree
 from .source.image_names import ImageIds
@@ -219,10 +219,8 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         labels: _Labels = dict.fromkeys(self.classes)
         for column, finding in columns.items():
             if finding in labels:
-                try:
-                    labels[finding] = read_label(cells[column])
-                except ValueError as error:
-                    raise fail(self.entries or self.root, row, f"the label of '{finding}' {error}") from None
+                file = self.entries or self.root
+                labels[finding] = label_of(cells[column], file, row, f"the label of '{finding}'")
         return labels
 
     def _findings(self, cell: str, row: int, classes: FixedClasses, notes: list[Note]) -> _Labels:

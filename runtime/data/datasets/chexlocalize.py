@@ -13,7 +13,7 @@ from .dataset import UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts, Regi
 from .file_rows import fail
 from .readers.human_benchmark import read_benchmark
 from .readers.reader_marks import RADIOLOGIST, ReaderMarks
-from .source.csv_cells import read_label
+from .source.csv_cells import label_of
 from .source.csv_files import read_csv
 from .source.image_names import portable_name, without_extension
 from .source.listing import files_in
@@ -177,12 +177,10 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
             if parts is None:
                 raise fail(file, row, f"the path {path[:200]!r} does not end like patient1/study1/view1_frontal.jpg")
             patient, study, view = parts[1], parts[2], parts[3]
-            labels: Labels = {}
-            for finding in self.classes:
-                try:
-                    labels[finding] = read_label(cells[columns[finding]])
-                except ValueError as error:
-                    raise fail(file, row, f"the label of '{finding}' {error}") from None
+            labels: Labels = {
+                finding: label_of(cells[columns[finding]], file, row, f"the label of '{finding}'")
+                for finding in self.classes
+            }
             if studies.setdefault((patient, study), (row, labels))[1] != labels:
                 text = f"{patient}/{study} has other labels here than in row {studies[patient, study][0]}"
                 notes.append(Note("disagreement", f"{patient}/{study}", file, row, text))

@@ -12,7 +12,7 @@ from .case import UNCERTAIN
 from .dataset import PATIENTS, UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCounts
 from .file_rows import fail, number
 from .region_boxes import Boxes
-from .source.csv_cells import is_blank, read_label
+from .source.csv_cells import is_blank, label_of, read_label
 from .source.csv_files import read_csv
 from .source.image_index import ImageFolder
 from .source.image_names import ImageIds, portable_name
@@ -113,10 +113,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         ids = ImageIds(file)
         for row, cells in read_csv(file, _LABELS):
             key = ids.of(cells["patientId"], row, "patientId")
-            try:
-                target = read_label(cells["Target"])
-            except ValueError as error:
-                raise fail(file, row, f"Target {error}") from None
+            target = label_of(cells["Target"], file, row, "Target")
             patient = patients.get(key)
             if patient is None:
                 patient = patients[key] = _Patient(target)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ....engines.errors import ConfigError, DataError
+from ....engines.errors import DataError
 from ...host.paths import has_folder
 from .dataset import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
 from .file_rows import fail
@@ -80,7 +80,7 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
         if not isinstance(given, list):
             return [self.first_path("annotations", *_ANNOTATIONS)]
         if not given or not all(isinstance(item, str) and item for item in given):
-            raise ConfigError(f"The option 'annotations' of the dataset '{self.name}' must be a file or list of files.")
+            raise self.option_error("annotations", "must be a file or list of files")
         return [self.root / item for item in given]
 
     def sources(self) -> Sequence[Path]:

@@ -13,7 +13,7 @@ from .dataset import PATIENTS, UNCERTAIN_LABELS, Case, Dataset, Note, OfficialCo
 from .file_rows import fail, number
 from .readers.reader_consensus import LEAVE_ONE_OUT, READERS, RULES, Corners, LeftOut, majority, merge, needed
 from .readers.reader_marks import RADIOLOGIST, ReaderMarks
-from .source.csv_cells import is_blank, read_label
+from .source.csv_cells import is_blank, label_of
 from .source.csv_files import is_index, read_csv
 from .source.image_index import ImageFolder
 from .source.image_names import ImageIds
@@ -235,10 +235,7 @@ are the paper's, six of them with fewer than 12 positives."""
             image.rows = image.rows or [row]
             image.readers.add(reader)
             for finding, column in columns.items():
-                try:
-                    vote = read_label(cells[column])
-                except ValueError as error:
-                    raise fail(file, row, f"the label of '{finding}' {error}") from None
+                vote = label_of(cells[column], file, row, f"the label of '{finding}'")
                 votes = image.votes.setdefault(finding, {})
                 if vote is not None and votes.setdefault(reader, vote) != vote:
                     raise fail(file, row, f"'{key}' has another label of '{finding}' in a row before")

@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
-from .....engines.errors import ConfigError
 from .....engines.registry import did_you_mean
 from ..dataset import UNCERTAIN_LABELS
 from ..file_rows import fail, number
 from ..source.column_guess import guessed_columns
-from ..source.csv_cells import is_blank, read_label
+from ..source.csv_cells import is_blank, label_of
 from ..source.csv_files import header_text, is_index, read_csv
 from ..source.image_names import portable_name, without_extension
 from ..source.spelling import Spellings
@@ -80,16 +79,10 @@ class CsvBoxes(FileFormat):
     def _columns(self) -> dict[str, str]:
         given = self.options.get("columns", {})
         if not isinstance(given, dict) or not all(isinstance(name, str) and name for name in given.values()):
-            raise ConfigError(
-                f"The option 'columns' of the dataset '{self.name}' must be a table of texts, such as "
-                '{image = "filename"}.'
-            )
+            raise self.option_error("columns", 'must be a table of texts, such as {image = "filename"}')
         unknown = [key for key in given if key not in _NAMES]
         if unknown:
-            raise ConfigError(
-                f"The option 'columns' of the dataset '{self.name}' names '{unknown[0]}': "
-                f"{did_you_mean(unknown[0], _NAMES)}."
-            )
+            raise self.option_error("columns", f"names '{unknown[0]}': {did_you_mean(unknown[0], _NAMES)}")
         return {name: given.get(name, name).strip() for name in _NAMES}
 
     def sources(self) -> Sequence[Path]:
@@ -210,7 +203,11 @@ class CsvBoxes(FileFormat):
             image = images.setdefault(name, Annotated(cells[key], file, row, case_id=cells[key]))
             image.rows = image.rows if image.file != file else ()
             drawn = {spellings.of(shape.finding) for shape in image.shapes}
-            labels = {other: self._label(cell, other, row) for other, cell in cells.items() if other in spellings}
+            labels = {
+                other: label_of(cell, file, row, f"the label of '{other}'")
+                for other, cell in cells.items()
+                if other in spellings
+            }
             for finding, label in labels.items():
                 if label == 0 and spellings.of(finding) in drawn:
                     text = f"the label of '{finding}' is 0, but {self.annotations.name} has it"
@@ -224,9 +221,3 @@ class CsvBoxes(FileFormat):
             if not used and not is_index(other):
                 text = f"the column '{other}' is not a class; not used"
                 self.note("unknown_class", other, (self.labels or self.annotations, 1), text)
-
-    def _label(self, cell: str, finding: str, row: int) -> int | None:
-        try:
-            return read_label(cell)
-        except ValueError as error:
-            raise fail(self.labels or self.annotations, row, f"the label of '{finding}' {error}") from None

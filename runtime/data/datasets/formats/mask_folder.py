@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .....engines.errors import ConfigError, DataError, ImageError
+from .....engines.errors import DataError, ImageError
 from ..file_rows import fail
 from ..masks.mask_files import StoredMask, read_png
 from ..masks.mask_reader import MaskReader
@@ -43,10 +43,14 @@ class MaskFolder(FileFormat):
         super().__init__(root, **options)
         self.annotations = self.path_option("annotations", "masks")
         self.resized = self.flag_option("resized")
-        self.values, self._values_file = read_values(self.options.get("values"), self.root, self._told("values"))
+        self.values, self._values_file = read_values(
+            self.options.get("values"), self.root, partial(self.option_error, "values")
+        )
         self.threshold = self._threshold()
         default = self.form.removeprefix("{class}/") if self.values else self.form
-        self.files = NamePattern(self.text_option("files", default), self.texts_option("classes"), self._told("files"))
+        self.files = NamePattern(
+            self.text_option("files", default), self.texts_option("classes"), partial(self.option_error, "files")
+        )
         if self.values is None and not self.files.by_class:
             raise DataError(
                 f"The names {self.files.text} of the masks of the dataset '{self.name}' name no class; say which value "
@@ -58,18 +62,15 @@ class MaskFolder(FileFormat):
         self._use(self._annotated(), self.texts_option("classes") or stated)
         self._early += self._masks.notes()
 
-    def _told(self, key: str) -> str:
-        return f"The option '{key}' of the dataset '{self.name}'"
-
     def _threshold(self) -> float | None:
         """The option `threshold`. Raises ConfigError."""
         given = self.options.get("threshold")
         if given is None:
             return None
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
-            raise ConfigError(f"{self._told('threshold')} must be a number above 0, not {given!r}.")
+            raise self.option_error("threshold", f"must be a number above 0, not {given!r}")
         if self.values:
-            raise ConfigError(f"{self._told('threshold')} has no meaning beside values; leave one of the two out.")
+            raise self.option_error("threshold", "has no meaning with values; leave one of the two out")
         return float(given)
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +39,26 @@ class MaskValues:
         return f"{listed} ... ({len(rest)} values of {pixels} pixels, as after an interpolation)"
 
 
-def read_values(given: object, root: Path, where: str) -> tuple[MaskValues | None, Path | None]:
-    """The option `values`: a table {class = value}, or a file; and that file. Raises ConfigError or DataError."""
+def read_values(
+    given: object, root: Path, refuse: Callable[[str], ConfigError]
+) -> tuple[MaskValues | None, Path | None]:
+    """The option `values`: a table {class = value}, or a file; and that file. Raises ConfigError or DataError.
+
+    refuse: makes the error of the option from the rest of its sentence.
+    """
     if given is None:
         return None, None
     if isinstance(given, dict):
         table = {str(name).strip(): _from_option(value) for name, value in given.items()}
         kinds = {isinstance(value, tuple) for value in table.values()}
         if None in table.values() or len(kinds) != 1 or "" in table:
-            raise ConfigError(
-                f"{where} must be a table of classes with all numbers or all colours, such as {{Mass = 1, Nodule = 2}} "
-                'or {Mass = "#ff0000"}.'
+            raise refuse(
+                "must be a table of classes with all numbers or all colours, such as {Mass = 1, Nodule = 2} or "
+                '{Mass = "#ff0000"}'
             )
         return MaskValues({name: _code(value) for name, value in table.items()}, colours=True in kinds), None
     if not isinstance(given, str | Path) or not str(given):
-        raise ConfigError(f"{where} must be a table of classes, or the name of a .txt or .csv file, not {given!r}.")
+        raise refuse(f"must be a table of classes, or the name of a .txt or .csv file, not {given!r}")
     file = root / given
     if file.suffix.lower() != ".csv":
         lines = enumerate(read_text(file).split("\n"))
@@ -61,11 +66,8 @@ def read_values(given: object, root: Path, where: str) -> tuple[MaskValues | Non
     entries = dict(_from_csv(file))
     if not entries:
         raise fail(file, None, "it names no class")
-    return MaskValues({name: _code(value) for name, value in entries.items()}, colours=_is_colour(entries)), file
-
-
-def _is_colour(entries: Mapping[str, object]) -> bool:
-    return isinstance(next(iter(entries.values())), tuple)
+    colours = isinstance(next(iter(entries.values())), tuple)
+    return MaskValues({name: _code(value) for name, value in entries.items()}, colours=colours), file
 
 
 def _from_option(value: object) -> int | tuple[int, ...] | None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .....engines.errors import ConfigError, DataError, ImageError
+from .....engines.errors import DataError, ImageError
 from ..mask_run_lengths import check_grid
 from ..masks.mask_files import StoredMask
 from .mask_folder import MaskFolder
@@ -53,7 +53,7 @@ class NiftiMasks(MaskFolder):
     def _load(self, path: Path) -> StoredMask:
         axes = self.axes
         if self.values and self.values.colours:
-            raise ConfigError(f"The option 'values' of the dataset '{self.name}' has colours; NIfTI has numbers.")
+            raise self.option_error("values", "has colours; NIfTI has numbers")
         try:
             import nibabel
         except ImportError:

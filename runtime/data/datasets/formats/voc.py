@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final
 
-from .....engines.errors import ConfigError
 from ..file_rows import fail, number
 from .box_keys import stated_turn
 from .file_format import POLYGONS, SHARED, FileFormat
@@ -63,7 +62,7 @@ class PascalVoc(FileFormat):
     def _origin(self) -> int:
         given = self.options.get("origin", 1)
         if given not in (0, 1) or isinstance(given, bool):
-            raise ConfigError(f"The option 'origin' of the dataset '{self.name}' must be 1 or 0, not {given!r}.")
+            raise self.option_error("origin", f"must be 1 or 0, not {given!r}")
         return int(str(given))
 
     def sources(self) -> Sequence[Path]:

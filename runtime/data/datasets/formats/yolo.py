@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
-from .....engines.errors import ConfigError, DataError
+from .....engines.errors import DataError
 from ....host.paths import has_file
 from ..file_rows import fail, number
 from ..source.documents import read_text, read_yaml
@@ -67,9 +67,7 @@ class Yolo(FileFormat):
     def _confidence(self) -> float:
         given = self.options.get("confidence", 0.0)
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-            raise ConfigError(
-                f"The option 'confidence' of the dataset '{self.name}' must be from 0 to 1, not {given!r}."
-            )
+            raise self.option_error("confidence", f"must be from 0 to 1, not {given!r}")
         return float(given)
 
     def sources(self) -> Sequence[Path]:

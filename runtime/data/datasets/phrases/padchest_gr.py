@@ -14,7 +14,7 @@ from ..dataset import Case, Dataset, Note
 from ..file_rows import fail, numbers
 from ..formats.named_images import NamedImages
 from ..readers.reader_marks import SECOND, ReaderBoxes, ReaderMarks
-from ..source.csv_cells import is_blank, read_label
+from ..source.csv_cells import is_blank, label_of
 from ..source.csv_files import read_csv
 from ..source.documents import read_json
 from ..source.image_names import ImageIds, stem_of
@@ -196,10 +196,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
 
     def _is_abnormal(self, finding: Mapping[str, Any], row: int) -> bool:
         """Whether a sentence is positive; a table of pandas that becomes JSON can have 1.0 for true."""
-        try:
-            return read_label(str(finding.get("abnormal"))) == 1
-        except ValueError as error:
-            raise fail(self.annotations, row, f"abnormal {error}") from None
+        return label_of(str(finding.get("abnormal")), self.annotations, row, "abnormal") == 1
 
     def _text(self, finding: dict[str, Any], row: int) -> str:
         text = finding.get(f"sentence_{self.language}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from ..case import UNCERTAIN
+from ..file_rows import fail
 
 BLANKS: Final = frozenset({"", "nan", "none", "null", "na", "n/a", "#n/a", "<na>", "nat", "nil"})
 """What programs write for a value that is missing, in lower case."""
@@ -34,3 +36,11 @@ def read_label(cell: str) -> int | None:
         return {0.0: 0, 1.0: 1, -1.0: UNCERTAIN}[float(text)]
     except (KeyError, ValueError):
         raise ValueError(f"is {cell[:40]!r}, not 0 or 1, -1 for uncertain, or blank") from None
+
+
+def label_of(cell: str, file: Path, row: int, what: str) -> int | None:
+    """`read_label` of a cell of a file. what: the cell in the message, as its subject. Raises DataError."""
+    try:
+        return read_label(cell)
+    except ValueError as error:
+        raise fail(file, row, f"{what} {error}") from None

@@ -199,7 +199,7 @@ def test_a_stated_threshold_says_what_is_inside(tmp_path: Path) -> None:
     for wrong in (0, -1, "half", True, float("inf"), float("nan")):
         with pytest.raises(ConfigError, match="'threshold' of the dataset 'masks' must be a number above 0"):
             masks(tmp_path, values, threshold=wrong)
-    with pytest.raises(ConfigError, match=r"'threshold' .* has no meaning beside values; leave one of the two out"):
+    with pytest.raises(ConfigError, match=r"'threshold' .* has no meaning with values; leave one of the two out"):
         masks(tmp_path, values, threshold=1, values={"Mass": 1}, files="{class}/{image}.png")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ......engines.errors import ConfigError, DataError, ImageError
+from ......engines.errors import DataError, ImageError
 from .....host.paths import has_folder
 from ....images.size import image_size
 from ...file_rows import fail
@@ -86,13 +86,13 @@ class DicomObjects(FileFormat):
         if given is None:
             return None
         if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
-            raise ConfigError(f"The option 'threshold' of the dataset '{self.name}' must be a number, not {given!r}.")
+            raise self.option_error("threshold", f"must be a number, not {given!r}")
         return float(given)
 
     def _table(self, key: str) -> dict[str, str]:
         given = self.options.get(key, {})
         if not isinstance(given, dict) or not all(isinstance(name, str) and name.strip() for name in given.values()):
-            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a table of texts.")
+            raise self.option_error(key, "must be a table of texts")
         return {str(name).strip(): text.strip() for name, text in given.items()}
 
     def sources(self) -> Sequence[Path]:
