@@ -2,6 +2,9 @@
 
 A checksum is the upper half of a sum of products (NH, of UMAC) over blocks of 4 kB, which are chained by a product:
 another content has the same one with a chance of about 2**-32, and it takes a third of the time of CRC-32.
+
+A library's hash cannot replace it: the stores that users kept have these checksums, and a block of images is compared
+within the compiled loop that copies it, not by one call of Python for each image.
 """
 
 from __future__ import annotations
@@ -25,25 +28,25 @@ _CHECK: Final = 3  # the word of a record that is its checksum
 
 def _digest(words: Words, begun: Any) -> Any:
     """Chains an even number of words to `begun`."""
-    found = begun
+    chained = begun
     for start in range(0, len(words), 2 * _HALF):
         half = min(2 * _HALF, len(words) - start) // 2
         first, second = words[start : start + half], words[start + half : start + 2 * half]
         total = np.uint64(0)
         for i in range(half):
             total += np.uint64(np.uint32(first[i] + _KEYS[i])) * np.uint64(np.uint32(second[i] + _KEYS[_HALF + i]))
-        found = found * _STEP + total
-    return found
+        chained = chained * _STEP + total
+    return chained
 
 
 _digest_c = compiled(_digest)
 
 
-def _end(record: Words, found: Any) -> Any:
+def _end(record: Words, digest: Any) -> Any:
     """The checksum of a record and the digest of its content."""
     facts = record.copy()
     facts[_CHECK] = 0
-    return np.uint32((_digest_c(facts, found) * _STEP) >> np.uint64(32))
+    return np.uint32((_digest_c(facts, digest) * _STEP) >> np.uint64(32))
 
 
 _end_c = compiled(_end)
@@ -57,8 +60,8 @@ def _copy_pixels(source: Words, records: Words, slots: NDArray[np.int64], out: W
     for i in range(len(slots)):
         if whole[i]:
             out[i] = source[slots[i]]
-            found = _digest_c(out[i], np.uint64(out.shape[1]))
-            whole[i] = _end_c(records[i], found) == records[i, _CHECK]
+            digest = _digest_c(out[i], np.uint64(out.shape[1]))
+            whole[i] = _end_c(records[i], digest) == records[i, _CHECK]
 
 
 def _copy_masks(

@@ -3,6 +3,9 @@
 Every process that has a store open holds `use` shared; deleting needs it exclusively, so a store in use is never
 deleted. One of them holds `lock` exclusively and may write. The operating system releases both locks when the process
 ends, also after a crash.
+
+The package filelock cannot replace them: its lock of a file is exclusive alone, and its shared one is a database of
+SQLite, which an older installation with the same cache would not see.
 """
 
 from __future__ import annotations
@@ -90,14 +93,14 @@ def in_use(folder: Path) -> bool:
     Writes nothing.
     """
     try:
-        found = _alone(folder)
+        use = _alone(folder)
     except FileNotFoundError:
         return False
     except OSError:
         return True
-    if found is None:
+    if use is None:
         return True
-    os.close(found)
+    os.close(use)
     return False
 
 
@@ -109,20 +112,20 @@ def remove_store(folder: Path) -> bool:
     try:
         # Without this file, a process that opens the store now could not be detected.
         os.close(_open(folder / "use", os.O_CREAT))
-        found = _alone(folder)
+        use = _alone(folder)
     except FileNotFoundError:
         return True  # another process has deleted it
     except OSError as error:
         if error.errno in FOREIGN:
             return False
         raise
-    if found is None:
+    if use is None:
         return False
     try:
         grave = folder.with_name(f"{GRAVE}{os.getpid()}-{folder.name}")
         folder.rename(grave)
     finally:
-        os.close(found)
+        os.close(use)
     shutil.rmtree(grave)
     return True
 
