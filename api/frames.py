@@ -108,11 +108,11 @@ def recognition(results: Results) -> Iterator[dict[str, Any]]:
 def differences(found: Differences) -> Iterator[dict[str, Any]]:
     """Every two models on every dataset and in the mean; of AUC also every finding."""
     for item in found.numbers:
-        number = Number(item.difference, item.interval)
+        number = Number(item.value, item.interval)
         row = _row(item.first, item.dataset, "", item.field, number, item.n)
         yield {**row, "other": item.second, **_test(item), "protocol": item.protocol}
     for each in found.classes:
-        row = _row(each.first, each.dataset, each.name, "auc", Number(each.difference, each.interval), each.n)
+        row = _row(each.first, each.dataset, each.name, "auc", Number(each.value, each.interval), each.n)
         yield {**row, "other": each.second, **_test(each), "protocol": each.protocol}
 
 

@@ -22,9 +22,9 @@ _NOTES = (
     "intervals: bootstrap over patients, of AUC DeLong's by patient",
     *TESTS,
 )
-# Fields of a difference that report.json holds as they are.
-_OF_DIFFERENCE = ("dataset", "field", "first", "second", "difference", "p", "p_bound", "p_holm", "family",
-                  "datasets", "left_out")  # fmt: skip
+# Keys of report.json; all but `difference`, the value, are named as the fields of a difference.
+_OF_DIFFERENCE = ("dataset", "field", "first", "second", "difference", "p", "p_bound", "p_holm",
+                  "family", "datasets", "left_out")  # fmt: skip
 _OF_AUC = ("dataset", "name", "first", "second", "difference", "p_holm", "family")
 
 
@@ -84,7 +84,7 @@ def _cell(found: ModelDifference | None) -> Cell:
     return (
         Cell(NONE)
         if found is None
-        else Cell(difference_of(found.field, found.difference), interval_text(found.interval, found.field))
+        else Cell(difference_of(found.field, found.value), interval_text(found.interval, found.field))
     )
 
 
@@ -191,7 +191,7 @@ def _points(item: ModelDifference) -> dict[str, float | None]:
     """A difference in percentage points with its interval."""
     scale = METRICS[item.field].scale
     low, high = (scale * item.interval.low, scale * item.interval.high) if item.interval else (None, None)
-    return {"difference_points": scale * item.difference, "low": low, "high": high}
+    return {"difference_points": scale * item.value, "low": low, "high": high}
 
 
 def difference_lists(differences: Differences) -> dict[str, list[dict[str, Any]]]:
@@ -203,6 +203,7 @@ def difference_lists(differences: Differences) -> dict[str, list[dict[str, Any]]
 
 
 def _told(item: ModelDifference, names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """A difference with these of its fields, and its interval."""
+    """A difference under these keys, and its interval."""
+    fields = {**vars(item), "difference": item.value}
     interval = asdict(item.interval) if item.interval else None
-    return {**{name: getattr(item, name) for name in names}, "interval": interval, **more}
+    return {**{name: fields[name] for name in names}, "interval": interval, **more}

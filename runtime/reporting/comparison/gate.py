@@ -96,7 +96,7 @@ def measures(comparison: Comparison) -> dict[str, float | None]:
     cells = comparison.cells
     drops = {
         f"{metric}_drop": [
-            METRICS[metric].scale * (change.reference - change.value)
+            METRICS[metric].scale * (change.reference - change.minuend)
             for cell in cells
             for change in cell.whole
             if change.field == metric

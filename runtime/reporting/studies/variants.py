@@ -158,7 +158,7 @@ def _row(group: Variants, cell: CellValues, item: VariantDifference) -> dict[str
         "measure": item.field,
         "variant": item.variant,
         "reference": item.first,
-        **measured("difference", item.difference, item.interval),
+        **measured("difference", item.value, item.interval),
         "p": item.p,
         "p_bound": item.p_bound,
         "p_holm": item.p_holm,

@@ -45,19 +45,20 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """`value` minus `reference`, one number of two results on what both have, as fractions.
+    """One number of two results on what both have, `minuend` minus `reference`, as fractions.
 
-    field: of `results.numbers.fields`; name: a class or a stratum, empty for the mean over classes. n: the pairs, or
-    labels, that both values rest on. interval: None where it would mean nothing. p: two-sided, None where there is no
-    test; p_bound: no sign pattern was as extreme, so that p is below this value. p_holm: p, corrected for its family;
-    family: the number of tests in it. parts: what is tested; replicates, drawn_reference: float64 [B], of the
-    difference and of the reference, NaN where undefined.
+    value: the difference, to which interval and p belong. field: of `results.numbers.fields`; name: a class or a
+    stratum, empty for the mean over classes. n: pairs, or labels, of both. interval: None where it would mean nothing.
+    p: two-sided, None where there is no test; p_bound: no sign pattern was as extreme, so that p is below this value.
+    p_holm: p, corrected for its family; family: the number of tests in it. parts: what is tested; replicates,
+    drawn_reference: float64 [B], of the difference and of the reference, NaN where undefined.
     """
 
     field: str
     name: str = ""
     n: int = 0
     value: float
+    minuend: float
     reference: float
     interval: Interval | None = None
     p: float | None = None
@@ -68,14 +69,9 @@ class Difference:
     replicates: Float | None = field_of(default=None, repr=False, compare=False)
     drawn_reference: Float | None = field_of(default=None, repr=False, compare=False)
 
-    @property
-    def difference(self) -> float:
-        """value - reference."""
-        return self.value - self.reference
-
     def quotient(self, level: float = 0.95) -> tuple[float, Interval] | None:
-        """value / reference with its paired bootstrap interval; None where the difference has no bootstrap interval, or
-        the reference is 0 in the value or a replicate."""
+        """minuend / reference with its paired bootstrap interval; None where the difference has no bootstrap interval,
+        or the reference is 0 in the value or a replicate."""
         from ....metrics_gpu.statistics.intervals import percentile_interval
 
         below, gaps = self.drawn_reference, self.replicates
@@ -83,7 +79,7 @@ class Difference:
         if not known or below is None or gaps is None or (below <= 0).any():
             return None
         interval = percentile_interval(1 + gaps / below, level)
-        return None if interval is None else (self.value / self.reference, interval)
+        return None if interval is None else (self.minuend / self.reference, interval)
 
     @property
     def disagrees(self) -> bool:
@@ -106,7 +102,14 @@ def subtract(
     a, b = value.number(field, name), reference.number(against, name)
     if a.value is None or b.value is None:
         return None
-    found = Difference(field=field, name=name, n=value.count(field, name), value=a.value, reference=b.value)
+    found = Difference(
+        field=field,
+        name=name,
+        n=value.count(field, name),
+        value=a.value - b.value,
+        minuend=a.value,
+        reference=b.value,
+    )
     if value.sample is None:
         return found
     if a.drawn is not None and b.drawn is not None:
@@ -135,9 +138,11 @@ def averaged(found: Sequence[Difference], weights: Sequence[float], level: float
     fields: those of the mean that are not the first one's.
     """
     total = sum(weights)
-    value, reference = (micro_mean([getattr(item, side) for item in found], weights) for side in ("value", "reference"))
-    assert value is not None and reference is not None  # every difference has both
-    mean = Difference(**{"field": found[0].field, "value": value, "reference": reference, **fields})
+    minuend = micro_mean([item.minuend for item in found], weights)
+    reference = micro_mean([item.reference for item in found], weights)
+    assert minuend is not None and reference is not None  # every difference has both
+    means = {"value": minuend - reference, "minuend": minuend, "reference": reference}
+    mean = Difference(**{"field": found[0].field, **means, **fields})
     kept = [item.parts for item in found if item.parts is not None]
     if len(kept) == len(found):
         names = tuple(name for item in kept for name in item.names)
@@ -168,7 +173,7 @@ def _compared(found: Difference, level: float) -> Difference:
     from ....metrics_gpu.recognition.delong import auc_difference
 
     assert found.parts is not None  # where it is called
-    tested = auc_difference(found.difference, found.parts.added, level)
+    tested = auc_difference(found.value, found.parts.added, level)
     return replace(found, interval=tested.interval, p=tested.p)
 
 

@@ -116,7 +116,7 @@ def test_a_difference_is_taken_on_what_both_models_have(tmp_path: Path) -> None:
     assert drawn is not None and naive.pairs and naive.left_out > 10
     for field in ("pointing", "dice_best", "auc"):
         item = one_of(found, "one", field)
-        assert item.difference == pytest.approx(naive.value(0, field) - naive.value(1, field), abs=1e-12)
+        assert item.value == pytest.approx(naive.value(0, field) - naive.value(1, field), abs=1e-12)
         gaps = []
         for counts in drawn.counts:
             times = {name: int(counts[place]) for name, place in whole.patients["one"].number.items()}
@@ -132,7 +132,7 @@ def test_a_difference_is_taken_on_what_both_models_have(tmp_path: Path) -> None:
     item = one_of(found, "one", "pointing")
     assert (item.n, item.left_out) == (len(naive.pairs), naive.left_out)
     values = [whole.number(model, "one", "pointing").value or 0.0 for model in "ab"]
-    assert item.difference != pytest.approx(values[0] - values[1]), "the whole cells differ by something else"
+    assert item.value != pytest.approx(values[0] - values[1]), "the whole cells differ by something else"
 
 
 def test_the_same_maps_do_not_differ_however_few_of_them_one_model_has(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_the_same_maps_do_not_differ_however_few_of_them_one_model_has(tmp_path:
     a, b = (whole.number(model, "one", "pointing").value for model in ("full", "part"))
     assert a != b
     for item in find_differences(whole).numbers:
-        assert (item.difference, item.p) == (0, None if item.field == "dice_best" else 1), item.field
+        assert (item.value, item.p) == (0, None if item.field == "dice_best" else 1), item.field
     _, tables, _ = report(path, FEW)
     pairs = [sum(row.area is not None for row in rows) for rows in (FIRST, few)]
     table = tables["Differences between models: The one"]
@@ -172,7 +172,7 @@ def test_a_mean_over_datasets_takes_the_shared_pairs_of_each(tmp_path: Path) -> 
     naive = [Naive(cells["a", name], few[name]) for name in ("one", "two")]
     for field in ("pointing", "dice_best", "auc"):
         gaps = [there.value(0, field) - there.value(1, field) for there in naive]
-        assert one_of(found, "", field).difference == pytest.approx(sum(gaps) / 2, abs=1e-12)
+        assert one_of(found, "", field).value == pytest.approx(sum(gaps) / 2, abs=1e-12)
     item = one_of(found, "", "pointing")
     assert (item.n, item.left_out) == (sum(len(n.pairs) for n in naive), sum(n.left_out for n in naive))
 
@@ -201,7 +201,7 @@ def test_a_label_that_two_models_were_told_differently_is_left_out(tmp_path: Pat
     assert (item.n, item.left_out) == (len(known) - 1, 2)
     left = (changed.case_id, "Effusion")
     naive = Naive(*([row for row in rows if (row.case_id, row.finding) != left] for rows in (FIRST, other)))
-    assert item.difference == pytest.approx(naive.value(0, "auc") - naive.value(1, "auc"), abs=1e-12)
+    assert item.value == pytest.approx(naive.value(0, "auc") - naive.value(1, "auc"), abs=1e-12)
 
 
 def test_only_models_with_the_same_pairs_are_ranked(tmp_path: Path) -> None:

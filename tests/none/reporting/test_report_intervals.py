@@ -204,7 +204,7 @@ def test_differences_are_tested_by_patient_and_corrected(results: Results) -> No
     over = [item for item in found.numbers if not item.dataset and item.field == "auc"]
     assert [(item.first, item.second, item.datasets) for item in over] == [("kad", "mavl", ("one", "two"))]
     values = [results.number(model, name, "auc").value or 0 for model in ("kad", "mavl") for name in ("one", "two")]
-    assert over[0].difference == pytest.approx((values[0] + values[1] - values[2] - values[3]) / 2)
+    assert over[0].value == pytest.approx((values[0] + values[1] - values[2] - values[3]) / 2)
 
 
 def test_a_mean_over_datasets_is_tested_over_the_patients_of_all(results: Results) -> None:
@@ -219,7 +219,7 @@ def test_a_mean_over_datasets_is_tested_over_the_patients_of_all(results: Result
     (auc,) = [item for item in found.numbers if not item.dataset and item.field == "auc"]
     cells = [[results.cells[model, name].auc_parts() for name in ("one", "two")] for model in ("kad", "mavl")]
     variance = sum(((a - b) ** 2).sum() / 4 for a, b in zip(*cells, strict=True))  # type: ignore[operator]
-    assert auc.p == pytest.approx(2 * stats.norm.sf(abs(auc.difference) / np.sqrt(variance)))
+    assert auc.p == pytest.approx(2 * stats.norm.sf(abs(auc.value) / np.sqrt(variance)))
     assert auc.interval is not None and auc.interval.method == "delong"
 
 
@@ -250,7 +250,7 @@ def test_delong_compares_the_labels_that_two_models_have(tmp_path: Path) -> None
         parts = [auc_parts(each, label, patient, 15) for each in score]
         gap = auc_estimate(score[0], label).auc - auc_estimate(score[1], label).auc
         expected = auc_difference(gap, parts[0] - parts[1])
-        assert item.n == len(kept) and item.difference == pytest.approx(gap) and item.p == pytest.approx(expected.p)
+        assert item.n == len(kept) and item.value == pytest.approx(gap) and item.p == pytest.approx(expected.p)
     assert all(item.interval is None for item in found.numbers if item.field != "auc"), "no replicates were asked for"
 
 
@@ -265,7 +265,7 @@ def test_one_question_has_one_answer_in_report_and_compare(run: Path) -> None:
     assert {item.field for item in both} <= set(changes)
     for item in both:
         change = changes[item.field]
-        assert (item.difference, item.interval, item.p) == (change.difference, change.interval, change.p), item.field
+        assert (item.value, item.interval, item.p) == (change.value, change.interval, change.p), item.field
     of_classes = {(item.name, item.p, item.interval) for item in reported.classes
                   if (item.dataset, item.first, item.second) == ("one", "kad", "mavl")}  # fmt: skip
     tested = {(c.name, c.p, c.interval) for c in compared.classes if c.field == "auc" and c.p is not None}
@@ -284,7 +284,7 @@ def test_a_study_of_variants_has_the_patients_and_p_of_the_report(results: Resul
     wanted = ("one", "pointing", "kad", "mavl")
     every = find_differences(results).numbers
     (told,) = [item for item in every if (item.dataset, item.field, item.first, item.second) == wanted]
-    assert (found.difference, found.interval, found.p) == (told.difference, told.interval, told.p)
+    assert (found.value, found.interval, found.p) == (told.value, told.interval, told.p)
     names = [results.cells["mavl", dataset].sample for dataset in ("one", "two")]
     assert names[0] is not None and names[1] is not None
     assert names[0].names[0].startswith("one/") and not set(names[0].names) & set(names[1].names)

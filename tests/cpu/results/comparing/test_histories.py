@@ -204,7 +204,7 @@ def test_one_bundle_never_differs_from_itself(
     results, found = report(run)
     mine_alone = [item for item in found if {item.first, item.second} == {"a", "b"}]
     for item in [*mine_alone, *changes(compared(run, "a", "b"))]:
-        assert item.difference == 0, item
+        assert item.value == 0, item
         assert item.interval is None or (item.interval.low, item.interval.high) == (0, 0), item
         assert item.p in (None, 1), item
     for field in ("pointing", "dice_fixed", "dice_best", "dice_cross_fitted", "auc"):
@@ -217,12 +217,12 @@ def test_one_bundle_never_differs_from_itself(
 def turned(item: Difference) -> tuple[Any, ...]:
     """What the same difference is in the other direction."""
     ends = None if item.interval is None else (-item.interval.high, -item.interval.low)
-    return item.field, item.name, item.n, -item.difference, ends, item.p, item.p_holm
+    return item.field, item.name, item.n, -item.value, ends, item.p, item.p_holm
 
 
 def told(item: Difference) -> tuple[Any, ...]:
     ends = None if item.interval is None else (item.interval.low, item.interval.high)
-    return item.field, item.name, item.n, item.difference, ends, item.p, item.p_holm
+    return item.field, item.name, item.n, item.value, ends, item.p, item.p_holm
 
 
 @settings(MANY, max_examples=20)
@@ -239,7 +239,7 @@ def test_the_order_of_two_models_changes_the_sign_alone(both: tuple[History, His
     for item in report(run)[1]:
         same = first_minus_second[item.field, item.name]
         assert (item.n, item.p) == (same.n, pytest.approx(same.p, abs=1e-12))
-        assert item.difference == pytest.approx(same.difference, abs=1e-12)
+        assert item.value == pytest.approx(same.value, abs=1e-12)
         assert (item.interval is None) == (same.interval is None)
         if item.interval is not None and same.interval is not None:
             ends = (same.interval.low, same.interval.high)

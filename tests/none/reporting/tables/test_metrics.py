@@ -62,9 +62,11 @@ def test_every_table_takes_the_digits_from_the_list(monkeypatch: pytest.MonkeyPa
         assert decimals(entry(results, "kad", key, printed=Printed("3.00")).difference) == count
         study = metric_cell(key, 0.2, (0.1, 0.3))
         assert (decimals(study.text), decimals(study.interval)) == (count, count)
-        change = Difference(field=key, n=1, value=0.3, reference=0.2, interval=around)
+        change = Difference(field=key, n=1, value=0.1, minuend=0.3, reference=0.2, interval=around)
         assert [decimals(text) for text in _change(change)[2:6]] == [count] * 4
-        between = _cell(ModelDifference(field=key, value=0.3, reference=0.2, interval=around, dataset="", **PAIR))
+        between = _cell(
+            ModelDifference(field=key, value=0.1, minuend=0.3, reference=0.2, interval=around, dataset="", **PAIR)
+        )
         assert (decimals(between.text), decimals(between.interval)) == (count, count + 1)
     fixed, best = digits["dice_fixed"], digits["dice_best"]
     assert [decimals(text) for text in _dice_texts(DiceChange("", "", 0.2, 0.3, 0.2, 0.3))] == [fixed] * 3 + [best] * 3
@@ -85,9 +87,11 @@ def test_every_file_takes_the_unit_from_the_list(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setitem(METRICS, key, replace(metric, unit=unit))  # type: ignore[arg-type]
     around = Interval(0.1, 0.3, 0.95, "bootstrap")
     for key in METRICS:
-        row = difference_row(ModelDifference(field=key, value=0.5, reference=0.25, interval=around, dataset="", **PAIR))
+        row = difference_row(
+            ModelDifference(field=key, value=0.25, minuend=0.5, reference=0.25, interval=around, dataset="", **PAIR)
+        )
         assert (row["difference_points"], row["low"], row["high"]) == (scale * 0.25, scale * 0.1, scale * 0.3)
-    changes = [SimpleNamespace(field=key, reference=0.5, value=0.25) for key in COMPARED]
+    changes = [SimpleNamespace(field=key, reference=0.5, minuend=0.25) for key in COMPARED]
     plain = {"pairs": 0, "label_changes": (), "region_changes": (), "other_files": (), "other_patients": ()}
     cell = SimpleNamespace(whole=changes, rows=SimpleNamespace(logits=None), **plain)
     found = measures(SimpleNamespace(cells=[cell], missing_rows=0, alone=()))  # type: ignore[arg-type]

@@ -178,14 +178,14 @@ def test_every_number_equals_plain_loops_over_the_shared_rows(runs: tuple[Path, 
         assert [change.field for change in cell.whole] == list(METRICS)
         for change in cell.whole:
             assert change.reference == pytest.approx(naive.macro("a", change.field), abs=1e-12)
-            assert change.value == pytest.approx(naive.macro("b", change.field), abs=1e-12)
-            assert change.difference == change.value - change.reference
+            assert change.minuend == pytest.approx(naive.macro("b", change.field), abs=1e-12)
+            assert change.value == change.minuend - change.reference
             assert (change.p is None) == (change.field in UNTESTED)
             assert change.interval is None or change.field == "auc", "no replicates were asked for"
         assert {change.name for change in cell.classes} == {"Mass", "Effusion"}
         for change in cell.classes:
             assert change.reference == pytest.approx(naive.value("a", change.field, change.name), abs=1e-12)
-            assert change.value == pytest.approx(naive.value("b", change.field, change.name), abs=1e-12)
+            assert change.minuend == pytest.approx(naive.value("b", change.field, change.name), abs=1e-12)
     mean = found.models[0].whole[0]
     assert mean.reference == pytest.approx(np.mean([cell.whole[0].reference for cell in found.cells]))
 
@@ -307,7 +307,7 @@ def test_auc_of_a_class_is_tested_by_delong(runs: tuple[Path, Path]) -> None:
             part = (value - gap.mean()) / len(keys) * np.sqrt(len(set(names)) / (len(set(names)) - 1))
             added[name] = added.get(name, 0.0) + part
     variance = sum(value**2 for value in added.values())
-    assert change.interval is not None and change.difference == pytest.approx(gap.mean())
+    assert change.interval is not None and change.value == pytest.approx(gap.mean())
     assert (change.interval.high - change.interval.low) / 2 == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-5)
     assert change.interval.method == "delong" and change.p is not None
 
@@ -317,7 +317,7 @@ def test_a_run_compared_with_itself_has_not_changed(runs: tuple[Path, Path]) -> 
     assert all(value == 0 for value in measures(found).values())
     for cell in found.cells:
         for change in (*cell.whole, *cell.classes):
-            assert (change.difference, change.p) == (0, None if change.field in UNTESTED else 1)
+            assert (change.value, change.p) == (0, None if change.field in UNTESTED else 1)
     assert [table.name for table in comparison_tables(found)] == ["rows", "changes", "findings"]
 
 
@@ -327,7 +327,7 @@ def test_two_models_of_one_run(tmp_path: Path) -> None:
     found = compare_runs(load_run(path), load_run(path), models=("kad", "clip"), resampling=PLAIN)
     assert [(cell.match.models, cell.match.dataset) for cell in found.cells] == [("kad → clip", "one")]
     naive = Naive(random_rows(1), shaken(5, random_rows(1)))
-    assert found.cells[0].whole[0].value == pytest.approx(naive.macro("b", "pointing"))
+    assert found.cells[0].whole[0].minuend == pytest.approx(naive.macro("b", "pointing"))
     assert [(lone.run, lone.model, lone.dataset) for lone in found.alone] == [("A", "kad", "two")]
 
 
