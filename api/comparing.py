@@ -78,7 +78,6 @@ def _rows(found: Comparison) -> Iterator[dict[str, Any]]:
 
 
 def _row(model: str, dataset: str, change: Difference) -> dict[str, Any]:
-    ends = change.interval
     return {
         "model": model,
         "dataset": dataset,
@@ -87,8 +86,8 @@ def _row(model: str, dataset: str, change: Difference) -> dict[str, Any]:
         "a": change.reference,
         "b": change.minuend,
         "value": change.value,
-        "low": ends.low if ends else None,
-        "high": ends.high if ends else None,
+        "low": change.low,
+        "high": change.high,
         "n": change.n,
         "p": change.p,
         "p_bound": change.p_bound,

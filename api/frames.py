@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .engines.errors import RunError
+from .metrics_gpu.statistics.measured_numbers import Measured
 from .runtime.reporting.provenance import cell_coverage
 from .runtime.results.comparing.difference import Difference
 from .runtime.results.comparing.model_differences import Differences
 from .runtime.results.load_rows import StoredRun
 from .runtime.results.numbers.cell_values import CellValues
-from .runtime.results.numbers.fields import GROUNDING, RECOGNITION, Number
+from .runtime.results.numbers.fields import GROUNDING, RECOGNITION
 from .runtime.results.numbers.run_numbers import Results
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def classes(results: Results) -> Iterator[dict[str, Any]]:
             for metric in GROUNDING:
                 yield _of_cell(cell, scores.name, metric, cell.number(metric, scores.name), scores.n)
             tau = None if scores.best_tau is None else scores.best_tau * cell.tau_scale
-            yield _of_cell(cell, scores.name, "best_threshold", Number(tau), scores.n)
+            yield _of_cell(cell, scores.name, "best_threshold", Measured(tau), scores.n)
         for item in cell.recognition.classes:
             for metric in RECOGNITION:
                 yield _of_cell(cell, item.name, metric, cell.number(metric, item.name), item.n)
@@ -108,11 +109,10 @@ def recognition(results: Results) -> Iterator[dict[str, Any]]:
 def differences(found: Differences) -> Iterator[dict[str, Any]]:
     """Every two models on every dataset and in the mean; of AUC also every finding."""
     for item in found.numbers:
-        number = Number(item.value, item.interval)
-        row = _row(item.first, item.dataset, "", item.field, number, item.n)
+        row = _row(item.first, item.dataset, "", item.field, item, item.n)
         yield {**row, "other": item.second, **_test(item), "protocol": item.protocol}
     for each in found.classes:
-        row = _row(each.first, each.dataset, each.name, "auc", Number(each.value, each.interval), each.n)
+        row = _row(each.first, each.dataset, each.name, "auc", each, each.n)
         yield {**row, "other": each.second, **_test(each), "protocol": each.protocol}
 
 
@@ -129,13 +129,13 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
             if cell is None:
                 state = results.unfinished.get((model, dataset), "not evaluated")
                 empty = {"engine": "", "protocol": "", "state": state}
-                yield {**_row(model, dataset, "", "images", Number(0.0), 0), **empty}
+                yield {**_row(model, dataset, "", "images", Measured(0.0), 0), **empty}
                 continue
             later = results.rows[model, dataset].attempt
             told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
             for name, count in cell_coverage(cell, answers.get((model, dataset))).items():
                 metric = "images" if name == "cases" else name
-                value = Number(None if count is None else float(count))
+                value = Measured(None if count is None else float(count))
                 yield {**_row(model, dataset, "", metric, value, cell.cases), **told}
 
 
@@ -166,22 +166,21 @@ def stored_rows(run: StoredRun) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _row(model: str, dataset: str, finding: str, metric: str, number: Number, n: int) -> dict[str, Any]:
+def _row(model: str, dataset: str, finding: str, metric: str, number: Measured, n: int) -> dict[str, Any]:
     scale = 0.01 if metric.startswith("delta_") else 1.0  # percentage points inside; in a frame all are fractions
-    ends = number.interval
     return {
         "model": model,
         "dataset": dataset,
         "finding": finding,
         "metric": metric,
         "value": None if number.value is None else scale * number.value,
-        "low": scale * ends.low if ends else None,
-        "high": scale * ends.high if ends else None,
+        "low": None if number.low is None else scale * number.low,
+        "high": None if number.high is None else scale * number.high,
         "n": n,
     }
 
 
-def _of_cell(cell: CellValues, finding: str, metric: str, number: Number, n: int) -> dict[str, Any]:
+def _of_cell(cell: CellValues, finding: str, metric: str, number: Measured, n: int) -> dict[str, Any]:
     return {**_row(cell.model, cell.dataset, finding, metric, number, n), "protocol": cell.protocol}
 
 

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
-from ..results.comparing.difference import TESTS, disagreements
+from ...metrics_gpu.statistics.measured_numbers import disagreements
+from ..results.comparing.difference import TESTS
 from ..results.comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
 from ..results.selected_pairs import unnamed_lines

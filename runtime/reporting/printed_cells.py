@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from ...metrics_gpu.statistics.intervals import Interval
+from ...metrics_gpu.statistics.measured_numbers import Measured
 from ..results.comparability import on_one_basis
-from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
 from .paper import Printed, why_apart, why_mean_apart
 from .tables.metric_names import METRICS, difference_of, value_of
@@ -17,7 +17,7 @@ _METHODS = {"wilson": "Wilson", "t": "t"}
 """How an interval was made that is not the bootstrap's, as it is printed."""
 
 
-def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
+def number_cell(number: Measured, key: str, basis: Hashable = None) -> Cell:
     """A number of `METRICS` with its interval, ranked among those of the same basis."""
     return Cell(
         value_of(key, number.value),

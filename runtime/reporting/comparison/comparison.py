@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ....engines.errors import RunError
+from ....metrics_gpu.statistics.measured_numbers import corrected
 from ...results.choices import Choices
 from ...results.comparing.align import align
 from ...results.comparing.cell_changes import COMPARED, CellChanges, cell_changes
 from ...results.comparing.cell_pairs import Lone, Match, match_cells
-from ...results.comparing.difference import Difference, averaged, corrected
+from ...results.comparing.difference import Difference, averaged
 from ...results.load_rows import StoredRun
 from ...results.selected_pairs import Resampling, unnamed_lines
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ....metrics_gpu.statistics.intervals import Interval
+from ....metrics_gpu.statistics.measured_numbers import disagreements
 from ...results.choices import too_few_replicates
 from ...results.comparing.align import OnlyIn
-from ...results.comparing.difference import TESTS, Difference, disagreements
+from ...results.comparing.difference import TESTS, Difference
 from ...results.comparing.flips import DiceChange
 from ..tables.metric_names import METRICS, NONE, difference_of, p_value, value_of
 from ..tables.table import Column, Table

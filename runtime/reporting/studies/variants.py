@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from ....metrics_gpu.statistics.measured_numbers import corrected
 from ...results.comparability import check_protocols
 from ...results.comparing.cell_variants import Variant, VariantDifference, Variants, side_by_side
-from ...results.comparing.difference import TESTS, corrected
+from ...results.comparing.difference import TESTS
 from ...results.numbers.cell_values import CellValues
 from ..tables.metric_names import NONE, heading
 from ..tables.table import Column, Item, Table

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ....metrics_gpu.statistics.measured_numbers import corrected
 from ...host.machine_record import usable_cores
 from ..load_rows import CellRows
 from ..numbers.cell_values import CellValues, cell_values
@@ -22,7 +23,7 @@ from ..numbers.fields import GROUNDING
 from ..numbers.run_numbers import Results
 from ..selected_pairs import ScoredPairs
 from .align import SharedRows, shared_rows
-from .difference import Difference, averaged, corrected, subtract
+from .difference import Difference, averaged, subtract
 
 COMPARED: Final = ("pointing", "dice_fixed", "iou_fixed", "dice_best", "dice_cross_fitted", "auc")
 """The numbers that are compared."""

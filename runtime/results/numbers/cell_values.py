@@ -18,11 +18,12 @@ from ....metrics_gpu.grounding.pairs import Pairs
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
 from ....metrics_gpu.statistics.intervals import Interval, Shares
+from ....metrics_gpu.statistics.measured_numbers import Measured
 from ....metrics_gpu.sweep.counts import dice_curves
 from ..choices import DEFAULTS, Choices
 from ..load_rows import CellRows
 from ..selected_pairs import ScoredPairs
-from .fields import BEST, FIELDS, GROUNDING, Number, Sample, find_interval, find_numbers, sample_of
+from .fields import BEST, FIELDS, GROUNDING, Sample, find_interval, find_numbers, sample_of
 
 if TYPE_CHECKING:
     from ..selected_pairs import Patients
@@ -93,7 +94,7 @@ class CellValues:
     unnamed: int = 0
     choices: Choices = DEFAULTS
     resampled: bool = False
-    numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
+    numbers: Mapping[tuple[str, str], Measured] = field(default_factory=dict, repr=False, compare=False)
     sample: Sample | None = field(default=None, repr=False, compare=False)
     boxes: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     uncertain: Mapping[str, Any] = field(default_factory=dict)
@@ -129,9 +130,9 @@ class CellValues:
         items = self.grounding.classes if field in GROUNDING else self.recognition.classes
         return sum(item.n for item in items if name in ("", item.name))
 
-    def number(self, field: str, name: str = "") -> Number:
+    def number(self, field: str, name: str = "") -> Measured:
         """A number of `numbers.FIELDS`, for a class or for the dataset (no name)."""
-        return self.numbers.get((field, name), Number())
+        return self.numbers.get((field, name), Measured())
 
     def interval(self, field: str, name: str, level: float) -> Interval | None:
         """The interval of a number at another confidence level than that of `number`."""

@@ -26,24 +26,10 @@ from ....metrics_gpu.statistics.intervals import (
     pointing_interval,
     shares,
 )
+from ....metrics_gpu.statistics.measured_numbers import Measured
 from ..choices import Choices
 from ..load_rows import CellRows
 from ..selected_pairs import Patients, ScoredPairs
-
-
-@dataclass(frozen=True)
-class Number:
-    """A value, None where it does not exist, with its interval, None where that would mean nothing.
-
-    A fraction, or percentage points for `delta_dice`. drawn: its bootstrap replicates, float64 [B], NaN where
-    undefined; None where there are none. Best thresholds are chosen again in each replicate, those of `cross_fitted` on
-    the drawn patients of other folds.
-    """
-
-    value: float | None = None
-    interval: Interval | None = None
-    drawn: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
-
 
 FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "pointing": ("grounding", "pointing"),
@@ -80,7 +66,7 @@ _VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best
 
 def find_numbers(
     found: Mapping[str, Grounding | Recognition], choices: Choices, sample: Sample
-) -> dict[tuple[str, str], Number]:
+) -> dict[tuple[str, str], Measured]:
     """All numbers of a cell by field and class; those of the dataset have an empty name.
 
     found: the sources of `FIELDS`; sample: what they rest on.
@@ -106,7 +92,7 @@ def find_numbers(
         for part, value in values.items():
             if value is not None:
                 interval = find_interval(scores, key, part, drawn.get(part), sample)
-                numbers[name, part] = Number(value, interval, drawn.get(part))
+                numbers[name, part] = Measured(value, interval, drawn=drawn.get(part))
     return numbers
 
 

@@ -14,6 +14,7 @@ from ....engines.errors import ConfigError
 from ....metrics_gpu.grounding.best_thresholds import model_levels
 from ....metrics_gpu.statistics.bootstrap import micro_mean
 from ....metrics_gpu.statistics.intervals import percentile_interval
+from ....metrics_gpu.statistics.measured_numbers import Measured
 from ...host.machine_record import usable_cores
 from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in
@@ -21,7 +22,7 @@ from ..image_identity import on_agreed_images
 from ..load_rows import CellRows, StoredRun
 from ..selected_pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
-from .fields import GROUNDING, Number
+from .fields import GROUNDING
 
 Key = tuple[str, str]
 """Model and dataset."""
@@ -103,7 +104,7 @@ class Results:
         """The dataset's printed name."""
         return next((cell.title for cell in self.column(dataset)), dataset)
 
-    def number(self, model: str, dataset: str, field: str, name: str = "") -> Number:
+    def number(self, model: str, dataset: str, field: str, name: str = "") -> Measured:
         """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty if there is no such cell. Without
         a dataset, the mean over datasets (docs/metrics.md §8), empty if the model lacks one (`lacking`).
 
@@ -113,22 +114,22 @@ class Results:
         """
         if dataset:
             cell = self.cells.get((model, dataset))
-            return cell.number(field, name) if cell else Number()
+            return cell.number(field, name) if cell else Measured()
         used = [(cell, number) for cell in self.row(model) if (number := cell.number(field)).value is not None]
         if not used or self.lacking(model, field):
-            return Number()
+            return Measured()
         values = [number.value for _, number in used]
         weights = [self.weight(cell, field) for cell, _ in used]
         value = micro_mean(values, weights)
         columns = [number.drawn for _, number in used if number.drawn is not None]
         if len(columns) < len(used):
-            return Number(value)
+            return Measured(value)
         stack, weight = np.stack(columns), np.array(weights, np.float64)[:, None]
         known = ~np.isnan(stack)
         with np.errstate(invalid="ignore", divide="ignore"):
             drawn: NDArray[np.float64] = np.where(known, stack * weight, 0.0).sum(axis=0) / (known * weight).sum(axis=0)
         safe = value is not None and all(number.interval and number.interval.method != "t" for _, number in used)
-        return Number(value, percentile_interval(drawn) if safe else None, drawn)
+        return Measured(value, percentile_interval(drawn) if safe else None, drawn=drawn)
 
     def basis(self, model: str, dataset: str, field: str, name: str = "") -> Hashable:
         """A key that is equal for two cells of a dataset if a number is of the same protocol and pairs or labels;

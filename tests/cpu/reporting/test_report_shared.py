@@ -122,8 +122,8 @@ def test_a_difference_is_taken_on_what_both_models_have(tmp_path: Path) -> None:
             times = {name: int(counts[place]) for name, place in whole.patients["one"].number.items()}
             gaps.append(naive.value(0, field, times) - naive.value(1, field, times))
         known = [gap for gap in gaps if not np.isnan(gap)]
-        assert item.interval is not None and item.replicates is not None
-        assert item.replicates == pytest.approx(gaps, abs=1e-12, nan_ok=True)
+        assert item.interval is not None and item.drawn is not None
+        assert item.drawn == pytest.approx(gaps, abs=1e-12, nan_ok=True)
         if field == "auc":
             assert item.interval.method == "delong" and item.p is not None
             continue

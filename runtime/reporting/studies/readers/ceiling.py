@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from .....metrics_gpu.statistics.measured_numbers import corrected, disagreements
 from ....results.comparing.cell_variants import Variant, Variants
-from ....results.comparing.difference import Difference, corrected, disagreements, subtract
+from ....results.comparing.difference import Difference, subtract
 from ..columns import measured
 from ..material import Material
 from ..study_cell import StudyCell

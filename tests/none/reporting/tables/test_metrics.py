@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from xbench_fast.metrics_gpu.grounding.phrases import PhraseMeans
 from xbench_fast.metrics_gpu.statistics.intervals import Interval
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured
 from xbench_fast.runtime.reporting.comparison.comparison_tables import _change, _dice_texts
 from xbench_fast.runtime.reporting.comparison.gate import measures
 from xbench_fast.runtime.reporting.difference_tables import _cell, difference_row
@@ -22,7 +23,7 @@ from xbench_fast.runtime.results.comparing.cell_changes import COMPARED
 from xbench_fast.runtime.results.comparing.difference import Difference
 from xbench_fast.runtime.results.comparing.flips import DiceChange
 from xbench_fast.runtime.results.comparing.model_differences import ModelDifference
-from xbench_fast.runtime.results.numbers.fields import FIELDS, Number
+from xbench_fast.runtime.results.numbers.fields import FIELDS
 from xbench_fast.runtime.results.numbers.run_numbers import Results
 
 PAIR = {"first": "a", "second": "b"}
@@ -53,12 +54,12 @@ def test_every_table_takes_the_digits_from_the_list(monkeypatch: pytest.MonkeyPa
 
     around = Interval(0.1, 0.3, 0.95, "bootstrap")
     monkeypatch.setattr("xbench_fast.runtime.reporting.printed_cells.why_mean_apart", lambda cells: ())
-    monkeypatch.setattr(Results, "number", lambda *_: Number(0.2))
+    monkeypatch.setattr(Results, "number", lambda *_: Measured(0.2))
     results = Results(("kad",), (), {}, {})
     for key, count in digits.items():
-        cell = number_cell(Number(0.2, around), key)
+        cell = number_cell(Measured(0.2, around), key)
         assert (decimals(cell.text), decimals(cell.interval)) == (count, count + 1)
-        assert number_cell(Number(0.2, replace(around, method="wilson")), key).note == "Wilson"
+        assert number_cell(Measured(0.2, replace(around, method="wilson")), key).note == "Wilson"
         assert decimals(entry(results, "kad", key, printed=Printed("3.00")).difference) == count
         study = metric_cell(key, 0.2, (0.1, 0.3))
         assert (decimals(study.text), decimals(study.interval)) == (count, count)

@@ -270,7 +270,7 @@ def test_intervals_and_p_equal_resampling_by_hand(runs: tuple[Path, Path]) -> No
             times = dict(zip(patients, counts.tolist(), strict=True))
             gaps.append(naive.macro("b", metric, times) - naive.macro("a", metric, times))
         change = whole[metric]
-        assert change.replicates == pytest.approx(np.array(gaps), abs=1e-12)
+        assert change.drawn == pytest.approx(np.array(gaps), abs=1e-12)
         assert change.interval is not None
         if metric != "auc":
             assert (change.interval.low, change.interval.high) == pytest.approx(np.percentile(gaps, [2.5, 97.5]))
@@ -282,7 +282,7 @@ def test_intervals_and_p_equal_resampling_by_hand(runs: tuple[Path, Path]) -> No
         wanted = [min(1, 2 * small), max(min(1, 2 * small), large)]
         assert sorted(change.p_holm or 0 for change in tested) == pytest.approx(wanted)
     mean = found.models[0].whole[0]
-    pointing = [cell.whole[0].replicates for cell in found.cells]
+    pointing = [cell.whole[0].drawn for cell in found.cells]
     assert mean.interval is not None
     assert mean.interval.low == pytest.approx(np.percentile(np.mean(pointing, axis=0), 2.5))
 

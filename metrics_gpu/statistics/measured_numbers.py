@@ -1,0 +1,123 @@
+"""A measured number with its interval and its test, and the tests of several numbers that are declared together
+(docs/metrics.md §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .intervals import Interval
+from .sign_flips import draws_for, holm, sign_flip_tests
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What patients add to a number. names: of the patients; added: float64 [G]; seed: of the sign flips.
+
+    With `ranked` the number is a difference of AUCs, and the parts are those of its deviation from what is expected.
+    """
+
+    names: tuple[str, ...]
+    added: Float
+    seed: int
+    ranked: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number: a fraction, or a difference of fractions; `delta_dice` is in percentage points.
+
+    value: None where it does not exist. interval: None where it would mean nothing. n: its pairs, or labels; patients:
+    of these; both 0 where nobody asks. p: two-sided, None without a test; p_bound: no sign pattern was as extreme, so
+    that p is below this value. p_holm: p, corrected for the `family` tests that were declared together. parts: what is
+    tested. drawn: bootstrap replicates, float64 [B], NaN where undefined; None where there are none. Best thresholds
+    are chosen again in each replicate, those of `cross_fitted` on the drawn patients of other folds.
+    """
+
+    value: float | None = None
+    interval: Interval | None = None
+    n: int = 0
+    patients: int = 0
+    p: float | None = None
+    p_bound: bool = False
+    p_holm: float | None = None
+    family: int = 0
+    parts: Parts | None = field(default=None, repr=False, compare=False)
+    drawn: Float | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of the interval."""
+        return None if self.interval is None else self.interval.low
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the interval."""
+        return None if self.interval is None else self.interval.high
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the interval and the test (before the correction) answer differently about 0 at the interval's
+        level."""
+        if self.interval is None or self.p is None:
+            return False
+        outside = not self.interval.low <= 0 <= self.interval.high
+        return outside != (self.p < 1 - self.interval.level)
+
+
+AnyMeasured = TypeVar("AnyMeasured", bound=Measured)
+
+
+def corrected(
+    items: Sequence[AnyMeasured], family: Callable[[AnyMeasured], Hashable] = lambda item: None
+) -> list[AnyMeasured]:
+    """The same with the sign-flip tests of those with parts, and Holm's p values.
+
+    family: the key of those that are corrected together, by default all. As many sign patterns are drawn as the family
+    asks for.
+    """
+    members: dict[Hashable, list[int]] = {}
+    for index, item in enumerate(items):
+        members.setdefault(family(item), []).append(index)
+    tested = list(items)
+    for indices in members.values():
+        size = sum(items[index].parts is not None for index in indices)
+        for index in indices:
+            tested[index] = replace(items[index], family=size)
+    tested = _flipped(tested)
+    for indices in members.values():
+        for index, p_holm in zip(indices, holm([tested[index].p for index in indices]), strict=True):
+            tested[index] = replace(tested[index], p_holm=p_holm)
+    return tested
+
+
+def _flipped(items: Sequence[AnyMeasured]) -> list[AnyMeasured]:
+    """The same with p of those that sign flips test.
+
+    Numbers of the same pairs and number of patterns are tested at once. Each class is tested apart, which is cheaper:
+    the patterns then cover the patients of the class alone.
+    """
+    alike: dict[tuple[tuple[str, ...], int, int, int, int], list[int]] = {}
+    for index, item in enumerate(items):
+        if item.parts is not None and not item.parts.ranked:
+            key = (item.parts.names, item.parts.seed, item.n, item.patients, draws_for(item.family))
+            alike.setdefault(key, []).append(index)
+    tested = list(items)
+    for (names, seed, _, _, draws), indices in alike.items():
+        added = np.column_stack([parts.added for index in indices if (parts := items[index].parts) is not None])
+        for index, test in zip(indices, sign_flip_tests(added, names, draws, seed), strict=True):
+            tested[index] = replace(items[index], p=test.p, p_bound=test.bound)
+    return tested
+
+
+def disagreements(items: Sequence[Measured]) -> Iterator[str]:
+    """A sentence if intervals and tests answer differently for some differences."""
+    count = sum(item.disagrees for item in items)
+    if count:
+        yield f"of {count} difference{'s' * (count > 1)} the interval and p (before the correction) disagree at 5 %"
