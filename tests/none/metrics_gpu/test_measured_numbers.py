@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from xbench_fast.metrics_gpu.statistics.intervals import Interval
 from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured, Parts, corrected, disagreements
 
