@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -74,17 +74,15 @@ class Measured:
 AnyMeasured = TypeVar("AnyMeasured", bound=Measured)
 
 
-def corrected(
-    items: Sequence[AnyMeasured], family: Callable[[AnyMeasured], Hashable] = lambda item: None
-) -> list[AnyMeasured]:
+def corrected(items: Sequence[AnyMeasured], families: Sequence[Hashable] | None = None) -> list[AnyMeasured]:
     """The same with the sign-flip tests of those with parts, and Holm's p values.
 
-    family: the key of those that are corrected together, by default all. As many sign patterns are drawn as the family
-    asks for.
+    families: of each item, the key of those that are corrected together; None: all are. As many sign patterns are drawn
+    as the family asks for.
     """
     members: dict[Hashable, list[int]] = {}
-    for index, item in enumerate(items):
-        members.setdefault(family(item), []).append(index)
+    for index, key in enumerate(families or [None] * len(items)):
+        members.setdefault(key, []).append(index)
     tested = list(items)
     for indices in members.values():
         size = sum(items[index].parts is not None for index in indices)

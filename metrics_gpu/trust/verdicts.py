@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..statistics.bootstrap import Draws
 from ..statistics.class_means import class_means
 from ..statistics.intervals import LEAST, Interval, mean_interval, shares, wilson_interval
-from ..statistics.sign_flips import Tested, draws_for, holm, sign_flip_tests
+from ..statistics.measured_numbers import Measured, Parts, corrected
 
 Float = NDArray[np.float64]
 Word = Literal["pass", "fail", "cannot tell", "void"]
@@ -67,48 +67,19 @@ class PairGroups:
         return replace(self, class_of=self.class_of[pairs], patient_of=self.patient_of[pairs])
 
 
-@dataclass(frozen=True, eq=False)
-class Effect:
-    """A mean over pairs of one class, or the mean over classes of such means; `value` is None without a pair.
-
-    added: float64 [G], what each of the patients `names` adds to the value. left_out: why -> pairs without a score.
-    degenerate: how many of the pairs have a degenerate map; where a pair has several maps, if one of them is.
-    """
-
-    value: float | None
-    interval: Interval | None
-    pairs: int
-    patients: int
-    names: tuple[str, ...] = field(repr=False)
-    added: Float = field(repr=False)
-    seed: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    degenerate: int = 0
-
-
 @dataclass(frozen=True)
-class TrustVerdict:
-    """An effect read against a criterion.
+class Judged(Measured):
+    """A mean over pairs of one class, or the mean over classes of such means, and how it is read.
 
-    value, low, high: the effect and its interval, None where there is none. pairs, patients: what it rests on. p:
-    two-sided; p_bound: no sign pattern was as extreme, so that p is below this value. p_holm: corrected for the
-    `family` tests that were declared together. word: None without a criterion. left_out: why -> pairs.
+    n: the pairs. criterion: in words, empty without one. word: None before it is judged and without a criterion.
+    left_out: why -> pairs without a score. degenerate: how many of the pairs have a degenerate map; where a pair has
+    several maps, if one of them is.
     """
 
-    value: float | None
-    low: float | None
-    high: float | None
-    pairs: int
-    patients: int
-    p: float | None
-    p_bound: bool
-    p_holm: float | None
-    family: int
-    criterion: str
-    word: Word | None
+    criterion: str = ""
+    word: Word | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     degenerate: int = 0
-    level: float = 0.95
 
     @property
     def text(self) -> str:
@@ -116,20 +87,13 @@ class TrustVerdict:
         if self.word == "cannot tell":
             return f"cannot tell ({self.patients} patient{'' if self.patients == 1 else 's'})"
         if self.word == "void":
-            return f"void ({self.degenerate} of {self.pairs} maps are degenerate)"
+            return f"void ({self.degenerate} of {self.n} maps are degenerate)"
         return self.word or ""
-
-    @property
-    def disagrees(self) -> bool:
-        """Whether the interval and the test, before the correction, answer differently about 0."""
-        if self.low is None or self.high is None or self.p is None:
-            return False
-        return (not self.low <= 0 <= self.high) != (self.p < 1 - self.level)
 
 
 def effects_of(
     values: Float, groups: PairGroups, left_out: Sequence[Mapping[str, int]], degenerate: NDArray[np.bool_]
-) -> list[list[Effect]]:
+) -> list[list[Judged]]:
     """For each of K columns the effect over classes, then the effect of each class that has a pair, in their order.
 
     values: float64 [P, K], NaN where a pair has no score. left_out: for each column why -> pairs. degenerate: bool
@@ -138,7 +102,7 @@ def effects_of(
     if values.shape != degenerate.shape or values.ndim != 2 or len(left_out) != values.shape[1]:
         raise ValueError(f"values {values.shape}, degenerate {degenerate.shape} and {len(left_out)} counts do not fit")
     defined = ~np.isnan(values)
-    by_column: list[list[Effect]] = [[] for _ in left_out]
+    by_column: list[list[Judged]] = [[] for _ in left_out]
     same: dict[bytes, list[int]] = {}
     for column in range(values.shape[1]):
         same.setdefault(defined[:, column].tobytes(), []).append(column)
@@ -159,7 +123,7 @@ def effects_of(
     return by_column
 
 
-def _effects(values: Float, groups: PairGroups) -> list[list[Effect]]:
+def _effects(values: Float, groups: PairGroups) -> list[list[Judged]]:
     """`effects_of` for columns without NaN: [K][1 + classes with a pair]."""
     names, class_of = np.unique(groups.class_of, return_inverse=True)
     means = class_means(values, class_of, len(names), groups.draws, groups.patient_of)
@@ -171,96 +135,52 @@ def _effects(values: Float, groups: PairGroups) -> list[list[Effect]]:
     ]
 
 
-def _effect(values: Float, drawn: Float, groups: PairGroups) -> Effect:
+def _effect(values: Float, drawn: Float, groups: PairGroups) -> Judged:
     """drawn: float64 [1 + B], the value and its replicates."""
     parts = shares(values, groups.class_of, groups.patient_of, len(groups.names))
-    return Effect(
+    return Judged(
         value=None if parts is None else float(drawn[0]),
         interval=mean_interval(drawn[1:], parts, groups.level, None),
-        pairs=len(values),
+        n=len(values),
         patients=len(np.unique(groups.patient_of)),
-        names=groups.names,
-        added=np.zeros(len(groups.names)) if parts is None else parts.of_patients,
-        seed=groups.draws.seed,
+        parts=None if parts is None else Parts(groups.names, parts.of_patients, groups.draws.seed),
     )
 
 
 def verdicts(
-    effects: Sequence[Effect], criteria: Sequence[Criterion | None], families: Sequence[Hashable] | None = None
-) -> list[TrustVerdict]:
+    effects: Sequence[Judged], criteria: Sequence[Criterion | None], families: Sequence[Hashable] | None = None
+) -> list[Judged]:
     """The verdicts of effects; those that have a pair are tested, and corrected with the others of their family.
 
     criteria: None: no verdict; shares are not tested and do not count. families: of each effect; None: one family.
     """
-    names = families or [None] * len(effects)
-    members: dict[Hashable, list[int]] = {}
-    for place, (effect, criterion, name) in enumerate(zip(effects, criteria, names, strict=True)):
-        tested = effect.value is not None and (criterion is None or not criterion.share)
-        members.setdefault(name, []).extend([place] if tested else [])
-    draws = {place: draws_for(len(own)) for own in members.values() for place in own}
-    found = _tested(effects, draws)
-    adjusted: dict[int, float | None] = {}
-    for own in members.values():
-        adjusted |= zip(own, holm([found[place].p for place in own]), strict=True)
+    asked = [
+        replace(effect, interval=share_interval(effect), parts=None) if criterion and criterion.share else effect
+        for effect, criterion in zip(effects, criteria, strict=True)
+    ]
+    tested = corrected(asked, families)
     return [
-        _verdict(effect, criterion, found.get(place), adjusted.get(place), len(members[name]))
-        for place, (effect, criterion, name) in enumerate(zip(effects, criteria, names, strict=True))
+        replace(effect, criterion=str(criterion), word=_word(effect, criterion)) if criterion else effect
+        for effect, criterion in zip(tested, criteria, strict=True)
     ]
 
 
-def _tested(effects: Sequence[Effect], draws: Mapping[int, int]) -> dict[int, Tested]:
-    """The tests of effects, by place, with their number of patterns; of each class apart, which is cheaper."""
-    alike: dict[tuple[tuple[str, ...], int, int, int, int], list[int]] = {}
-    for place, number in draws.items():
-        own = effects[place]
-        alike.setdefault((own.names, own.seed, own.pairs, own.patients, number), []).append(place)
-    found: dict[int, Tested] = {}
-    for (patients, seed, *_, number), places in alike.items():
-        added = np.column_stack([effects[place].added for place in places])
-        found |= zip(places, sign_flip_tests(added, patients, number, seed), strict=True)
-    return found
-
-
-def _verdict(
-    effect: Effect, criterion: Criterion | None, tested: Tested | None, p_holm: float | None, family: int
-) -> TrustVerdict:
-    if criterion is not None and criterion.share:
-        effect = replace(effect, interval=share_interval(effect))
-    interval = effect.interval
-    return TrustVerdict(
-        value=effect.value,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
-        pairs=effect.pairs,
-        patients=effect.patients,
-        p=None if tested is None else tested.p,
-        p_bound=tested is not None and tested.bound,
-        p_holm=p_holm,
-        family=family,
-        criterion="" if criterion is None else str(criterion),
-        word=None if criterion is None else _word(effect, criterion, p_holm),
-        left_out=effect.left_out,
-        degenerate=effect.degenerate,
-        level=0.95 if interval is None else interval.level,
-    )
-
-
-def _word(effect: Effect, criterion: Criterion, p_holm: float | None) -> Word:
-    if effect.degenerate > MOST_DEGENERATE * effect.pairs:
+def _word(effect: Judged, criterion: Criterion) -> Word:
+    if effect.degenerate > MOST_DEGENERATE * effect.n:
         return "void"
     if effect.value is None or effect.interval is None or effect.patients < LEAST_PATIENTS:
         return "cannot tell"
     sign = 1 if criterion.direction == "above" else -1
     value = sign * (effect.value - criterion.bound)
     low, high = sorted(sign * (end - criterion.bound) for end in (effect.interval.low, effect.interval.high))
-    if low > criterion.margin and (criterion.share or (p_holm is not None and p_holm < ALPHA)):
+    if low > criterion.margin and (criterion.share or (effect.p_holm is not None and effect.p_holm < ALPHA)):
         return "pass"
     if high < 0 or (value <= 0 and high < criterion.margin):
         return "fail"
     return "cannot tell"
 
 
-def share_interval(effect: Effect) -> Interval | None:
+def share_interval(effect: Judged) -> Interval | None:
     """The interval of a share. A bootstrap of shares that are all 0, or all 1, has no width, and would be sure of what
     a few patients show: then it is Wilson's, with as many trials as patients."""
     found = effect.interval

@@ -113,8 +113,8 @@ def _other_precisions(told: Sequence[tuple[Match, Mapping[str, Any], Mapping[str
 
 def _corrected(cells: Sequence[CellChanges]) -> list[CellChanges]:
     """Holm's correction: one family per metric over the cells' means, and one per metric over all classes."""
-    whole = iter(corrected([change for cell in cells for change in cell.whole], lambda change: change.field))
-    classes = iter(corrected([change for cell in cells for change in cell.classes], lambda change: change.field))
+    changes = [change for cell in cells for change in cell.whole], [change for cell in cells for change in cell.classes]
+    whole, classes = (iter(corrected(items, [change.field for change in items])) for items in changes)
     return [
         replace(
             cell,

@@ -146,7 +146,8 @@ def difference_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
         for group, values, division in groups
         for item in group.differences(values, MEASURES, division)
     ]
-    items = corrected([item for *_, item in differences], lambda item: (item.kind, item.field, not item.name))
+    items = [item for *_, item in differences]
+    items = corrected(items, [(item.kind, item.field, not item.name) for item in items])
     return [_row(group, cell, item) for (group, cell, _), item in zip(differences, items, strict=True)]
 
 

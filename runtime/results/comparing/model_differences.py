@@ -193,8 +193,8 @@ def find_differences(results: Results) -> Differences:
     if len(results.datasets) > 1:
         for first, second in combinations(models, 2):
             numbers += _over(results, overlaps, first, second)
-    numbers = corrected(numbers, lambda item: (item.dataset, item.field))
-    classes = corrected(classes, lambda item: item.dataset)
+    numbers = corrected(numbers, [(item.dataset, item.field) for item in numbers])
+    classes = corrected(classes, [item.dataset for item in classes])
     places = {name: place for place, name in enumerate(dict.fromkeys(item.name for item in classes))}
     classes.sort(key=lambda item: (results.datasets.index(item.dataset), places[item.name]))
     order = {(dataset, field): place for place, (dataset, field) in enumerate(_columns(results))}

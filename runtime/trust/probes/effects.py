@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....metrics_gpu.statistics.bootstrap import draw_patients, patient_index
-from ....metrics_gpu.trust.verdicts import MOST_DEGENERATE, Effect, PairGroups, effects_of, verdicts
+from ....metrics_gpu.trust.verdicts import MOST_DEGENERATE, Judged, PairGroups, effects_of, verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ def pair_groups(pairs: pd.DataFrame) -> PairGroups:
     return PairGroups(class_of, patient_of, tuple(dict.fromkeys(patients)), draw_patients(count))
 
 
-def effect_of(question: Question) -> Effect:
+def effect_of(question: Question) -> Judged:
     """The effect of a question, in which pairs without a score count where so many maps are degenerate that the test is
     void. Raises ValueError for a question without a pair."""
     held = question.pairs
@@ -34,7 +34,7 @@ def effect_of(question: Question) -> Effect:
     flags = held["degenerate"].to_numpy(np.bool_)
     ((effect, *_),) = effects_of(question.values[:, None], groups, [question.left_out], flags[:, None])
     flagged, pairs = int(flags.sum()), len(flags)
-    return replace(effect, pairs=pairs, degenerate=flagged) if flagged > MOST_DEGENERATE * pairs else effect
+    return replace(effect, n=pairs, degenerate=flagged) if flagged > MOST_DEGENERATE * pairs else effect
 
 
 def number_beside(question: Question, *, tested: bool = True) -> tuple[dict[str, Any], str]:
@@ -43,13 +43,14 @@ def number_beside(question: Question, *, tested: bool = True) -> tuple[dict[str,
     tested: whether it is asked if it is 0.
     """
     (verdict,) = verdicts([effect_of(question)], [None])
-    names = ("value", "low", "high", *(("p", "p_bound") if tested else ()), "pairs", "patients")
-    fact = {name: getattr(verdict, name) for name in names} | {"left_out": dict(question.left_out)}
+    names = ("value", "low", "high", *(("p", "p_bound") if tested else ()))
+    fact = {name: getattr(verdict, name) for name in names}
+    fact |= {"pairs": verdict.n, "patients": verdict.patients, "left_out": dict(question.left_out)}
     if verdict.value is None:
         return fact, "no pair can be compared"
     around = "" if verdict.low is None else f" [{verdict.low:+.3f}, {verdict.high:+.3f}]"
     test = "" if verdict.p is None or not tested else f", uncorrected p {'<' if verdict.p_bound else ''}{verdict.p:.3g}"
-    return fact, f"{verdict.value:+.3f}{around}{test} ({verdict.pairs} pairs)"
+    return fact, f"{verdict.value:+.3f}{around}{test} ({verdict.n} pairs)"
 
 
 def mean_of(values: Any) -> float | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ....metrics_gpu.trust.verdicts import LEAST_PATIENTS, verdicts
 from ...reporting.tables.console import make_console, print_line, print_table
@@ -20,6 +19,10 @@ if TYPE_CHECKING:
     from .probe import Question
 
 
+_RECORDED: Final = ("patients", "p", "p_bound", "p_holm", "family", "criterion", "word", "left_out", "degenerate")
+"""Fields of a verdict that trust.json holds as they are."""
+
+
 def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
     """The verdicts of questions about one model and dataset, which are one family, as records for JSON."""
     judged_verdicts = verdicts(list(map(effect_of, questions)), [question.criterion for question in questions])
@@ -28,7 +31,12 @@ def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
             "question": question.key,
             "line": question.line,
             "text": question.text,
-            **asdict(verdict),
+            "value": verdict.value,
+            "low": verdict.low,
+            "high": verdict.high,
+            "pairs": verdict.n,
+            **{name: getattr(verdict, name) for name in _RECORDED},
+            "level": 0.95 if verdict.interval is None else verdict.interval.level,
             "verdict": verdict.text,
             "disagrees": verdict.disagrees,
         }

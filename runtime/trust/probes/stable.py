@@ -16,7 +16,7 @@ from ....metrics_gpu.sweep.masks import GRID, masks_in_view
 from ....metrics_gpu.trust.perturbations import LEVELS, POOLED, jpeg_coder
 from ....metrics_gpu.trust.similarity import degenerate_maps, spearman, ssim
 from ....metrics_gpu.trust.stability import STILL, change_correlation, distances, rank_changes
-from ....metrics_gpu.trust.verdicts import Effect, effects_of, share_interval
+from ....metrics_gpu.trust.verdicts import Judged, effects_of, share_interval
 from .effects import pair_groups
 from .probe import FLIPS, ImageProbe, Judgement, ProbeOptions, Question
 from .probe_images import pair_rows
@@ -176,7 +176,7 @@ def _measured(by_change: Mapping[str, Any], pairs: Any) -> dict[str, dict[str, A
     return numbers
 
 
-def _with_interval(name: str, effect: Effect) -> dict[str, float | None]:
+def _with_interval(name: str, effect: Judged) -> dict[str, float | None]:
     return {"value": effect.value, **_ends(share_interval(effect) if name == "flip" else effect.interval)}
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.exact_sums import exact_mean
 from ....metrics_gpu.trust.localisation import MEASURES
-from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Effect, PairGroups, TrustVerdict, effects_of, verdicts
+from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Judged, PairGroups, effects_of, verdicts
 from ...reporting.studies.study_cell import StudyCell
 from ...reporting.studies.writing import limits
 from .pair_scores import BASELINES, PairScores
@@ -43,7 +43,7 @@ class Compared:
     name: str
     own: float | None
     reference: float | None
-    effect: Effect
+    effect: Judged
 
     @property
     def family(self) -> Hashable:
@@ -95,7 +95,7 @@ def _left_out(scores: PairScores, key: tuple[str, str], values: Float) -> dict[s
     return why | ({UNDEFINED: rest} if rest else {})
 
 
-def verdicts_of(comparisons: Sequence[Compared]) -> list[tuple[Compared, TrustVerdict]]:
+def verdicts_of(comparisons: Sequence[Compared]) -> list[tuple[Compared, Judged]]:
     """The differences with their tests, corrected within their families, in their order."""
     differences = [item for item in comparisons if item.baseline]
     tested = verdicts(
@@ -113,13 +113,13 @@ def score_row(item: Compared) -> dict[str, Any]:
         **_lead(item),
         "value": effect.value,
         **limits("value", effect.interval),
-        "pairs": effect.pairs,
+        "pairs": effect.n,
         "patients": effect.patients,
         **_without_score(effect.left_out),
     }
 
 
-def difference_row(item: Compared, verdict: TrustVerdict) -> dict[str, Any]:
+def difference_row(item: Compared, verdict: Judged) -> dict[str, Any]:
     """A score minus that of a baseline, on the pairs that have both, with its test."""
     return {
         **_lead(item),
@@ -129,7 +129,8 @@ def difference_row(item: Compared, verdict: TrustVerdict) -> dict[str, Any]:
         "difference": verdict.value,
         "difference_low": verdict.low,
         "difference_high": verdict.high,
-        **{name: getattr(verdict, name) for name in ("pairs", "patients", "p", "p_bound", "p_holm", "family")},
+        "pairs": verdict.n,
+        **{name: getattr(verdict, name) for name in ("patients", "p", "p_bound", "p_holm", "family")},
         "exploratory": bool(item.name) or item.baseline not in QUESTIONS,
         "disagrees": verdict.disagrees,
         "degenerate": verdict.degenerate,
@@ -137,7 +138,7 @@ def difference_row(item: Compared, verdict: TrustVerdict) -> dict[str, Any]:
     }
 
 
-def verdict_row(item: Compared, verdict: TrustVerdict, others: str) -> dict[str, Any]:
+def verdict_row(item: Compared, verdict: Judged, others: str) -> dict[str, Any]:
     """A question with its verdict. others: which other findings were asked."""
     row = difference_row(item, verdict)
     del row["class"], row["exploratory"]

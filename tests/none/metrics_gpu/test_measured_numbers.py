@@ -37,7 +37,7 @@ def test_a_family_is_tested_and_corrected_together() -> None:
     parts = Parts(NAMES, np.full(12, 0.1), 1)
     ranked = Parts(NAMES, np.full(12, 0.1), 1, ranked=True)
     numbers = [Measured(1.2, n=12, parts=parts), Measured(1.0, p=0.03, parts=ranked), Measured(0.5), Measured(0.1, n=5)]
-    first, second, third, other = corrected(numbers, lambda item: item.n == 5)
+    first, second, third, other = corrected(numbers, [item.n == 5 for item in numbers])
     assert first.p == 2 / 2**12 and first.p_holm == 2 * first.p and not first.p_bound
     assert (second.p, second.p_holm) == (0.03, 0.03)
     assert (third.p, third.p_holm, other.p) == (None, None, None)

@@ -13,6 +13,7 @@ from PIL import Image
 from scipy import stats
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.intervals import Interval
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Parts
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.trust.perturbations import (
     DEFAULT,
@@ -30,7 +31,7 @@ from xbench_fast.metrics_gpu.trust.stability import (
     distances,
     rank_changes,
 )
-from xbench_fast.metrics_gpu.trust.verdicts import Criterion, Effect, verdicts
+from xbench_fast.metrics_gpu.trust.verdicts import Criterion, Judged, verdicts
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +146,11 @@ def test_distances_and_ranks() -> None:
     assert found[:5].tolist() == [1.0, 0.5, 0.5, 0.5, 0.5] and np.isnan(found[5])
 
 
-def effect(value: float, patients: int, interval: tuple[float, float] | None, degenerate: int = 0) -> Effect:
+def effect(value: float, patients: int, interval: tuple[float, float] | None, degenerate: int = 0) -> Judged:
     ends = None if interval is None else Interval(*interval, 0.95, "bootstrap", 1000)
     names = tuple(map(str, range(patients)))
-    return Effect(
-        value, ends, patients, patients, names, np.full(patients, value / max(patients, 1)), degenerate=degenerate
-    )
+    parts = Parts(names, np.full(patients, value / max(patients, 1)), 0)
+    return Judged(value, ends, patients, patients, parts=parts, degenerate=degenerate)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def effect(value: float, patients: int, interval: tuple[float, float] | None, de
         (effect(0.0, 1, None), "cannot tell"),
     ],
 )
-def test_words_of_flips(found: Effect, word: str) -> None:
+def test_words_of_flips(found: Judged, word: str) -> None:
     (verdict,) = verdicts([found], [STILL])
     assert verdict.word == word and verdict.p is None and verdict.p_holm is None
 

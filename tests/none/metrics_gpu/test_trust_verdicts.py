@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.intervals import Interval
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Parts
 from xbench_fast.metrics_gpu.trust.verdicts import (
     MARGINS,
     WORDS,
     Criterion,
-    Effect,
+    Judged,
     PairGroups,
-    TrustVerdict,
     effects_of,
     verdicts,
     worst_of,
@@ -32,7 +32,7 @@ def groups(class_of: list[int], patient_of: list[int], patients: int, replicates
     return PairGroups(np.array(class_of), np.array(patient_of), names, draw_patients(patients, replicates, 1))
 
 
-def one(values: np.ndarray, own: PairGroups, **told: Any) -> list[Effect]:
+def one(values: np.ndarray, own: PairGroups, **told: Any) -> list[Judged]:
     flags = told.pop("degenerate", np.zeros(len(values), bool))
     (found,) = effects_of(values[:, None], own, [told.pop("left_out", {})], flags[:, None])
     return found
@@ -51,14 +51,14 @@ def test_the_statistic_is_the_mean_over_classes_and_the_sum_over_patients() -> N
         macro, *classes = effects
         assert macro.value == pytest.approx(np.mean(means))
         assert [each.value for each in classes] == pytest.approx(means)
-        assert macro.pairs == len(counted) and macro.left_out == told[k] and not classes[0].left_out
+        assert macro.n == len(counted) and macro.left_out == told[k] and not classes[0].left_out
         assert macro.patients == len({int(own.patient_of[i]) for i in counted})
         for effect in effects:
-            assert effect.added.sum() == pytest.approx(effect.value)
+            assert effect.parts is not None and effect.parts.added.sum() == pytest.approx(effect.value)
         for patient in range(22):
             added = sum(values[i, k] / 3 / sum(own.class_of[j] == own.class_of[i] for j in counted)
                         for i in counted if own.patient_of[i] == patient)  # fmt: skip
-            assert macro.added[patient] == pytest.approx(added)
+            assert macro.parts.added[patient] == pytest.approx(added)
         replicates = []
         for weights in own.draws.counts.astype(float):
             each = [np.average(v, weights=w) for c in range(3)
@@ -84,12 +84,12 @@ def test_reference_values_of_the_differences(reference_files: Path) -> None:
         macro, *_ = one(values, own)
         (found,) = verdicts([macro], [None])
         assert macro.value == pytest.approx(wanted["macro_difference"], abs=1e-9), name
-        assert (macro.pairs, macro.patients) == (wanted["pairs"], wanted["patients"])
+        assert (macro.n, macro.patients) == (wanted["pairs"], wanted["patients"])
         assert found.p == pytest.approx(wanted["signflip_p_two_sided_20000"], abs=3e-3)
-        assert np.sqrt((macro.added**2).sum()) == pytest.approx(wanted["exact_sd_of_null"], abs=1e-9)
+        assert np.sqrt((macro.parts.added**2).sum()) == pytest.approx(wanted["exact_sd_of_null"], abs=1e-9)
         if macro.patients <= 15:
-            signs = np.array(list(product((1, -1), repeat=int((macro.added != 0).sum()))))
-            sums = np.abs(signs @ macro.added[macro.added != 0])
+            signs = np.array(list(product((1, -1), repeat=int((macro.parts.added != 0).sum()))))
+            sums = np.abs(signs @ macro.parts.added[macro.parts.added != 0])
             assert found.p == pytest.approx(np.mean(sums >= abs(macro.value) - 1e-12), abs=1e-9)
 
 
@@ -99,14 +99,18 @@ def _scores(found: Any, baseline: str) -> list[dict[str, float]]:
     return [found] if found else []
 
 
-def effect(value: float | None, low: float, high: float, **other: Any) -> Effect:
+def effect(value: float | None, low: float, high: float, **other: Any) -> Judged:
     """50 patients with an equal part each, so that p is that of the fewest patterns."""
     interval = None if value is None else Interval(low, high, 0.95, "bootstrap")
-    told: dict[str, Any] = {"pairs": 60, "patients": 50, "names": tuple(f"p{i}" for i in range(50))}
-    return Effect(**{"value": value, "interval": interval, "added": np.full(50, (value or 0) / 50), **told, **other})
+    names, added = (
+        other.pop("names", tuple(f"p{i}" for i in range(50))),
+        other.pop("added", np.full(50, (value or 0) / 50)),
+    )
+    parts = None if value is None else Parts(names, added, 0)
+    return Judged(**{"value": value, "interval": interval, "n": 60, "patients": 50, "parts": parts, **other})
 
 
-def word(found: Effect, criterion: Criterion = ABOVE) -> str | None:
+def word(found: Judged, criterion: Criterion = ABOVE) -> str | None:
     return verdicts([found], [criterion])[0].word
 
 
@@ -152,7 +156,7 @@ def test_few_patients_degenerate_maps_and_no_pairs() -> None:
     assert word(effect(0.3, 0.2, 0.4, patients=10)) == "pass"
     assert word(effect(0.3, 0.2, 0.4, degenerate=3)) == "pass"  # 5 % of 60
     assert word(effect(0.3, 0.2, 0.4, degenerate=4)) == "void"
-    nothing = effect(None, 0, 0, pairs=0, patients=0)
+    nothing = effect(None, 0, 0, n=0, patients=0)
     found, other = verdicts([nothing, effect(0.3, 0.2, 0.4)], [ABOVE, None])
     assert found.text == "cannot tell (0 patients)" and found.p is None and found.p_holm is None
     assert other.family == 1 and other.word is None and other.text == ""
@@ -185,8 +189,12 @@ def test_effects_of_several_datasets_are_one_family() -> None:
 
 def test_the_interval_and_the_test_may_disagree() -> None:
     (agrees,) = verdicts([effect(0.3, 0.2, 0.4)], [ABOVE])
-    assert not agrees.disagrees and replace(agrees, p=0.07).disagrees and replace(agrees, low=-0.1).disagrees
-    assert not replace(agrees, low=None).disagrees and not replace(agrees, p=None).disagrees
+    assert (
+        not agrees.disagrees
+        and replace(agrees, p=0.07).disagrees
+        and replace(agrees, interval=Interval(-0.1, 0.4, 0.95, "t")).disagrees
+    )
+    assert not replace(agrees, interval=None).disagrees and not replace(agrees, p=None).disagrees
 
 
 def test_the_worst_of_several_words() -> None:
@@ -204,4 +212,4 @@ def test_margins_stand_in_the_docs(root: Path) -> None:
         assert f"| {words.get(name, name.replace('_', ' '))} | {margin:g} |" in text
     for name in WORDS:
         assert f"| `{name}` |" in text
-    assert str(ABOVE) == "above 0 by more than 0.01" and isinstance(TrustVerdict.__doc__, str)
+    assert str(ABOVE) == "above 0 by more than 0.01" and isinstance(Judged.__doc__, str)

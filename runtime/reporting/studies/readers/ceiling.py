@@ -39,7 +39,8 @@ def ceiling_rows(material: Material, reader: StudyCell) -> tuple[list[dict[str, 
             remarks.append(group)
         else:
             differences += [(group, item) for item in _differences(group, material.sampling.level)]
-    items = corrected([item for _, item in differences], lambda item: (item.field, not item.name))
+    items = [item for _, item in differences]
+    items = corrected(items, [(item.field, not item.name) for item in items])
     remarks += [f"{reader.title}: {line}" for line in disagreements([item for item in items if not item.name])]
     groups = [group for group, _ in differences]
     return [_row(reader, group, item, material) for group, item in zip(groups, items, strict=True)], remarks

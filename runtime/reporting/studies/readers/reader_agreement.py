@@ -14,7 +14,7 @@ from .....metrics_gpu.detection.unions import pixel_rectangles
 from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
 from .....metrics_gpu.sweep.counts import dice_curves
 from .....metrics_gpu.trust.agreement import presence_agreement
-from .....metrics_gpu.trust.verdicts import Effect, PairGroups, effects_of
+from .....metrics_gpu.trust.verdicts import Judged, PairGroups, effects_of
 from ....results.load_rows import StoredRun
 from ....results.numbers.fields import grounding_interval
 from ....results.stored_boxes import load_boxes
@@ -116,7 +116,7 @@ def _rows(
         return
     pairs = PairGroups(class_of, patient_of, tuple(cell.patients.number), cell.draws, level)
     effects = effects_of(values, pairs, [{} for _ in names], np.zeros(values.shape, np.bool_))
-    columns: list[dict[str, Effect]] = []
+    columns: list[dict[str, Judged]] = []
     for column, (mean, *each) in zip(values.T, effects, strict=True):
         classes = np.unique(class_of[~np.isnan(column)]).tolist()
         columns.append({MEAN: mean, **{cell.classes[place]: item for place, item in zip(classes, each, strict=True)}})
@@ -127,7 +127,7 @@ def _rows(
             item = found.get(finding)
             value, interval = (None, None) if item is None else (item.value, _in_range(item.interval))
             row |= measured(name, value, interval)
-            row[f"{name}_n"] = 0 if item is None else item.pairs
+            row[f"{name}_n"] = 0 if item is None else item.n
         yield row
 
 
