@@ -14,7 +14,7 @@ from ...results.studied import predicted_boxes
 from ..figures.study_figures import draw_errors
 from ..tables.table import Cell, Column, Item, Table
 from .anatomy.anatomy_rows import Errors, cut_name, error_rows, errors_of, examples
-from .anatomy.judged import BOXES, Judged, TrueBoxes, judged
+from .anatomy.judged import BOXES, JudgedAnswers, TrueBoxes, judged
 from .columns import Shown, StudyTable, percents, text, texts
 from .material import Material
 from .overlays import case_pictures, draw_boxes, overlay_names
@@ -114,7 +114,7 @@ def study_errors(
     ).with_figures(lambda: draw_errors(whole, material))
 
 
-def _judged(material: Material) -> tuple[list[Judged], list[str]]:
+def _judged(material: Material) -> tuple[list[JudgedAnswers], list[str]]:
     """What can be judged, and sentences on what cannot."""
     true, items, remarks = TrueBoxes(material.run), [], []
     for cell in material.paired:
@@ -133,7 +133,7 @@ def _judged(material: Material) -> tuple[list[Judged], list[str]]:
     return items, remarks or ([] if items else ["There is no finished model with boxes or maps to judge."])
 
 
-def _of_parts(items: Sequence[Judged]) -> tuple[str, ...]:
+def _of_parts(items: Sequence[JudgedAnswers]) -> tuple[str, ...]:
     """What stands for the true boxes of maps."""
     parts = {(item.cell.model, item.cell.dataset): item for item in items if item.parts}
     if not parts:

@@ -29,8 +29,7 @@ from ..protocol.tensors import (
     check_shape,
     raw_to_array,
 )
-from .request_json import InputTensor, RequestedOutput
-from .request_json import Request as RequestJson
+from .request_json import InputTensor, RequestBody, RequestedOutput
 
 T = TypeVar("T")
 
@@ -142,12 +141,12 @@ def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | N
     return b"".join((text, *raw)), len(text) if raw else None
 
 
-def _request_json(data: bytes) -> RequestJson:
+def _request_json(data: bytes) -> RequestBody:
     if len(data) > _JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > _JSON_MARKS:
         raise BadRequest(f"The JSON has more than {_JSON_MARKS} elements; send tensors as binary data.")
     try:
         # Not msgspec's own decoder, which takes the last of two members of one name.
-        return msgspec.convert(_JSON_IN.decode(data.decode("utf-8-sig")), RequestJson)
+        return msgspec.convert(_JSON_IN.decode(data.decode("utf-8-sig")), RequestBody)
     except msgspec.ValidationError as error:
         raise BadRequest(f"The request has not the form that the protocol defines: {error}.") from error
     except (ValueError, RecursionError) as error:

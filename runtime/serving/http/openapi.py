@@ -14,7 +14,7 @@ from ..protocol.tensors import DATATYPES
 from ..settings import HEALTH_PATHS
 from .body_files import LINES, PICTURE, QUERY
 from .http_codec import FILE_TYPES, HEADER_LENGTH
-from .request_json import Request
+from .request_json import RequestBody
 
 Json = dict[str, Any]
 
@@ -95,8 +95,8 @@ def openapi(root_path: str = "") -> Json:
 def _infer() -> Json:
     image = {"type": "string", "format": "binary", "description": "an image file, as it is"}
     files = {media_type: {"schema": image} for media_type in FILE_TYPES}
-    json_form = {"application/json": {"schema": _reference("Request")}}
-    raw = {"application/octet-stream": {"schema": {**image, "description": "a Request, then raw tensors"}}}
+    json_form = {"application/json": {"schema": _reference("RequestBody")}}
+    raw = {"application/octet-stream": {"schema": {**image, "description": "a JSON request, then raw tensors"}}}
     query = [
         {
             "name": name,
@@ -156,8 +156,8 @@ def _object(required: Json, optional: Json | None = None) -> Json:
 
 
 def _schemas() -> dict[str, Json]:
-    _, request = msgspec.json.schema_components((Request,), ref_template=_reference("{name}")["$ref"])
-    request["Request"]["examples"] = [_EXAMPLE]
+    _, request = msgspec.json.schema_components((RequestBody,), ref_template=_reference("{name}")["$ref"])
+    request["RequestBody"]["examples"] = [_EXAMPLE]
     datatype = {"enum": [*DATATYPES, "BYTES"]}
     shape = {"type": "array", "items": {"type": "integer"}}
     parameters = {"type": "object", "additionalProperties": {"type": ["string", "boolean", "number"]}}

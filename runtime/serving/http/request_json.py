@@ -37,7 +37,7 @@ class RequestedOutput(Struct):
     parameters: dict[str, Any] | None = None
 
 
-class Request(Struct):
+class RequestBody(Struct):
     """A request. Members that are null are as if they were not sent, since serialisers of typed languages write every
     member. Unknown members are ignored."""
 

@@ -15,7 +15,7 @@ from .....metrics_gpu.grounding.strata import strata_of
 from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, percentile_interval
 from ..columns import measured
 from ..study_cell import PIXELS
-from .judged import Judged
+from .judged import JudgedAnswers
 
 Float = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ _DICE, _BOXES, _TP = (slice(*(5 + 2 * _KINDS + place * _FIXES for place in (i, i
 class Errors:
     """What was judged, the kind of each box, the pairs as they are, and with each kind but hits fixed."""
 
-    item: Judged
+    item: JudgedAnswers
     found: Anatomy
     before: Fixed
     after: Sequence[Fixed]
@@ -48,7 +48,7 @@ class Errors:
         return np.column_stack([*first, counts, counts > 0, *fixes]).astype(np.float64)
 
 
-def errors_of(item: Judged) -> Errors:
+def errors_of(item: JudgedAnswers) -> Errors:
     """The errors of one cell and cut."""
     kinds = anatomy(item.answers)
     after = [fixed(item.answers, kinds, kind) for kind in KINDS[1:]]

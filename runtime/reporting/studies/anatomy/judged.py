@@ -29,7 +29,7 @@ _WHOLE: Final = (GRID[1], GRID[0])
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedAnswers:
     """P pairs of a cell as lists of boxes.
 
     cut: `0.5`, `BEST`, `FITTED` or `BOXES`; tau: the threshold, None for boxes and where it is not the same for all
@@ -77,7 +77,7 @@ class TrueBoxes:
         return boxes_of
 
 
-def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
+def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[JudgedAnswers]:
     """The pairs of a cell: as they were answered; of maps, at each cut.
 
     Raises RunError when the run keeps no maps of the cell, or a file cannot be read.
@@ -85,13 +85,13 @@ def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
     return _maps(cell, run, true) if cell.has_thresholds else [_boxes(cell, run)]
 
 
-def _boxes(cell: StudyCell, run: StoredRun) -> Judged:
+def _boxes(cell: StudyCell, run: StoredRun) -> JudgedAnswers:
     """The pairs that count and whose region is a union of boxes."""
     stored = load_boxes(run, cell.rows)
     _, places, judged_rows = np.intersect1d(cell.pairs.places, stored.places, assume_unique=True, return_indices=True)
     answers = stored.answers
     sizes = answers.sizes[judged_rows]
-    return Judged(
+    return JudgedAnswers(
         cell,
         BOXES,
         None,
@@ -101,7 +101,7 @@ def _boxes(cell: StudyCell, run: StoredRun) -> Judged:
     )
 
 
-def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
+def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[JudgedAnswers]:
     maps, saliency = kept_maps(cell, run)
     stored_boxes, sweeping = true.of(cell), cell.pairs.protocol.sweeping
     cuts = _cuts(cell)
@@ -127,7 +127,7 @@ def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
     ]
     parts = sum(pair not in stored_boxes for pair in pairs)
     return [
-        Judged(cell, name, None if name == FITTED else int(levels[0]) / 100, answers, places, parts)
+        JudgedAnswers(cell, name, None if name == FITTED else int(levels[0]) / 100, answers, places, parts)
         for (name, levels), answers in zip(cuts, answered, strict=True)
     ]
 

@@ -20,7 +20,7 @@ from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.reporting.studies.anatomy.anatomy_rows import error_rows, errors_of
-from xbench_fast.runtime.reporting.studies.anatomy.judged import Judged, TrueBoxes, judged
+from xbench_fast.runtime.reporting.studies.anatomy.judged import JudgedAnswers, TrueBoxes, judged
 from xbench_fast.runtime.reporting.studies.material import load_material
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
@@ -231,7 +231,7 @@ def test_intervals_are_of_drawn_patients() -> None:
 
     cell: Any = Cell()
     cell.patient_of, cell.draws = patient_of, draws
-    errors = errors_of(Judged(cell, "boxes", None, answers, np.arange(pairs), 0))
+    errors = errors_of(JudgedAnswers(cell, "boxes", None, answers, np.arange(pairs), 0))
     rows = by_kind(list(error_rows(errors, 0.9)), group="all")
     kind = "poorly_placed"
     after, now = errors.after[KINDS.index(kind) - 1], errors.before
