@@ -1,7 +1,8 @@
-"""containers/kubernetes.yaml: its parts fit together, and its command and probes are those of a real server."""
+"""containers/kubernetes*.yaml: the parts fit together and have the schema of their kinds. A server answers probes."""
 
 from __future__ import annotations
 
+import copy
 import re
 import shutil
 import subprocess
@@ -17,12 +18,18 @@ from xbench_fast.runtime.serving.settings import HEALTH_PATHS
 
 yaml = pytest.importorskip("yaml")
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+FILES = ("kubernetes.yaml", "kubernetes-cluster.yaml")
+VERSION = "1.34"
+"""Version of Kubernetes whose schemas the files are checked against."""
+
+
+def documents(root: Path, name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((root / "containers" / name).read_text()))
 
 
 @pytest.fixture(scope="module")
 def objects(root: Path) -> dict[str, Any]:
-    found = list(yaml.safe_load_all((root / "containers" / "kubernetes.yaml").read_text()))
-    return {item["kind"]: item for item in found}
+    return {item["kind"]: item for item in documents(root, "kubernetes.yaml")}
 
 
 @pytest.fixture
@@ -57,6 +64,41 @@ def test_the_objects_name_each_other(root: Path, objects: dict[str, Any], pod: d
     text = (root / "containers" / "kubernetes.yaml").read_text()
     (secret,) = re.findall(r"create secret generic (\S+) --from-file=token=", text)
     assert {"secretName": secret} in [item.get("secret") for item in pod["volumes"]]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_core_kinds_have_their_schema(root: Path, name: str) -> None:
+    """PodMonitor belongs to an operator, so its schema is not among those of Kubernetes."""
+    validate = pytest.importorskip("kubernetes_validate")
+    for item in documents(root, name):
+        if item["kind"] != "PodMonitor":
+            validate.validate(item, VERSION, strict=True)
+            broken = copy.deepcopy(item)
+            broken["spec"]["repliccas"] = 1
+            with pytest.raises(validate.ValidationError):
+                validate.validate(broken, VERSION, strict=True)
+
+
+def test_the_additions_of_a_cluster_fit_the_deployment(root: Path, pod: dict[str, Any]) -> None:
+    added = {item["kind"]: item for item in documents(root, "kubernetes-cluster.yaml")}
+    assert set(added) == {"PersistentVolumeClaim", "Service", "PodMonitor", "NetworkPolicy"}
+    (container,) = pod["containers"]
+    ports = {item["name"]: item["containerPort"] for item in container["ports"]}
+    claims = [item["persistentVolumeClaim"]["claimName"] for item in pod["volumes"] if "persistentVolumeClaim" in item]
+    assert claims == [added["PersistentVolumeClaim"]["metadata"]["name"]]
+    (metrics,) = added["Service"]["spec"]["ports"]
+    assert metrics["targetPort"] == "health" and metrics["port"] == ports["health"]
+    (endpoint,) = added["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    secrets = [item["secret"]["secretName"] for item in pod["volumes"] if "secret" in item]
+    credentials = endpoint["authorization"]["credentials"]
+    assert endpoint["port"] in ports and endpoint["path"] == "/metrics" and [credentials["name"]] == secrets
+    assert credentials["key"] == Path(values(container)["--token-file"]).name
+    policy = added["NetworkPolicy"]["spec"]
+    allowed = {item["port"] for rule in policy["ingress"] for item in rule["ports"]}
+    assert allowed == set(ports) and policy["policyTypes"] == ["Ingress", "Egress"] and policy["egress"] == []
+    labels = {"app": "xbench-fast"}
+    selectors = [added["Service"]["spec"]["selector"], added["PodMonitor"]["spec"]["selector"]["matchLabels"]]
+    assert [*selectors, policy["podSelector"]["matchLabels"]] == [labels] * 3
 
 
 def test_it_runs_as_nobody_and_writes_to_tmp_alone(root: Path, pod: dict[str, Any]) -> None:
@@ -106,6 +148,9 @@ def test_the_probes_are_answered_by_this_command(pod: dict[str, Any], tmp_path: 
         for name in PROBES:
             assert httpx.get(base + container[name]["httpGet"]["path"], timeout=30).status_code == 200
         assert httpx.get(f"{process.url}/v2/models", timeout=30).status_code == 401
+        assert httpx.get(f"{base}/metrics", timeout=30).status_code == 401
+        bearer = {"Authorization": "Bearer a-token"}
+        assert "xbench_requests_total" in httpx.get(f"{base}/metrics", timeout=30, headers=bearer).text
         assert process.stop() == 0
 
 
