@@ -1,7 +1,8 @@
-# make demo   the main job on the embedded demo (no GPU, no account)
-# make test   all tests, in two processes
-# make check  formatting, lint and types
-# make audit  known vulnerabilities of the pinned packages, where their list can be reached
+# make demo      the main job on the embedded demo (no GPU, no account)
+# make test      all tests, in two processes
+# make check     formatting, lint and types
+# make coverage  the tests with the lines they reach; a table of what they miss, and coverage.xml
+# make audit     known vulnerabilities of the pinned packages, where their list can be reached
 # Each makes its own .venv the first time (a few minutes and 6 to 8 GB, most of it torch).
 
 BIN := .venv/bin
@@ -12,7 +13,7 @@ SUPPORTED := -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 FIND_PYTHON := for p in python3 python3.13 python3.12 python3.11; do $$p $(SUPPORTED) && echo $$p && break; done
 PYTHON ?= $(shell $(FIND_PYTHON))
 
-.PHONY: demo test check audit clean
+.PHONY: demo test coverage check audit clean
 
 $(INSTALLED): pyproject.toml setup.py constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
@@ -36,6 +37,10 @@ demo: $(INSTALLED)
 # Two processes, a file of tests at a time: the quick ones first, then the folders with long files (tests/conftest.py).
 test: $(TESTING)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
+# Loops that numba compiles are left out: Python does not run their lines.
+coverage: $(TESTING)
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-report=xml
 
 check: $(TESTING)
 	$(BIN)/ruff format --check .
