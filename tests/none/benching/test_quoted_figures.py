@@ -120,7 +120,7 @@ def quoted_in_scale(results: dict[str, Any]) -> Iterator[str]:
     chunk, first = ray["overhead_milliseconds_per_chunk"], ray["seconds_to_the_first_chunk"]
     start = f"{ray['import_ray_seconds']:.1f} + {ray['start_cluster_seconds']:.1f} s; {first:.1f} s"
     yield f"| {start} (`ray-cpu.json`) | m |"
-    yield f"beside the plain loop | {chunk:.0f} ms (`ray-cpu.json`) | m |"
+    yield f"more than in the plain loop | {chunk:.0f} ms (`ray-cpu.json`) | m |"
     more = f"{ray['overhead_seconds_per_1000_cases']:.2f} s more, which is {chunk:.0f} ms a chunk of {ray['chunk']}"
     plain, its = (ray[f"{side}_seconds_per_1000_cases"] for side in ("plain", "ray"))
     yield f"1,000 cases take {plain:.2f} s in the plain loop and {its:.2f} s through one worker, {more}"
