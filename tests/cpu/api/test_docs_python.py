@@ -59,7 +59,7 @@ def test_the_tables_of_the_page_are_those_there_are(root: Path, checkout: Path) 
     both = {"out": "run", "limit": 12, "progress": False}
     radiographs = xb.load_dataset("chestxdet10", "demo/chestxdet10", frame=512)
     run = xb.evaluate(["demo/out/bundles/kad-demo"], radiographs, **both)  # type: ignore[arg-type]
-    listed = dict(re.findall(r"^\| `(\w+)` \| (.*`.*) \|$", page[page.index("| table | what it has |") :], re.M))
+    listed = dict(re.findall(r"^\| `(\w+)` \| (.*`.*) \|$", page[page.index("| table | content |") :], re.M))
     for name in ("grounding", "recognition", "coverage"):
         of_maps, _, of_boxes = listed[name].partition("of predicted boxes")
         metrics = set(re.findall(r"`(\w+)`", of_maps))
