@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--name",
     "names",
     metavar="NAME=PRINTED",
-    help='Printed name of a model or dataset, e.g. kad-224=KAD or rsna="RSNA, test".',
+    help='Printed name of a model or dataset, e.g. kad-224=KAD or "rsna=RSNA, test".',
 )
 @repeated(
     "--column",
