@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.best_thresholds import patient_folds
+from ...metrics_gpu.grounding.best_thresholds import pair_folds, patient_folds
+from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.protocols import GroundingOptions, Protocol, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from ...metrics_gpu.sweep.counts import Counts, pointing_hits
@@ -25,26 +26,24 @@ from .stored_maps import MapRows, load_maps
 _DEFAULT = protocol("default")
 
 
-@dataclass(frozen=True)
-class ScoredPairs:
-    """The input of `metrics_gpu.grounding`, for the pairs that count.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoredPairs(Pairs):
+    """The pairs of a cell that count, with the way they are scored. Patients are added by `resampled`.
 
-    image_of, class_of: intp [P]. places: intp [P], of the pairs among those of the cell's rows. hits: float64 [P], of
-    the pointing game. pixels: of the grid where the counts do not give them. protocol: how the pairs are
-    scored; its `fixed_tau` can be None.
+    image_of: intp [P]. places: intp [P], of the pairs among those of the cell's rows. protocol: its `fixed_tau` can be
+    None.
     """
 
-    counts: Counts
-    image_of: NDArray[np.intp]
     class_of: NDArray[np.intp]
-    places: NDArray[np.intp]
+    names: tuple[str, ...]
     hits: NDArray[np.float64]
-    pixels: int | None
+    image_of: NDArray[np.intp]
+    places: NDArray[np.intp]
     options: GroundingOptions
     protocol: Protocol
 
     def take(self, pairs: NDArray[np.intp]) -> ScoredPairs:
-        """The pairs at these positions."""
+        """The pairs at these positions, which have no patients yet."""
         return replace(
             self,
             counts=self.counts.take(pairs),
@@ -53,6 +52,12 @@ class ScoredPairs:
             places=self.places[pairs],
             hits=self.hits[pairs],
         )
+
+    def resampled(self, patients: Patients, patient_of_image: NDArray[np.intp]) -> ScoredPairs:
+        """The same with their patients, draws and folds. patient_of_image: `Patients.of_images` of the cell."""
+        patient_of = patient_of_image[self.image_of]
+        fold_of = pair_folds(patients.folds, self.class_of, patient_of)
+        return replace(self, patient_of=patient_of, fold_of=fold_of, draws=patients.draws)
 
 
 def why_left_out(cell: CellRows, choices: Choices) -> str:
@@ -99,11 +104,13 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
         hits = pointing_hits(counts, options.ties)
     scored = ScoredPairs(
         counts=counts,
-        image_of=cell.image_of,
         class_of=cell.class_of,
+        names=cell.findings,
+        image_of=cell.image_of,
         places=np.arange(len(counts)),
         hits=hits,
         pixels=None if wanted.sweeping == _DEFAULT.sweeping and not cell.boxed else GRID * GRID,
+        masks=cell.boxed,
         options=options,
         protocol=wanted,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import XBenchError
-from ....metrics_gpu.grounding.best_thresholds import FIXED
+from ....metrics_gpu.grounding.best_thresholds import FIXED, pair_folds
 from ....metrics_gpu.grounding.calibration import METHODS, Method, calibrated_levels
 from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.statistics.class_means import class_means
@@ -195,7 +195,7 @@ def _fitted(cell: StudyCell, counts: Counts, methods: Sequence[Method]) -> dict[
             method: dice_at(counts, levels)
             for method, levels in calibrated_levels(counts, cell.class_of, folds, methods, cell.options()).items()
         }
-        for folds in cell.fold_of
+        for folds in pair_folds(cell.patients.folds, cell.class_of, cell.patient_of)
     ]
     return {method: np.mean([repeat[method] for repeat in repeats], axis=0) for method in methods}
 

@@ -67,7 +67,9 @@ def strata_of_cell(
     cell: StudyCell, tertiles: bool, level: float
 ) -> Iterator[tuple[dict[str, Any], dict[str, Estimate]]]:
     """The rows of a cell, each with its numbers that have replicates."""
-    of_best, of_fitted = (size_strata(cell.asked, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS)
+    of_best, of_fitted = (
+        size_strata(cell.resampled_pairs, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS
+    )
     names = tuple(stratum.scores.name for stratum in of_best.strata)
     sample = replace(cell.sample, findings=names, class_of=of_best.index)
     grounding = of_best.grounding

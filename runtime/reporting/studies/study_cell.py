@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.grounding.best_thresholds import pair_folds
-from ....metrics_gpu.grounding.pairs import Pairs
 from ....metrics_gpu.grounding.protocols import GroundingOptions, Unit
 from ....metrics_gpu.grounding.scores import Grounding, grounding
 from ....metrics_gpu.statistics.bootstrap import Draws
@@ -111,14 +109,9 @@ class StudyCell:
         return patients
 
     @property
-    def fold_of(self) -> NDArray[np.intp]:
-        """intp [R, P]: the fold of each pair in each repeat of cross-fitting."""
-        return pair_folds(self.patients.folds, self.class_of, self.patient_of)
-
-    @property
     def sample(self) -> Sample:
         """What its numbers rest on, by patient."""
-        return sample_of(self.rows, self.pairs, self.patients, self.draws.seed)
+        return sample_of(self.rows, self.resampled_pairs, self.patients, self.draws.seed)
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -141,22 +134,13 @@ class StudyCell:
 
     def scores(self, unit: Unit | None = None) -> Grounding:
         """Grounding per class; `unit` is None for the protocol's, or per_class, per_image, per_dataset or cross_fit."""
-        return grounding(replace(self.asked, draws=None), self.options(unit))
+        return grounding(replace(self.resampled_pairs, draws=None), self.options(unit))
 
     def drawn_scores(self, unit: Unit | None = None) -> Grounding:
         """`scores(unit)` with their replicates."""
-        return grounding(self.asked, self.options(unit))
+        return grounding(self.resampled_pairs, self.options(unit))
 
     @property
-    def asked(self) -> Pairs:
-        """The pairs for scoring grounding, with the draws of their patients."""
-        return Pairs(
-            self.counts,
-            self.class_of,
-            self.classes,
-            fold_of=self.fold_of,
-            hits=self.pairs.hits,
-            pixels=self.pairs.pixels,
-            draws=self.draws,
-            patient_of=self.patient_of,
-        )
+    def resampled_pairs(self) -> ScoredPairs:
+        """The pairs with their patients, draws and folds."""
+        return self.pairs.resampled(self.patients, self.image_patients)

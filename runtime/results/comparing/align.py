@@ -173,8 +173,14 @@ class SharedRows:
             sub_pixel=np.zeros(len(counts), np.bool_),  # not used for a part
             read_truth=lambda: truth,
         )
-        own = replace(scored.take(pairs), image_of=self.image_of, class_of=self.class_of, places=np.arange(len(counts)))
-        return part, own
+        kept = replace(
+            scored.take(pairs),
+            names=self.findings,
+            class_of=self.class_of,
+            image_of=self.image_of,
+            places=np.arange(len(counts)),
+        )
+        return part, kept
 
     def is_whole(self, place: int, cell: CellRows, scored: ScoredPairs) -> bool:
         """Whether `cut` changes nothing, so that the numbers of the cell are those of the shared rows."""

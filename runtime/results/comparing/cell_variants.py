@@ -66,7 +66,8 @@ class Variants:
         """Grounding of each variant with its pairs divided into strata: `index` intp [P], into `names`."""
         return tuple(
             self._values(
-                replace(_without_scores(rows), findings=tuple(names), class_of=index), replace(pairs, class_of=index)
+                replace(_without_scores(rows), findings=tuple(names), class_of=index),
+                replace(pairs, names=tuple(names), class_of=index),
             )
             for rows, pairs in self.parts
         )

@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.manifest import OFFICIAL_MAP
-from ....metrics_gpu.grounding.best_thresholds import pair_folds
-from ....metrics_gpu.grounding.pairs import Pairs
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
 from ....metrics_gpu.statistics.intervals import Interval, Shares
@@ -178,7 +176,7 @@ def cell_values(
     scored = cell.findings if cell.scored else ()  # no recognition without a score
     paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0)) if len(cell.negatives) else np.zeros(0, np.intp)
     of_image = patients.of_images(cell)
-    of_pair = of_image[pairs.image_of]
+    pairs = pairs.resampled(patients, of_image)
     logits, negatives, labels = cell.logits, cell.negatives[:, paired], cell.labels
     named = tuple(cell.findings[index] for index in paired)
     recognised = {
@@ -189,20 +187,9 @@ def cell_values(
             logits[:, paired].astype(np.float64) - negatives, labels[:, paired], named, patients.draws, of_image
         ),
     }
-    asked = Pairs(
-        pairs.counts,
-        pairs.class_of,
-        cell.findings,
-        fold_of=pair_folds(patients.folds, pairs.class_of, of_pair),
-        hits=pairs.hits,
-        pixels=pairs.pixels,
-        draws=patients.draws,
-        patient_of=of_pair,
-        masks=cell.boxed,
-    )
     sample = sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro")
     searches = [(pairs.options, levels), (replace(pairs.options, unit="cross_fit"), None)]
-    grounding, cross_fitted = groundings(asked, searches)
+    grounding, cross_fitted = groundings(pairs, searches)
     # Boxes have no best threshold, and some protocols have no fixed one.
     lost = (*_OF_FIXED * (pairs.protocol.fixed_tau is None), *_OF_BEST * cell.boxed)
     if lost:

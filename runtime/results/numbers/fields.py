@@ -198,14 +198,14 @@ class Sample:
 
 
 def sample_of(rows: CellRows, pairs: ScoredPairs, patients: Patients, seed: int, *, pooled: bool = False) -> Sample:
-    """What the numbers of a cell rest on; `pairs`: those that count."""
-    of_image = patients.of_images(rows)
+    """What the numbers of a cell rest on; `pairs`: those that count, with their patients."""
+    assert pairs.patient_of is not None
     return Sample(
         names=tuple(f"{patients.dataset}/{name}" for name in patients.number),
-        findings=rows.findings,
+        findings=pairs.names,
         class_of=pairs.class_of,
-        pair_patient=of_image[pairs.image_of],
-        image_patient=of_image,
+        pair_patient=pairs.patient_of,
+        image_patient=patients.of_images(rows),
         labels=rows.labels,
         logits=rows.logits[:, : len(rows.findings) if rows.scored else 0],
         seed=seed,
