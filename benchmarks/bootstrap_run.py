@@ -20,6 +20,7 @@ from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.recognition.delong import auc_estimate
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.intervals import percentile_interval
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.runtime.benching.benchmark_record import write_record
 from xbench_fast.runtime.benching.spread import clocked
@@ -76,8 +77,8 @@ def main():
     cells = [*names, "macro"]
     steps["intervals"], _ = timed(
         lambda: (
-            [ground.interval(f, n) for f in ground.classes for n in (*cells, "micro")]
-            + [seen.interval(f, n) for f in seen.classes for n in cells]
+            [percentile_interval(ground.of(f, n)) for f in ground.classes for n in (*cells, "micro")]
+            + [percentile_interval(seen.of(f, n)) for f in seen.classes for n in cells]
         )
     )
     total = sum(steps.values())

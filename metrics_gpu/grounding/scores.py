@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Replicates, mean_over_classes
 from ..statistics.exact_sums import ratio
+from ..statistics.measured_numbers import Measured
 from ..sweep.sweep_options import LEVELS
 from .best_thresholds import FIXED, at_level, best_levels, mean_curve
 from .pairs import ClassSums, Float, Pairs, Sums, class_sums
-from .protocols import GroundingOptions
+from .protocols import GroundingOptions, Mean
 
 Tau = Literal["rechosen", "fixed"]
 Levels = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -96,6 +97,16 @@ class Grounding:
     def unfitted(self) -> tuple[str, ...]:
         """Classes whose threshold cannot be cross-fitted, since all their pairs are of one patient."""
         return tuple(scores.name for scores in self.classes if scores.n and scores.dice_best is None)
+
+    def number(self, field: str, name: str = "", mean: Mean = "macro") -> Measured:
+        """One of `FIELDS` with its replicates, of a class or (no name) of a mean over classes; empty where it is not
+        defined."""
+        means = self.macro if mean == "macro" else self.micro
+        scores = next((item for item in self.classes if item.name == name), None) if name else means
+        if scores is None or getattr(scores, field) is None:
+            return Measured()
+        drawn = None if self.drawn is None else self.drawn.of(field, name or mean)
+        return Measured(getattr(scores, field), n=scores.n, drawn=drawn)
 
 
 def grounding(

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Draws, Replicates, drawn_or_not, mean_over_classes
+from ..statistics.bootstrap import Draws, Replicates, drawn_or_not, macro_mean, mean_over_classes
+from ..statistics.measured_numbers import Measured
 
 Float = NDArray[np.float64]
 
@@ -65,6 +66,19 @@ class Recognition:
     hamming: float | None
     excluded: dict[str, tuple[str, ...]]
     drawn: Replicates | None = field(default=None, repr=False, compare=False)
+
+    def number(self, field: str, name: str = "") -> Measured:
+        """One of `FIELDS` with its replicates, of a class or (no name) of all classes: their mean, of accuracy
+        `hamming`; empty where it is not defined."""
+        used = [item for item in self.classes if name in ("", item.name)]
+        mean = "micro" if field == "accuracy" else "macro"
+        value = macro_mean(getattr(item, field) for item in used)
+        if mean == "micro" and not name:
+            value = self.hamming
+        if value is None:
+            return Measured()
+        drawn = None if self.drawn is None else self.drawn.of(field, name or mean)
+        return Measured(value, n=sum(item.n for item in used), drawn=drawn)
 
 
 def probability(logits: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exact_sums import exact_values
-from .intervals import Interval, percentile_interval
 
 REPLICATES: Final = 1000
 SEED: Final = 20251022
@@ -151,10 +150,6 @@ class Replicates:
             return (self.macro if name == "macro" else self.micro)[field]
         column: NDArray[np.float64] = self.classes[field][:, self.names.index(name)]
         return column
-
-    def interval(self, field: str, name: str, level: float = 0.95) -> Interval | None:
-        """Percentile interval of a cell; None where too few replicates define it."""
-        return percentile_interval(self.of(field, name), level)
 
 
 def macro_mean(values: Iterable[float | None]) -> float | None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ..recognition.delong import auc_difference, auc_parts
 from ..recognition.scores import recognition
 from ..statistics.bootstrap import Draws
-from ..statistics.intervals import Interval, meaningful, percentile_interval
+from ..statistics.intervals import meaningful, percentile_interval
+from ..statistics.measured_numbers import Measured
 from .subgroups import LEAST_PRINTED, LEAST_TESTED, Gap
 
 Float = NDArray[np.float64]
@@ -68,14 +69,14 @@ class ScoredImages:
         return total
 
 
-def auc_of_group(images: ScoredImages, members: Mask) -> tuple[float, Interval | None, int] | None:
-    """The mean AUC of the images `members`, bool [N], its interval, and the number of findings it is of; None without
-    one, or with too few patients."""
+def auc_of_group(images: ScoredImages, members: Mask) -> tuple[Measured, int] | None:
+    """The mean AUC of the images `members`, bool [N], and the number of findings it is of; None without one, or with
+    too few patients."""
     findings = images.findings(members)
     if not findings or images.patients(members) < LEAST_PRINTED:
         return None
     drawn = images.drawn(members, findings)
-    return float(drawn[0]), percentile_interval(drawn[1:], images.level), len(findings)
+    return Measured(float(drawn[0]), percentile_interval(drawn[1:], images.level)), len(findings)
 
 
 def auc_gap(images: ScoredImages, first: Mask, second: Mask) -> Gap | None:
@@ -89,4 +90,4 @@ def auc_gap(images: ScoredImages, first: Mask, second: Mask) -> Gap | None:
     p = None
     if min(patients) >= LEAST_TESTED:
         p = auc_difference(float(gaps[0]), images.parts(first, findings) - images.parts(second, findings)).p
-    return Gap(float(gaps[0]), percentile_interval(gaps[1:], images.level), p)
+    return Gap(float(gaps[0]), percentile_interval(gaps[1:], images.level), p=p)

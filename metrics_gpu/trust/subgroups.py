@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from ..statistics.bootstrap import Draws
 from ..statistics.exact_sums import exact_values, ratio
 from ..statistics.intervals import Interval, counted, effective_number, percentile_interval, pointing_interval
-from ..statistics.sign_flips import LEAST_DRAWS, Tested, holm
+from ..statistics.measured_numbers import Measured
+from ..statistics.measured_numbers import corrected as holm_corrected
+from ..statistics.sign_flips import LEAST_DRAWS, Tested
 from ..statistics.two_groups import MantelHaenszel, mantel_haenszel, newcombe_interval, permutation_tests
 from .verdicts import ALPHA, Word
 
@@ -66,15 +68,8 @@ class MeasuredPairs:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """A difference between two groups. p: two-sided, None where it was not tested; p_bound: it is below; p_holm: of
-    the family that `corrected` was given."""
-
-    value: float | None = None
-    interval: Interval | None = None
-    p: float | None = None
-    p_bound: bool = False
-    p_holm: float | None = None
+class Gap(Measured):
+    """A difference between two groups. p_holm: of the family that `corrected` was given."""
 
     @property
     def word(self) -> Word:
@@ -109,19 +104,19 @@ class GroupGap:
     common: MantelHaenszel
 
 
-def group_means(pairs: MeasuredPairs, members: Mask) -> dict[str, tuple[float, Interval | None]]:
+def group_means(pairs: MeasuredPairs, members: Mask) -> dict[str, Measured]:
     """The measures of the pairs `members`, bool [P], with intervals; {} for fewer than `LEAST_PRINTED` patients."""
     if pairs.patients(members) < LEAST_PRINTED:
         return {}
     drawn = pairs.means(members)
-    measures: dict[str, tuple[float, Interval | None]] = {}
+    measures: dict[str, Measured] = {}
     for column, (name, values) in enumerate(pairs.values.items()):
         replicates = drawn[1:, column]
         if name == HITS:
             interval = pointing_interval(values[members], pairs.patient_of[members], replicates, pairs.level)
         else:
             interval = percentile_interval(replicates, pairs.level)
-        measures[name] = float(drawn[0, column]), interval
+        measures[name] = Measured(float(drawn[0, column]), interval)
     return measures
 
 
@@ -171,8 +166,8 @@ def _adjusted(gaps: Sequence[Mapping[str, Gap]]) -> list[dict[str, Gap]]:
     adjusted = [dict(measures) for measures in gaps]
     for name in dict.fromkeys(name for measures in gaps for name in measures):
         tested = [measures for measures in adjusted if name in measures]
-        for measures, p_holm in zip(tested, holm([measures[name].p for measures in tested]), strict=True):
-            measures[name] = replace(measures[name], p_holm=p_holm)
+        for measures, gap in zip(tested, holm_corrected([measures[name] for measures in tested]), strict=True):
+            measures[name] = gap
     return adjusted
 
 
@@ -261,4 +256,4 @@ def _by_parts(
 
 
 def _gap(value: float, interval: Interval | None, test: Tested | None) -> Gap:
-    return Gap(value, interval, None if test is None else test.p, test is not None and test.bound)
+    return Gap(value, interval, p=None if test is None else test.p, p_bound=test is not None and test.bound)

@@ -15,6 +15,7 @@ from ....metrics_gpu.grounding.calibration import METHODS, Method, calibrated_le
 from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.statistics.class_means import class_means
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, Shares, mean_interval, percentile_interval
+from ....metrics_gpu.statistics.measured_numbers import Measured
 from ....metrics_gpu.sweep.counts import Counts, dice_at
 from ....metrics_gpu.sweep.maps import quantile_map, scaled_map
 from ....metrics_gpu.sweep.masks import GRID
@@ -88,7 +89,7 @@ class _Calibrated:
             gain, drawn_gain = self.dice[place] - self.dice[none], self.drawn[:, place] - self.drawn[:, none]
             around = self.interval(place, level, none)
             row = {**self.key, "method": method, "label": _LABELS[method][1]}
-            row |= measured("dice", float(self.dice[place]), self.interval(place, level))
+            row |= measured("dice", Measured(float(self.dice[place]), self.interval(place, level)))
             row["gain_points"] = float(100 * gain)
             row |= {key: None if end is None else 100 * end for key, end in limits("gain_points", around).items()}
             recovered, share = None, None
@@ -96,7 +97,7 @@ class _Calibrated:
                 recovered = float(gain / ceiling)
                 defined = np.where(drawn_ceiling > 0, drawn_ceiling, np.nan)
                 share = percentile_interval(drawn_gain / defined, level) if self.many else None
-            row |= measured("recovered", recovered, share)
+            row |= measured("recovered", Measured(recovered, share))
             rows.append(row)
         return rows
 

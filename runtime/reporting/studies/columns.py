@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ....metrics_gpu.statistics.intervals import Interval
+from ....metrics_gpu.statistics.measured_numbers import Measured
 from ..tables.metric_names import METRICS, NONE, heading, p_value
 from ..tables.table import Cell, Column, Item, Table
 from .writing import between, limits, metric_cell, number_cell, percent_cell, share_cell
@@ -48,10 +48,10 @@ class StudyTable:
         return Table(self.title, heads, body, stamps, self.notes, self.name, lead=self.lead)
 
 
-def measured(name: str, value: float | None, interval: Interval | None, *, method: bool = False) -> dict[str, Any]:
+def measured(name: str, number: Measured, *, method: bool = False) -> dict[str, Any]:
     """The columns of a number in a row: its value, the ends of its interval, and the interval's `method`."""
-    kept = {f"{name}_interval": interval.method if interval else None} if method else {}
-    return {name: value, **limits(name, interval), **kept}
+    kept = {f"{name}_interval": number.interval.method if number.interval else None} if method else {}
+    return {name: number.value, **limits(name, number.interval), **kept}
 
 
 def text(key: str, title: str | None = None, group: str = "") -> Shown:

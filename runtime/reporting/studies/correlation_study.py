@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from ....metrics_gpu.recognition.scores import recognition
 from ....metrics_gpu.statistics.correlation import Correlation, correlation, patients_r2, without_group_means
 from ....metrics_gpu.statistics.intervals import Interval
+from ....metrics_gpu.statistics.measured_numbers import Measured
 from ...results.comparability import find_basis, on_one_basis
-from ...results.numbers.fields import find_interval
+from ...results.numbers.fields import number_of
 from ..figures.study_figures import draw_correlation
 from ..tables.metric_names import NONE
 from .columns import Shown, StudyTable, measured, metric, numbers, p_values, text, texts
-from .estimates import Estimate, grounding_estimate, over_datasets
+from .estimates import over_datasets
 from .material import Material
 from .study_cell import StudyCell
 from .study_outcome import StudyOutcome
@@ -35,7 +36,7 @@ class _Point:
 
     model: str
     dataset: str
-    values: Mapping[str, Estimate]
+    values: Mapping[str, Measured]
     images: int
     pairs: int
     datasets: int = 1
@@ -45,7 +46,7 @@ class _Point:
         row = {"points": points, "model": self.model, "dataset": self.dataset, "datasets": self.datasets}
         row |= {"images": self.images, "pairs": self.pairs}
         for name, number in self.values.items():
-            row |= measured(name, number.value, number.interval)
+            row |= measured(name, number)
         return row
 
 
@@ -102,10 +103,9 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
     grounding = cell.drawn_scores()
     if scores.auc is None or grounding.macro.pointing is None:
         return "no class has both images with and without the finding, so there is no AUC"
-    assert scores.drawn is not None  # the cell has draws
-    drawn_auc = scores.drawn.macro["auc"]
-    auc = Estimate(scores.auc, find_interval(scores, "auc", "", drawn_auc, cell.sample, level), drawn_auc)
-    pointing = grounding_estimate(grounding, "pointing", grounding.macro.pointing, "", cell.sample, level)
+    sample = cell.sample
+    auc = number_of(scores, "auc", "", sample, level)
+    pointing = number_of(grounding, "pointing", "", sample, level)
     basis = find_basis(cell.rows, cell.pairs)
     return _Point(
         model=cell.model,
@@ -200,7 +200,10 @@ def _correlated(name: str, points: Sequence[_Point], centred: bool, words: str, 
 
 def _patients_r2(points: Sequence[_Point], centred: bool, level: float) -> Interval | None:
     """Interval of R² of the same models on other patients: models are kept, patients are resampled."""
-    x, y = (np.stack([point.values[name].drawn for point in points], axis=1) for name in _FIELDS)
+    x, y = (
+        np.stack([drawn for point in points if (drawn := point.values[name].drawn) is not None], axis=1)
+        for name in _FIELDS
+    )
     if centred:
         datasets = np.array([point.dataset for point in points])
         for values in (x, y):

@@ -11,7 +11,7 @@ from ....engines.errors import XBenchError
 from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.sweep.counts import dice_curves
 from ...host.config import DatasetConfig
-from ...results.numbers.fields import grounding_interval
+from ...results.numbers.fields import number_of
 from .columns import Shown, StudyTable, measured, metric, numbers, percents, text, texts
 from .kept_maps import kept_maps
 from .material import Material
@@ -76,9 +76,8 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
     )
     rows: list[dict[str, Any]] = []
     for place, scores in enumerate(classes):
-        interval, fixed, best = (
-            grounding_interval(grounding, key, scores.name, sample, level)
-            for key in ("pointing", "dice_fixed", "dice_best")
+        pointing, fixed, best = (
+            number_of(grounding, key, scores.name, sample, level) for key in ("pointing", "dice_fixed", "dice_best")
         )
         rows.append(
             {
@@ -89,11 +88,13 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
                 "rank": len(classes) - place,
                 "n": scores.n,
                 "degenerate": scores.degenerate,
-                **measured("pointing", scores.pointing, interval, method=True),
+                **measured("pointing", pointing, method=True),
                 "chance": scores.chance,
-                "below_chance": bool(interval and scores.chance is not None and interval.high < scores.chance),
-                **measured("dice_fixed", scores.dice_fixed, fixed),
-                **measured("dice_best", scores.dice_best, best),
+                "below_chance": pointing.high is not None
+                and scores.chance is not None
+                and pointing.high < scores.chance,
+                **measured("dice_fixed", fixed),
+                **measured("dice_best", best),
                 "tau_best": scores.best_tau,
                 "floor_dice": scores.floor_dice,
             }

@@ -10,10 +10,12 @@ from ....metrics_gpu.grounding.protocols import Unit
 from ....metrics_gpu.grounding.strata import EDGES, size_strata
 from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.intervals import mean_interval
+from ....metrics_gpu.statistics.measured_numbers import Measured
+from ...results.numbers.fields import number_of
 from ..figures.study_figures import draw_strata
 from ..tables.table import Table
 from .columns import StudyTable, measured, metric, percents, texts
-from .estimates import Estimate, grounding_estimate, over_datasets
+from .estimates import over_datasets
 from .material import Material
 from .study_cell import PIXELS, StudyCell
 from .study_outcome import Rows, StudyOutcome
@@ -65,7 +67,7 @@ def study_strata(material: Material) -> StudyOutcome:
 
 def strata_of_cell(
     cell: StudyCell, tertiles: bool, level: float
-) -> Iterator[tuple[dict[str, Any], dict[str, Estimate]]]:
+) -> Iterator[tuple[dict[str, Any], dict[str, Measured]]]:
     """The rows of a cell, each with its numbers that have replicates."""
     of_best, of_fitted = (
         size_strata(cell.resampled_pairs, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS
@@ -75,16 +77,15 @@ def strata_of_cell(
     grounding = of_best.grounding
     assert grounding.drawn is not None  # the pairs have draws
     for place, (name, stratum) in enumerate(zip(names, of_best.strata, strict=True)):
-        best, fitted = stratum.scores, of_fitted.strata[place].scores
+        best = stratum.scores
         sizes = cell.counts.region[of_best.index == place] / PIXELS
         gap = grounding.drawn.of("pointing", name) - grounding.drawn.of("chance", name)
         added = sample.shares(grounding.each["pointing"] - grounding.each["chance"], name)
         pointing, fixed, chosen = (
-            grounding_estimate(grounding, key, getattr(best, key), name, sample, level)
-            for key in ("pointing", "dice_fixed", "dice_best")
+            number_of(grounding, key, name, sample, level) for key in ("pointing", "dice_fixed", "dice_best")
         )
-        above = Estimate(stratum.above_chance, mean_interval(gap, added, level, None), gap)
-        held_out = grounding_estimate(of_fitted.grounding, "dice_best", fitted.dice_best, name, sample, level)
+        above = Measured(stratum.above_chance, mean_interval(gap, added, level, None), drawn=gap)
+        held_out = number_of(of_fitted.grounding, "dice_best", name, sample, level)
         if not cell.has_thresholds:
             chosen, held_out = (replace(estimate, value=None, interval=None) for estimate in (chosen, held_out))
         row = {
@@ -97,12 +98,12 @@ def strata_of_cell(
             "size_mean": stratum.mean_fraction,
             "size_largest": float(sizes.max()) if len(sizes) else None,
             "chance": best.chance,
-            **measured("pointing", pointing.value, pointing.interval, method=True),
-            **measured("above_chance", above.value, above.interval),
-            **measured("dice_fixed", fixed.value, fixed.interval),
-            **measured("dice_best", chosen.value, chosen.interval),
+            **measured("pointing", pointing, method=True),
+            **measured("above_chance", above),
+            **measured("dice_fixed", fixed),
+            **measured("dice_best", chosen),
             "tau_best": best.best_tau if cell.has_thresholds else None,
-            **measured("dice_cross_fitted", held_out.value, held_out.interval),
+            **measured("dice_cross_fitted", held_out),
             "floor_dice": best.floor_dice,
         }
         estimates = {"pointing": pointing, "above_chance": above, "dice_fixed": fixed}
@@ -110,7 +111,7 @@ def strata_of_cell(
 
 
 def _mean_of_datasets(
-    cells: Sequence[Sequence[tuple[dict[str, Any], dict[str, Estimate]]]], level: float
+    cells: Sequence[Sequence[tuple[dict[str, Any], dict[str, Measured]]]], level: float
 ) -> Iterator[dict[str, Any]]:
     """The unweighted mean, of each stratum, over the datasets that have pairs in it.
 
@@ -125,7 +126,7 @@ def _mean_of_datasets(
         mean |= {key: macro_mean(row[key] for row, _ in used) for key in _PLAIN}
         for key in members[0][1]:
             whole = over_datasets((estimates[key] for _, estimates in used), level)
-            mean |= measured(key, whole.value, whole.interval)
+            mean |= measured(key, whole)
         yield mean
 
 

@@ -14,12 +14,13 @@ from ....metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram,
 from ....metrics_gpu.grounding.protocols import Unit
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores
 from ....metrics_gpu.statistics.class_means import ClassMeans, band, class_means
-from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
+from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, percentile_interval
+from ....metrics_gpu.statistics.measured_numbers import Measured
 from ....metrics_gpu.sweep.counts import dice_curves, iou_curves
 from ....metrics_gpu.sweep.sweep_options import LEVELS
-from ...results.numbers.fields import Sample, grounding_interval
+from ...results.numbers.fields import Sample, number_of
 from .columns import measured
-from .estimates import grounding_estimate, over_datasets
+from .estimates import over_datasets
 from .study_cell import PIXELS, StudyCell
 
 Float = NDArray[np.float64]
@@ -73,9 +74,9 @@ class CellCurves:
         grounding = self.scores[search]
         return grounding.macro if name == "mean" else grounding.classes[self.cell.classes.index(name)]
 
-    def interval(self, search: str, field: str, name: str) -> Interval | None:
-        """The interval of a number of `one(search, name)`."""
-        return grounding_interval(self.scores[search], field, "" if name == "mean" else name, self.sample, self.level)
+    def number(self, search: str, field: str, name: str) -> Measured:
+        """A number of `one(search, name)`."""
+        return number_of(self.scores[search], field, "" if name == "mean" else name, self.sample, self.level)
 
     def key(self, name: str) -> dict[str, Any]:
         """The leading columns of every row."""
@@ -135,19 +136,18 @@ class CellCurves:
         row: dict[str, Any] = {
             **self.key(name),
             "degenerate": best.degenerate,
-            **measured("dice_fixed", float(mean[_DICE][FIXED]), self.interval("best", "dice_fixed", name)),
+            **measured("dice_fixed", self.number("best", "dice_fixed", name)),
             "floor": best.floor_dice,
         }
         for mark, _ in SEARCHES:
-            scores = self.one(mark, name)
-            row |= measured(f"dice_{mark}", scores.dice_best, self.interval(mark, "dice_best", name))
-            row |= measured(f"delta_{mark}_points", scores.delta_dice, self.interval(mark, "delta_dice", name))
+            row |= measured(f"dice_{mark}", self.number(mark, "dice_best", name))
+            row |= measured(f"delta_{mark}_points", self.number(mark, "delta_dice", name))
         row |= {
             "tau_best": int(near.best) / 100,
             "near_low": int(near.low) / 100,
             "near_high": int(near.high) / 100,
-            **measured("near_width", float(near.width), percentile_interval(drawn_near.width, self.level)),
-            **measured("area_fixed", float(mean[_AREA]), percentile_interval(sample[:, _AREA], self.level)),
+            **measured("near_width", Measured(float(near.width), percentile_interval(drawn_near.width, self.level))),
+            **measured("area_fixed", Measured(float(mean[_AREA]), percentile_interval(sample[:, _AREA], self.level))),
             "region": best.chance,
             "entropy": float(mean[_ENTROPY]) if self.histogram else None,
             "calibration_error": self._calibration_error(mean) if self.histogram else None,
@@ -186,12 +186,7 @@ def model_deltas(model: str, cells: list[CellCurves], level: float) -> dict[str,
     row: dict[str, Any] = {"model": model, "datasets": len(cells), "n": sum(item.cell.n for item in cells)}
     for mark, _ in SEARCHES:
         whole = over_datasets(
-            (
-                grounding_estimate(grounding, "delta_dice", grounding.macro.delta_dice, "", item.sample, level)
-                for item in cells
-                for grounding in [item.scores[mark]]
-            ),
-            level,
+            (number_of(item.scores[mark], "delta_dice", "", item.sample, level) for item in cells), level
         )
-        row |= measured(f"delta_{mark}_points", whole.value, whole.interval)
+        row |= measured(f"delta_{mark}_points", whole)
     return row

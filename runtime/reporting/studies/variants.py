@@ -116,9 +116,9 @@ def value_rows(group: Variants, values: Sequence[CellValues], division: str) -> 
             }
             defined = []
             for label, cell in zip(group.labels, values, strict=True):
-                value = cell.number(measure, name).value
-                row |= measured(label, value, cell.interval(measure, name, group.resampling.level))
-                defined += [] if value is None else [value]
+                number = cell.number(measure, name, group.resampling.level)
+                row |= measured(label, number)
+                defined += [] if number.value is None else [number.value]
             if defined:
                 row["spread"] = max(defined) - min(defined) if len(defined) > 1 else None
                 row["deviation"] = float(np.std(defined, ddof=1)) if len(defined) > 1 else None
@@ -160,7 +160,7 @@ def _row(group: Variants, cell: CellValues, item: VariantDifference) -> dict[str
         "measure": item.field,
         "variant": item.variant,
         "reference": item.first,
-        **measured("difference", item.value, item.interval),
+        **measured("difference", item),
         "p": item.p,
         "p_bound": item.p_bound,
         "p_holm": item.p_holm,

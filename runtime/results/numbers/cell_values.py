@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from ....engines.manifest import OFFICIAL_MAP
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
-from ....metrics_gpu.statistics.intervals import Interval, Shares
+from ....metrics_gpu.statistics.intervals import Shares
 from ....metrics_gpu.statistics.measured_numbers import Measured
 from ....metrics_gpu.sweep.counts import dice_curves
 from ..choices import DEFAULTS, Choices
 from ..load_rows import CellRows
 from ..selected_pairs import ScoredPairs
-from .fields import BEST, FIELDS, GROUNDING, Sample, find_interval, find_numbers, sample_of
+from .fields import BEST, FIELDS, GROUNDING, Sample, number_of, sample_of
 
 if TYPE_CHECKING:
     from ..selected_pairs import Patients
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _OF_FIXED: Final = ("dice_fixed", "iou_fixed", "delta_dice")
 _OF_BEST: Final = ("dice_best", "iou_best", "best_tau", "iou_tau", "delta_dice")
 """Values at threshold 0.5, and at a best one."""
+_VARIANTS: Final = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
+"""A field of recognition and the choice for it -> the field that is taken instead."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class CellValues:
     `fixed`: whether threshold 0.5 is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best
     threshold times this factor is in the protocol's unit. `skipped`: pairs with a region that the choices leave out.
     `faults`: regions by what is wrong with their place. `unnamed`: cases without a patient's name, each of which counts
-    as a patient. `resampled`: whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
+    as a patient. `resampled`: whether there are bootstrap replicates. `sample`: what the numbers rest on.
     `boxes`: what run.json tells of a file of boxes. `uncertain`: the `policy` for the `labels`, so many, that the
     annotators were not sure of; empty if there are none. `supervised`: the model reads no text.
     `uncompared_texts`: as in `Manifest`.
@@ -92,12 +94,12 @@ class CellValues:
     unnamed: int = 0
     choices: Choices = DEFAULTS
     resampled: bool = False
-    numbers: Mapping[tuple[str, str], Measured] = field(default_factory=dict, repr=False, compare=False)
     sample: Sample | None = field(default=None, repr=False, compare=False)
     boxes: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     uncertain: Mapping[str, Any] = field(default_factory=dict)
     supervised: bool = False
     uncompared_texts: bool = False
+    _asked: dict[tuple[str, str, float], Measured] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def competes(self) -> bool:
@@ -119,32 +121,39 @@ class CellValues:
 
     def unfitted(self, field: str, name: str) -> bool:
         """Whether a number of a class is missing because all its pairs are of one patient."""
-        source, key = FIELDS[field]
-        found = {"grounding": self.grounding, "cross_fitted": self.cross_fitted}.get(source)
-        return found is not None and name in found.unfitted and key in BEST and self.weights != "boxes"
+        scores, key = self._source(field)
+        return isinstance(scores, Grounding) and name in scores.unfitted and key in BEST and self.weights != "boxes"
 
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
         items = self.grounding.classes if field in GROUNDING else self.recognition.classes
         return sum(item.n for item in items if name in ("", item.name))
 
-    def number(self, field: str, name: str = "") -> Measured:
-        """A number of `numbers.FIELDS`, for a class or for the dataset (no name)."""
-        return self.numbers.get((field, name), Measured())
+    def number(self, field: str, name: str = "", level: float = 0.95) -> Measured:
+        """A number of `numbers.FIELDS`, for a class or for the dataset (no name), with its interval at this level.
 
-    def interval(self, field: str, name: str, level: float) -> Interval | None:
-        """The interval of a number at another confidence level than that of `number`."""
-        drawn = self.number(field, name).drawn
-        if drawn is None or self.sample is None:
-            return None
+        n: `count`. It is made when it is first asked for: intervals are most of the work, and comparisons need few.
+        """
+        asked = field, name, level
+        if asked not in self._asked:
+            self._asked[asked] = replace(self._number(*asked), n=self.count(field, name))
+        return self._asked[asked]
+
+    def _number(self, field: str, name: str, level: float) -> Measured:
+        scores, key = self._source(field)
+        if scores is self.pair and not name and len(self.pair.classes) != len(self.recognition.classes):
+            return Measured()  # a mean over only some classes is not comparable with the others
+        return Measured() if self.sample is None else number_of(scores, key, name, self.sample, level)
+
+    def _source(self, field: str) -> tuple[Grounding | Recognition, str]:
+        """Where a number comes from, and its field there by the choices."""
         source, key = FIELDS[field]
-        scores: Grounding | Recognition = getattr(self, source)
-        return find_interval(scores, key, name, drawn, self.sample, level)
+        return getattr(self, source), _VARIANTS.get((key, getattr(self.choices, key, "")), key)
 
     def out_of_sample(self, field: str) -> bool:
         """Whether a mean over pairs uses no threshold that was chosen on the same pairs."""
-        source, key = FIELDS[field]
-        return source == "cross_fitted" or key not in BEST or self.grounding.options.label == "cross_fitted"
+        scores, key = self._source(field)
+        return scores is self.cross_fitted or key not in BEST or self.grounding.options.label == "cross_fitted"
 
     def auc_parts(self, name: str = "") -> NDArray[np.float64] | None:
         """What patients add to the deviation of the AUC of a class, or of the mean over classes; None without test."""
@@ -153,8 +162,7 @@ class CellValues:
 
     def shares(self, field: str, name: str = "") -> Shares | None:
         """What patients add to a mean over pairs; None for recognition."""
-        source, key = FIELDS[field]
-        scores: Grounding | Recognition = getattr(self, source)
+        scores, key = self._source(field)
         if self.sample is None or not isinstance(scores, Grounding):
             return None
         return self.sample.shares(scores.each[key], name)
@@ -179,15 +187,6 @@ def cell_values(
     pairs = pairs.resampled(patients, of_image)
     logits, negatives, labels = cell.logits, cell.negatives[:, paired], cell.labels
     named = tuple(cell.findings[index] for index in paired)
-    recognised = {
-        "recognition": recognition(
-            logits[:, : len(scored)], labels[:, : len(scored)], scored, patients.draws, of_image
-        ),
-        "pair": recognition(
-            logits[:, paired].astype(np.float64) - negatives, labels[:, paired], named, patients.draws, of_image
-        ),
-    }
-    sample = sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro")
     searches = [(pairs.options, levels), (replace(pairs.options, unit="cross_fit"), None)]
     grounding, cross_fitted = groundings(pairs, searches)
     # Boxes have no best threshold, and some protocols have no fixed one.
@@ -210,8 +209,10 @@ def cell_values(
         n=len(pairs.counts),
         grounding=grounding,
         cross_fitted=cross_fitted,
-        recognition=recognised["recognition"],
-        pair=recognised["pair"],
+        recognition=recognition(logits[:, : len(scored)], labels[:, : len(scored)], scored, patients.draws, of_image),
+        pair=recognition(
+            logits[:, paired].astype(np.float64) - negatives, labels[:, paired], named, patients.draws, of_image
+        ),
         sub_pixel=tuple(int(cell.sub_pixel[cell.class_of == index].sum()) for index in range(len(cell.findings))),
         dice_curve=() if cell.boxed else _mean_dice_curve(pairs),
         family=str(cell.entry.get("model_family", "")),
@@ -230,8 +231,7 @@ def cell_values(
         unnamed=cell.unnamed,
         choices=choices,
         resampled=patients.draws is not None,
-        numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices, sample),
-        sample=sample,
+        sample=sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro"),
         boxes=cell.entry.get("boxes", {}),
         uncertain=cell.entry.get("uncertain", {}),
         supervised=bool(cell.entry.get("supervised")),
@@ -239,15 +239,12 @@ def cell_values(
     )
 
 
-def _without(found: Grounding, fields: Sequence[str]) -> Grounding:
+def _without(scores: Grounding, fields: Sequence[str]) -> Grounding:
     """The scores without these values."""
-
     none: dict[str, Any] = dict.fromkeys(fields)
 
-    def clear(scores: GroundingScores) -> GroundingScores:
-        return replace(scores, **none)
-
-    return replace(found, classes=tuple(map(clear, found.classes)), macro=clear(found.macro), micro=clear(found.micro))
+    classes = tuple(replace(item, **none) for item in scores.classes)
+    return replace(scores, classes=classes, macro=replace(scores.macro, **none), micro=replace(scores.micro, **none))
 
 
 def _mean_dice_curve(pairs: ScoredPairs) -> tuple[float, ...]:

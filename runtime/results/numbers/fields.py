@@ -6,7 +6,7 @@ Intervals follow the rules of metrics_gpu/statistics/intervals.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.recognition.scores import Recognition
-from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.intervals import (
     MANY_PATIENTS,
     Interval,
@@ -27,7 +26,6 @@ from ....metrics_gpu.statistics.intervals import (
     shares,
 )
 from ....metrics_gpu.statistics.measured_numbers import Measured
-from ..choices import Choices
 from ..load_rows import CellRows
 from ..selected_pairs import Patients, ScoredPairs
 
@@ -61,69 +59,41 @@ BEST: Final = ("dice_best", "iou_best", "delta_dice")
 
 Float = NDArray[np.float64]
 
-_VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
 
+def number_of(scores: Grounding | Recognition, key: str, name: str, sample: Sample, level: float = 0.95) -> Measured:
+    """A field of `scores` for a class, or (no name) for all, with its replicates and its interval.
 
-def find_numbers(
-    found: Mapping[str, Grounding | Recognition], choices: Choices, sample: Sample
-) -> dict[tuple[str, str], Measured]:
-    """All numbers of a cell by field and class; those of the dataset have an empty name.
-
-    found: the sources of `FIELDS`; sample: what they rest on.
+    There is no interval where it would mean nothing. sample: what the scores rest on.
     """
-    numbers = {}
-    for name, (source, key) in FIELDS.items():
-        scores = found[source]
-        key = _VARIANTS.get((key, getattr(choices, key, "")), key)
-        values: dict[str, float | None] = {item.name: getattr(item, key) for item in scores.classes}
-        if isinstance(scores, Grounding):
-            kind = choices.mean
-            values[""] = getattr(getattr(scores, kind), key)
-        elif key == "accuracy":
-            kind, values[""] = "micro", scores.hamming  # over all known (image, class) cells
-        else:
-            kind, values[""] = "macro", macro_mean(values.values())
-        if source == "pair" and len(scores.classes) != len(found["recognition"].classes):
-            values[""] = None  # a mean over only some classes is not comparable with the others
-        drawn, replicates = dict[str, Float](), scores.drawn
-        if replicates is not None and key in replicates.classes and any(item.n for item in scores.classes):
-            drawn = dict(zip(replicates.names, replicates.classes[key].T, strict=True))
-            drawn[""] = replicates.of(key, kind)
-        for part, value in values.items():
-            if value is not None:
-                interval = find_interval(scores, key, part, drawn.get(part), sample)
-                numbers[name, part] = Measured(value, interval, drawn=drawn.get(part))
-    return numbers
+    if isinstance(scores, Recognition):
+        number = scores.number(key, name)
+        return replace(number, interval=_recognition_interval(scores, key, name, number.drawn, sample, level))
+    number = scores.number(key, name, "micro" if sample.pooled else "macro")
+    return replace(number, interval=_grounding_interval(scores, key, name, number.drawn, sample, level))
 
 
-def find_interval(
-    scores: Grounding | Recognition, key: str, name: str, drawn: Float | None, sample: Sample, level: float = 0.95
+def _grounding_interval(
+    scores: Grounding, key: str, name: str, drawn: Float | None, sample: Sample, level: float
 ) -> Interval | None:
-    """The interval of a field for a class, or (no name) for the dataset; None where it would mean nothing.
-
-    scores: with the field. drawn: its replicates, float64 [B].
-    """
     if drawn is None:
         return None
-    if isinstance(scores, Grounding):
-        used = [item.name for item in scores.classes if item.n]
-        if key == "pointing" and (name or len(used) == 1):
-            own = sample.pairs_of(name or used[0])
-            return pointing_interval(scores.each[key][own], sample.pair_patient[own], drawn, level)
-        parts = sample.shares(scores.each[key], name)
-        return mean_interval(drawn, parts, level, None if key == "delta_dice" else (0.0, 1.0))
+    used = [item.name for item in scores.classes if item.n]
+    if key == "pointing" and (name or len(used) == 1):
+        pairs = sample.pairs_of(name or used[0])
+        return pointing_interval(scores.each[key][pairs], sample.pair_patient[pairs], drawn, level)
+    parts = sample.shares(scores.each[key], name)
+    return mean_interval(drawn, parts, level, None if key == "delta_dice" else (0.0, 1.0))
+
+
+def _recognition_interval(
+    scores: Recognition, key: str, name: str, drawn: Float | None, sample: Sample, level: float
+) -> Interval | None:
     names = [item.name for item in scores.classes if name in ("", item.name) and getattr(item, key) is not None]
     # F1 and accuracy are defined without a positive, and so are their means over classes.
     ranked = key.startswith("au") or (name and key != "accuracy")
-    if sample.read < MANY_PATIENTS or (ranked and not sample.ranked(names)):
+    if drawn is None or sample.read < MANY_PATIENTS or (ranked and not sample.ranked(names)):
         return None
     return percentile_interval(drawn, level)
-
-
-def grounding_interval(scores: Grounding, key: str, name: str, sample: Sample, level: float = 0.95) -> Interval | None:
-    """`find_interval` of a field of `scores`, with its own replicates; no name: the unweighted mean over classes."""
-    drawn = None if scores.drawn is None else scores.drawn.of(key, name or "macro")
-    return find_interval(scores, key, name, drawn, sample, level)
 
 
 @dataclass(frozen=True, eq=False)

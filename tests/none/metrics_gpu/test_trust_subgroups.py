@@ -192,7 +192,7 @@ def test_measures_of_a_group() -> None:
     pairs, first = world(4)
     found = group_means(pairs, first)
     for name, values in pairs.values.items():
-        value, interval = found[name]
+        value, interval = found[name].value, found[name].interval
         assert value == pytest.approx(values[first].mean()) and interval is not None
         drawn = [
             np.average(values[first], weights=counts[pairs.patient_of[first]])
@@ -246,8 +246,8 @@ def test_no_stratum_with_both_groups() -> None:
     ],
 )
 def test_words(low: float, high: float, p_holm: float | None, word: str) -> None:
-    assert Gap(0.0, Interval(low, high, 0.95, "bootstrap"), p_holm, p_holm=p_holm).word == word
-    assert Gap(0.0, None, 0.01, p_holm=0.01).word == "cannot tell"
+    assert Gap(0.0, Interval(low, high, 0.95, "bootstrap"), p=p_holm, p_holm=p_holm).word == word
+    assert Gap(0.0, None, p=0.01, p_holm=0.01).word == "cannot tell"
 
 
 def families(seed: int, planted: float) -> list[list[str]]:
@@ -297,8 +297,9 @@ def test_auc_of_groups_and_its_gap() -> None:
         return float(roc_auc_score(labels[own, c], logits[own, c]))
 
     found = auc_of_group(scored, first)
-    assert found is not None and found[0] == pytest.approx(np.mean([auc(first, c) for c in (0, 1)])) and found[2] == 2
-    assert found[1] is not None and found[1].low < found[0] < found[1].high
+    assert found is not None and found[1] == 2
+    assert found[0].value == pytest.approx(np.mean([auc(first, c) for c in (0, 1)]))
+    assert found[0].interval is not None and found[0].interval.low < found[0].value < found[0].interval.high
     gap = auc_gap(scored, first, ~first)
     assert gap is not None and gap.interval is not None and gap.p is not None
     assert gap.value == pytest.approx(np.mean([auc(first, c) - auc(~first, c) for c in (0, 1)]))

@@ -13,6 +13,7 @@ from .....metrics_gpu.detection.boxes import Int
 from .....metrics_gpu.detection.error_kinds import KINDS, Anatomy, Fixed, anatomy, fixed
 from .....metrics_gpu.grounding.strata import strata_of
 from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, percentile_interval
+from .....metrics_gpu.statistics.measured_numbers import Measured
 from ..columns import measured
 from ..study_cell import PIXELS
 from .judged import JudgedAnswers
@@ -89,7 +90,7 @@ def _group_rows(sums: Float, level: float | None) -> Iterator[dict[str, Any]]:
         for name in ("boxes_per_pair", "dice_gain", "f1_gain"):
             values = columns.get(name)
             interval = None if values is None or level is None or not boxes else percentile_interval(values[1:], level)
-            row |= measured(name, None if values is None else float(values[0]), interval)
+            row |= measured(name, Measured(None if values is None else float(values[0]), interval))
         yield {**row, "dice": float(dice[0]), "f1": float(f1[0])}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from .....metrics_gpu.statistics.measured_numbers import corrected, disagreements
+from .....metrics_gpu.statistics.measured_numbers import Measured, corrected, disagreements
 from ....results.comparing.cell_variants import Variant, Variants
 from ....results.comparing.difference import Difference, subtract
 from ..columns import measured
@@ -68,12 +68,12 @@ def _row(reader: StudyCell, group: Variants, item: Difference, material: Materia
         "patients": len(patients),
         "value": item.minuend,
         "reader_value": item.reference,
-        **measured("difference", item.value, item.interval),
+        **measured("difference", item),
         "p": item.p,
         "p_bound": item.p_bound,
         "p_holm": item.p_holm,
         "family": item.family,
-        **measured("share", *(part or (None, None))),
+        **measured("share", Measured(*part) if part else Measured()),
     }
 
 

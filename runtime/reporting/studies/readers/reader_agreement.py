@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from .....metrics_gpu.detection.boxes import BoxLists, centres, pointed
 from .....metrics_gpu.detection.unions import pixel_rectangles
 from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
+from .....metrics_gpu.statistics.measured_numbers import Measured
 from .....metrics_gpu.sweep.counts import dice_curves
 from .....metrics_gpu.trust.agreement import presence_agreement
 from .....metrics_gpu.trust.verdicts import Judged, PairGroups, effects_of
 from ....results.load_rows import StoredRun
-from ....results.numbers.fields import grounding_interval
+from ....results.numbers.fields import number_of
 from ....results.stored_boxes import load_boxes
 from ..columns import measured
 from ..study_cell import StudyCell
@@ -44,7 +45,7 @@ def presence_rows(cell: StudyCell, ratings: Ratings, level: float) -> Iterator[R
             values = getattr(agreement, key)
             value = clean(float(values[0]))
             enough = patients >= MANY_PATIENTS and value is not None
-            row |= measured(key, value, percentile_interval(values[1:], level) if enough else None)
+            row |= measured(key, Measured(value, percentile_interval(values[1:], level) if enough else None))
         yield row
 
 
@@ -73,10 +74,10 @@ def pointing_rows(run: StoredRun, cell: StudyCell, level: float) -> Iterator[Row
         inside = list(_rows(cell, share[:, None], ("centres_inside",), groups, level))
     row_of = {row["finding"]: row for row in inside}
     scores, sample = cell.drawn_scores(), cell.sample
-    empty = {**measured("centres_inside", None, None), "centres_inside_n": 0}
+    empty = {**measured("centres_inside", Measured()), "centres_inside_n": 0}
     for row in hits:
         centres_row, name = row_of.get(row["finding"], empty), row["finding"] if row["finding"] != MEAN else ""
-        row |= limits("pointing", grounding_interval(scores, "pointing", name, sample, level))
+        row |= limits("pointing", number_of(scores, "pointing", name, sample, level).interval)
         yield {**row, **{key: centres_row[key] for key in empty}}
 
 
@@ -125,8 +126,7 @@ def _rows(
         row["patients"] = max(found[finding].patients for found in columns if finding in found)
         for name, found in zip(names, columns, strict=True):
             item = found.get(finding)
-            value, interval = (None, None) if item is None else (item.value, _in_range(item.interval))
-            row |= measured(name, value, interval)
+            row |= measured(name, Measured() if item is None else replace(item, interval=_in_range(item.interval)))
             row[f"{name}_n"] = 0 if item is None else item.n
         yield row
 

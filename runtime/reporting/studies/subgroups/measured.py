@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .....engines.errors import RunError
 from .....metrics_gpu.grounding.protocols import protocol
 from .....metrics_gpu.grounding.strata import STRATA, strata_of
-from .....metrics_gpu.statistics.intervals import Interval
+from .....metrics_gpu.statistics.measured_numbers import Measured
 from .....metrics_gpu.statistics.sign_flips import draws_for
 from .....metrics_gpu.trust.group_auc import ScoredImages, auc_gap, auc_of_group
 from .....metrics_gpu.trust.subgroups import HITS, Gap, GroupGap, MeasuredPairs, corrected, group_gap, group_means
@@ -103,14 +103,13 @@ def _group_row(pairs: MeasuredPairs, images: ScoredImages | None, in_pairs: Mask
         "pairs": int(in_pairs.sum()),
         "images": int(in_images.sum()),
     }
-    means: dict[str, tuple[float, Interval | None]] = group_means(pairs, in_pairs) if in_pairs.any() else {}
+    means = group_means(pairs, in_pairs) if in_pairs.any() else {}
     auc = auc_of_group(images, in_images) if images is not None and in_images.any() else None
     if auc is not None:
-        means["auc"] = auc[:2]
+        means["auc"], findings = auc
     for name in MEASURES:
-        value, interval = means.get(name, (None, None))
-        row |= measured(name, value, interval, method=True)
-    return row | {"auc_findings": None if auc is None else auc[2]}
+        row |= measured(name, means.get(name, Measured()), method=True)
+    return row | {"auc_findings": None if auc is None else findings}
 
 
 def _gap_rows(labels: Mapping[str, Any], gap: GroupGap) -> list[dict[str, Any]]:
@@ -145,7 +144,7 @@ def _gap_rows(labels: Mapping[str, Any], gap: GroupGap) -> list[dict[str, Any]]:
 
 def _numbers(name: str, gap: Gap) -> dict[str, Any]:
     return {
-        **measured(name, gap.value, gap.interval, method=True),
+        **measured(name, gap, method=True),
         f"{name}_p": gap.p,
         f"{name}_p_bound": gap.p_bound,
         f"{name}_p_holm": gap.p_holm,

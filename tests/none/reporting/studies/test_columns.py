@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu.statistics.bootstrap import Interval, percentile_interval
+from xbench_fast.metrics_gpu.statistics.intervals import Interval, percentile_interval
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured
 from xbench_fast.runtime.reporting.gallery.overlay import blend, outline
 from xbench_fast.runtime.reporting.studies.columns import (
     TESTED,
@@ -21,14 +22,14 @@ from xbench_fast.runtime.reporting.studies.columns import (
     text,
     texts,
 )
-from xbench_fast.runtime.reporting.studies.estimates import Estimate, over_datasets
+from xbench_fast.runtime.reporting.studies.estimates import over_datasets
 from xbench_fast.runtime.reporting.tables.table import Cell, cell_of
 
 ROW = {
     "dataset": "one",
     "measure": "dice_best",
-    **measured("pointing", 0.5, Interval(0.25, 0.75, 0.95, "wilson"), method=True),
-    **measured("gain", 1.5, Interval(-1.0, 2.0, 0.95, "bootstrap")),
+    **measured("pointing", Measured(0.5, Interval(0.25, 0.75, 0.95, "wilson")), method=True),
+    **measured("gain", Measured(1.5, Interval(-1.0, 2.0, 0.95, "bootstrap"))),
     "share": 0.125,
     "absent": None,
     "empty": "",
@@ -46,7 +47,7 @@ def test_a_number_is_its_value_its_ends_and_where_asked_its_method() -> None:
         "pointing": 0.5, "pointing_low": 0.25, "pointing_high": 0.75, "pointing_interval": "wilson"
     }  # fmt: skip
     assert [key for key in ROW if key.startswith("gain")] == ["gain", "gain_low", "gain_high"]
-    assert measured("x", None, None, method=True) == dict.fromkeys(("x", "x_low", "x_high", "x_interval"))
+    assert measured("x", Measured(), method=True) == dict.fromkeys(("x", "x_low", "x_high", "x_interval"))
 
 
 def test_cells_have_the_value_its_interval_and_what_is_said_of_it() -> None:
@@ -88,9 +89,9 @@ def test_headings_stars_and_titles_of_datasets() -> None:
     assert [row["dataset"] for row in rows] == ["one", "mean of datasets"], "rows are not changed"
 
 
-def estimate(value: float | None, method: str = "bootstrap") -> Estimate:
+def estimate(value: float | None, method: str = "bootstrap") -> Measured:
     drawn = np.linspace(0, 1, 50) + (value or 0.0)
-    return Estimate(value, None if method == "none" else Interval(0.0, 1.0, 0.95, method), drawn)
+    return Measured(value, None if method == "none" else Interval(0.0, 1.0, 0.95, method), drawn=drawn)
 
 
 def test_the_mean_over_datasets_has_an_interval_where_each_has_one_of_the_bootstrap() -> None:
