@@ -37,7 +37,9 @@ class Measured:
     of these; both 0 where nobody asks. p: two-sided, None without a test; p_bound: no sign pattern was as extreme, so
     that p is below this value. p_holm: p, corrected for the `family` tests that were declared together. parts: what is
     tested. drawn: bootstrap replicates, float64 [B], NaN where undefined; None where there are none. Best thresholds
-    are chosen again in each replicate, those of `cross_fitted` on the drawn patients of other folds.
+    are chosen again in each replicate, those of `cross_fitted` on the drawn patients of other folds. missing: why there
+    is no value, in a few words. basis: equal for numbers of the same data, which alone are ranked. ranked: whether
+    tables rank it at all.
     """
 
     value: float | None = None
@@ -48,6 +50,9 @@ class Measured:
     p_bound: bool = False
     p_holm: float | None = None
     family: int = 0
+    missing: str = ""
+    basis: Hashable = field(default=None, repr=False, compare=False)
+    ranked: bool = field(default=False, compare=False)
     parts: Parts | None = field(default=None, repr=False, compare=False)
     drawn: Float | None = field(default=None, repr=False, compare=False)
 

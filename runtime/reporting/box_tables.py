@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...metrics_gpu.detection.published.coco_detection import COCO_SCORER
 from ...metrics_gpu.detection.published.registry import SCORERS
+from ...metrics_gpu.statistics.intervals import Interval
+from ...metrics_gpu.statistics.measured_numbers import Measured
 from .box_scores import BoxScores
 from .printed_cells import interval_text, marked
 from .tables.metric_names import NONE, percent
@@ -37,18 +39,19 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
     for found in scores:
         basis = found.stored.truth
         half = found.matched[-1]
+        # A control and a reader are not ranked.
+        number = partial(_number, basis=basis, ranked=not found.stored.cell.entry["boxes"].keys() & {"moved", "reader"})
         row = [
-            _number(float(at.f1_classes[0]), basis, interval_text(interval, "dice_fixed"))
+            number(float(at.f1_classes[0]), interval=interval)
             for at, interval in zip(found.matched, found.intervals, strict=True)
         ]
-        row += [_number(float(values[0]), basis) for values in (half.precision, half.recall, half.f1_with_negatives)]
+        row += [number(float(values[0])) for values in (half.precision, half.recall, half.f1_with_negatives)]
         row += [
-            _number(found.precision[key], basis) if found.precision else Cell(found.why_no_precision)
+            number(found.precision[key]) if found.precision else Cell(found.why_no_precision)
             for key in ("ap@0.1", "ap@0.25", "ap@0.5", "ap")
         ]
-        row += [_number(value, basis) for value in (found.inside, found.dice_native, found.iou_native)]
-        control = found.stored.cell.entry["boxes"].keys() & {"moved", "reader"}
-        rows.append([replace(item, rank=None) for item in row] if control else row)
+        row += [number(value) for value in (found.inside, found.dice_native, found.iou_native)]
+        rows.append(row)
     body, _ = marked(rows)
     notes = (
         "percent; F1: largest one-to-one matching of given and true boxes at IoU 0.1, 0.25 and 0.5, mean over classes; "
@@ -212,8 +215,9 @@ def _percent(value: float | None) -> float | None:
     return None if known is None else 100 * known
 
 
-def _number(value: float | None, basis: str, interval: str = "") -> Cell:
-    return Cell(percent(_known(value)), interval, rank=_known(value), basis=basis)
+def _number(value: float | None, basis: str, ranked: bool, interval: Interval | None = None) -> Cell:
+    number = Measured(_known(value), interval, basis=basis, ranked=ranked)
+    return Cell(percent(number.value), interval_text(interval, "dice_fixed"), number=number)
 
 
 def _value(key: str, value: float | None) -> str:

@@ -21,9 +21,9 @@ from .notes import (
     ranking_notes,
     source_notes,
 )
-from .paper import Printed, paper
+from .paper import Printed, paper, why_apart
 from .paper.paper_numbers import PrintedModel, apart_notes, paper_legend
-from .printed_cells import entry, marked, number_cell
+from .printed_cells import marked, number_cell
 from .tables.metric_names import NONE, heading, percent
 from .tables.stamps import cell_stamps
 from .tables.table import Cell, Column, Item, Table
@@ -43,9 +43,14 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
     for model in results.models:
         cell = results.cells.get((model, dataset))
         shown = _printed(cell.family, cell.reader, names) if cell and beside else {}
-        own_cells.append(
-            [entry(results, model, "pointing", dataset, name, printed=shown.get(name)) for name in ("", *names)]
-        )
+        row = []
+        for name in ("", *names):
+            printed_value = shown.get(name)
+            reasons = why_apart(cell, name) if cell and printed_value else ()
+            row.append(
+                number_cell(results.number(model, dataset, "pointing", name), "pointing", printed_value, reasons)
+            )
+        own_cells.append(row)
     body, left = marked(own_cells)
     reader = next((cell.reader for cell in cells), "")
     of_paper = {row: found for row in printed if any((found := _printed(row.family, reader, names)).values())}
@@ -110,9 +115,9 @@ def class_dice(results: Results, dataset: str) -> Table:
     rows: list[tuple[Item, ...]] = [*shared_rows("n", counts), *shared_rows(FLOOR, floors)]
     entries = []
     for model in results.models:
-        row = [entry(results, model, field, dataset) for field in fields]
+        row = [number_cell(results.number(model, dataset, field), field) for field in fields]
         for name in names:
-            row += [entry(results, model, field, dataset, name) for field in fields]
+            row += [number_cell(results.number(model, dataset, field, name), field) for field in fields]
             row.append(Cell(_tau(results.cells.get((model, dataset)), name)))
         entries.append(row)
     body, left = marked(entries)
@@ -152,7 +157,12 @@ def recognition(results: Results) -> Table:
     left: list[bool] = []
     for dataset in results.datasets:
         cells = [cell for cell in results.column(dataset) if cell.recognition.classes]  # a baseline has no score
-        body, other = marked([[entry(results, cell.model, name, dataset) for name in RECOGNITION] for cell in cells])
+        body, other = marked(
+            [
+                [number_cell(results.number(cell.model, dataset, field), field) for field in RECOGNITION]
+                for cell in cells
+            ]
+        )
         left += other
         for cell, numbers in zip(cells, body, strict=True):
             without = (", ".join(cell.recognition.excluded[name]) or NONE for name in ("auc", "auprc"))
@@ -194,7 +204,12 @@ def class_auc(results: Results, dataset: str) -> Table:
         for cell in cells
     }
     rows = list(shared_rows("positives", known))
-    body, left = marked([[entry(results, cell.model, "auc", dataset, name) for name in ("", *names)] for cell in cells])
+    body, left = marked(
+        [
+            [number_cell(results.number(cell.model, dataset, "auc", name), "auc") for name in ("", *names)]
+            for cell in cells
+        ]
+    )
     rows += [(cell.model, *row) for cell, row in zip(cells, body, strict=True)]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
     notes = (

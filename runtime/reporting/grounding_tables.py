@@ -23,8 +23,8 @@ from .notes import (
     ranking_notes,
     source_notes,
 )
-from .paper.paper_numbers import FIELDS, PrintedModel, apart_notes, paper, paper_legend
-from .printed_cells import entry, marked, number_cell
+from .paper.paper_numbers import FIELDS, PrintedModel, apart_notes, paper, paper_legend, why_apart, why_mean_apart
+from .printed_cells import marked, number_cell
 from .tables.metric_names import NONE, heading
 from .tables.stamps import cell_stamps
 from .tables.table import MEAN_OF_DATASETS, Cell, Column, Item, Table
@@ -149,7 +149,10 @@ def thresholds(results: Results) -> Table:
 
     places = (*results.datasets, "")  # the mean over datasets has no name
     cells, left = marked(
-        [[entry(results, model, field, place) for place in places for field in titles] for model in results.models]
+        [
+            [number_cell(results.number(model, place, field), field) for place in places for field in titles]
+            for model in results.models
+        ]
     )
     rows: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, cells, strict=True)]
     notes = (
@@ -257,14 +260,16 @@ def _reader(results: Results, dataset: str) -> str:
 
 def _row(results: Results, model: str, names: Sequence[str], beside: bool) -> list[Cell]:
     """One model: each dataset with the paper's values, the means over datasets, delta Dice with the paper's."""
-    found = []
+    items = []
     for dataset in results.datasets:
         cell = results.cells.get((model, dataset))
         for name in names:
             printed = paper().table1.get((cell.family, cell.reader, name)) if cell and beside else None
-            found.append(entry(results, model, name, dataset, printed=printed))
-    found += [entry(results, model, name) for name in names]
+            reasons = why_apart(cell) if cell and printed else ()
+            items.append(number_cell(results.number(model, dataset, name), name, printed, reasons))
+    items += [number_cell(results.number(model, "", name), name) for name in names]
     cells = results.row(model)
     of_paper = beside and any(cell.reader in paper().datasets for cell in cells)
     printed = paper().delta_dice.get(cells[0].family) if of_paper else None
-    return [*found, entry(results, model, "delta_dice", printed=printed)]
+    reasons = why_mean_apart(cells) if printed else ()
+    return [*items, number_cell(results.number(model, "", "delta_dice"), "delta_dice", printed, reasons)]

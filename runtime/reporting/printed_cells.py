@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...metrics_gpu.statistics.intervals import Interval
 from ...metrics_gpu.statistics.measured_numbers import Measured
 from ..results.comparability import on_one_basis
-from ..results.numbers.run_numbers import Results
-from .paper import Printed, why_apart, why_mean_apart
+from .paper import Printed
 from .tables.metric_names import METRICS, difference_of, value_of
 from .tables.table import BEST, SECOND, Cell
 
@@ -17,40 +16,25 @@ _METHODS = {"wilson": "Wilson", "t": "t"}
 """How an interval was made that is not the bootstrap's, as it is printed."""
 
 
-def number_cell(number: Measured, key: str, basis: Hashable = None) -> Cell:
-    """A number of `METRICS` with its interval, ranked among those of the same basis."""
+def number_cell(
+    number: Measured, key: str, printed: Printed | None = None, why_no_difference: Sequence[str] = ()
+) -> Cell:
+    """A number of `METRICS` with its interval, the value that the paper `printed` and the difference to it.
+
+    There is no difference for a reason that it would mean nothing.
+    """
+    metric = METRICS[key]
+    difference = ""
+    if printed is not None and number.value is not None and not why_no_difference:
+        difference = difference_of(key, (number.value * metric.scale - printed.value) / metric.scale)
     return Cell(
-        value_of(key, number.value),
+        f"n/a ({number.missing})" if number.missing else value_of(key, number.value),
         interval_text(number.interval, key),
         note=_METHODS.get(number.interval.method, "") if number.interval else "",
-        rank=number.value if METRICS[key].better else None,
-        basis=basis,
+        paper=printed.text if printed else "",
+        difference=difference,
+        number=number if metric.better else replace(number, ranked=False),
     )
-
-
-def entry(
-    results: Results, model: str, field: str, dataset: str = "", name: str = "", *, printed: Printed | None = None
-) -> Cell:
-    """A model's number for a class, a dataset (no class) or the mean over datasets (no dataset), with the value that
-    the paper `printed` and the difference to it where that means something.
-
-    Models are ranked, baselines and controls are not.
-    """
-    cell, number = results.cells.get((model, dataset)), results.number(model, dataset, field, name)
-    if cell and cell.unfitted(field, name):
-        found = Cell("n/a (1 patient)")
-    else:
-        found = number_cell(number, field, results.basis(model, dataset, field, name))
-    if not any(cell.ranked for cell in results.row(model)):
-        found = replace(found, rank=None)
-    if printed is None:
-        return found
-    difference = ""
-    apart = why_apart(cell, name) if cell else why_mean_apart(results.row(model))
-    if number.value is not None and not apart:
-        scale = METRICS[field].scale
-        difference = difference_of(field, (number.value * scale - printed.value) / scale)
-    return replace(found, paper=printed.text, difference=difference)
 
 
 def interval_text(interval: Interval | None, key: str) -> str:
@@ -67,20 +51,21 @@ def marked(rows: Sequence[Sequence[Cell]]) -> tuple[list[tuple[Cell, ...]], list
     Values that print alike are equal. A second best is marked among three or more, a best among two or more. Only
     values of one basis are compared, that of most rows.
     """
-    left = [False] * len(rows)
+    unranked = [False] * len(rows)
     if len(rows) < 2:
-        return list(map(tuple, rows)), left
-    done: list[list[Cell]] = [[] for _ in rows]
+        return list(map(tuple, rows)), unranked
+    marked_rows: list[list[Cell]] = [[] for _ in rows]
     for column in zip(*rows, strict=True):
-        alike = iter(on_one_basis([item.basis for item in column if item.rank is not None]))
-        ranks = [round(item.rank, 4) if item.rank is not None and next(alike) else None for item in column]
-        known = sorted((rank for rank in ranks if rank is not None), reverse=True)
-        best, second, *_ = [*dict.fromkeys(known), None, None]
-        for place, (item, rank) in enumerate(zip(column, ranks, strict=True)):
-            left[place] |= item.rank is not None and rank is None
+        numbers = [item.number if item.number and item.number.ranked else Measured() for item in column]
+        alike = iter(on_one_basis([number.basis for number in numbers if number.value is not None]))
+        ranks = [round(n.value, 4) if n.value is not None and next(alike) else None for n in numbers]
+        ordered = sorted((rank for rank in ranks if rank is not None), reverse=True)
+        best, second, *_ = [*dict.fromkeys(ordered), None, None]
+        for place, (item, number, rank) in enumerate(zip(column, numbers, ranks, strict=True)):
+            unranked[place] |= number.value is not None and rank is None
             if rank is not None and rank == best and second is not None:
                 item = replace(item, mark=BEST)
-            elif rank is not None and rank == second and len(known) > 2:
+            elif rank is not None and rank == second and len(ordered) > 2:
                 item = replace(item, mark=SECOND)
-            done[place].append(item)
-    return list(map(tuple, done)), left
+            marked_rows[place].append(item)
+    return list(map(tuple, marked_rows)), unranked

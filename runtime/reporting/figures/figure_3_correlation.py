@@ -55,10 +55,8 @@ def spots(results: Results, per: Per) -> list[Spot]:
 
 def _by_basis(results: Results, per: Per) -> list[tuple[Spot, bool]]:
     """All points, and whether each rests on the pairs and labels of most points of its dataset."""
-    measured = _known(results, per)
-    bases = [
-        tuple(results.basis(spot.model, spot.dataset, field) for field in ("auc", "pointing")) for spot in measured
-    ]
+    measured, fields = _known(results, per), ("auc", "pointing")
+    bases = [tuple(results.number(spot.model, spot.dataset, key).basis for key in fields) for spot in measured]
     return list(zip(measured, on_one_basis(bases, [spot.dataset for spot in measured]), strict=True))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
 from ....engines.visible_text import visible_line
+from ....metrics_gpu.statistics.measured_numbers import Measured
 
 Mark = Literal["", "best", "second"]
 Intervals = Literal["none", "below", "inline"]
@@ -39,9 +40,8 @@ class Cell:
 
     text: the value. interval: its interval. mark: whether it is the best or the second best of its column.
     paper: the value in the paper; difference: value minus that, if it is meaningful.
-    note: a few words on this cell. inline: the interval stands beside the value, not below it. rank: the value it is
-    ranked by in its column, None to leave it out; basis: the data behind that value, values of another basis are not
-    comparable.
+    note: a few words on this cell. inline: the interval stands beside the value, not below it. number: what is printed;
+    None for text.
     """
 
     text: str
@@ -51,8 +51,7 @@ class Cell:
     difference: str = ""
     note: str = ""
     inline: bool = field(default=False, compare=False)
-    rank: float | None = field(default=None, compare=False, repr=False)
-    basis: Hashable = field(default=None, compare=False, repr=False)
+    number: Measured | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.mark not in get_args(Mark):

@@ -119,11 +119,6 @@ class CellValues:
         """Recognition of a class, None if the cell does not have it."""
         return next((item for item in self.recognition.classes if item.name == name), None)
 
-    def unfitted(self, field: str, name: str) -> bool:
-        """Whether a number of a class is missing because all its pairs are of one patient."""
-        scores, key = self._source(field)
-        return isinstance(scores, Grounding) and name in scores.unfitted and key in BEST and self.weights != "boxes"
-
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
         items = self.grounding.classes if field in GROUNDING else self.recognition.classes
@@ -143,6 +138,8 @@ class CellValues:
         scores, key = self._source(field)
         if scores is self.pair and not name and len(self.pair.classes) != len(self.recognition.classes):
             return Measured()  # a mean over only some classes is not comparable with the others
+        if isinstance(scores, Grounding) and name in scores.unfitted and key in BEST and self.weights != "boxes":
+            return Measured(missing="1 patient")
         return Measured() if self.sample is None else number_of(scores, key, name, self.sample, level)
 
     def _source(self, field: str) -> tuple[Grounding | Recognition, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..image_identity import on_agreed_images
 from ..load_rows import CellRows, StoredRun
 from ..selected_pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
-from .fields import GROUNDING
+from .fields import FIELDS, GROUNDING
 
 Key = tuple[str, str]
 """Model and dataset."""
@@ -108,47 +109,75 @@ class Results:
         """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty if there is no such cell. Without
         a dataset, the mean over datasets (docs/metrics.md §8), empty if the model lacks one (`lacking`).
 
-        A mean is unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines
-        the replicates of the datasets, which are drawn independently: of those that are defined; none if a dataset has
-        too few patients for that.
+        Numbers of equal `basis` have the same protocol and the same pairs, or labels. Models are ranked, baselines and
+        controls are not.
         """
-        if dataset:
-            cell = self.cells.get((model, dataset))
-            return cell.number(field, name) if cell else Measured()
-        used = [(cell, number) for cell in self.row(model) if (number := cell.number(field)).value is not None]
-        if not used or self.lacking(model, field):
+        if not dataset:
+            return self._mean(model, field)
+        cell = self.cells.get((model, dataset))
+        if cell is None:
             return Measured()
-        values = [number.value for _, number in used]
+        return replace(
+            cell.number(field, name), basis=self._basis(cell, field, name), ranked=self._is_ranked(self.row(model))
+        )
+
+    def _mean(self, model: str, field: str) -> Measured:
+        """The mean over datasets, unweighted, or weighted by pairs (recognition: by images) if the choices say so.
+
+        Its interval combines the replicates of the datasets, which are drawn independently: of those that are defined;
+        none if a dataset has too few patients for that.
+        """
+        row = self.row(model)
+        used = [(cell, number) for cell in row if (number := cell.number(field)).value is not None]
+        pairs = sum(number.n for _, number in used)
+        if not used or self.lacking(model, field):
+            return Measured(n=pairs)
         weights = [self.weight(cell, field) for cell, _ in used]
-        value = micro_mean(values, weights)
+        mean = Measured(
+            micro_mean([number.value for _, number in used], weights),
+            n=pairs,
+            basis=tuple((cell.dataset, self._basis(cell, field)) for cell, _ in used),
+            ranked=self._is_ranked(row),
+        )
         columns = [number.drawn for _, number in used if number.drawn is not None]
         if len(columns) < len(used):
-            return Measured(value)
+            return mean
         stack, weight = np.stack(columns), np.array(weights, np.float64)[:, None]
-        known = ~np.isnan(stack)
+        defined = ~np.isnan(stack)
         with np.errstate(invalid="ignore", divide="ignore"):
-            drawn: NDArray[np.float64] = np.where(known, stack * weight, 0.0).sum(axis=0) / (known * weight).sum(axis=0)
-        safe = value is not None and all(number.interval and number.interval.method != "t" for _, number in used)
-        return Measured(value, percentile_interval(drawn) if safe else None, drawn=drawn)
+            total = np.where(defined, stack * weight, 0.0).sum(axis=0)
+            drawn: NDArray[np.float64] = total / (defined * weight).sum(axis=0)
+        safe = mean.value is not None and all(n.interval and n.interval.method != "t" for _, n in used)
+        return replace(mean, interval=percentile_interval(drawn) if safe else None, drawn=drawn)
 
-    def basis(self, model: str, dataset: str, field: str, name: str = "") -> Hashable:
-        """A key that is equal for two cells of a dataset if a number is of the same protocol and pairs or labels;
-        without a dataset, those of all that define the number, each with its own."""
-        if not dataset:
-            used = [cell.dataset for cell in self.row(model) if cell.number(field).value is not None]
-            return tuple((each, self.basis(model, each, field)) for each in used)
-        basis = self.bases.get((model, dataset), Basis())
+    def _basis(self, cell: CellValues, field: str, name: str = "") -> Hashable:
+        basis = self.bases.get((cell.model, cell.dataset), Basis())
         return basis.protocol, (basis.pairs if field in GROUNDING else basis.labels).get(name)
+
+    @staticmethod
+    def _is_ranked(row: Sequence[CellValues]) -> bool:
+        return any(cell.ranked for cell in row)
 
     def lacking(self, model: str, field: str) -> str:
         """Why a model has no mean over datasets, "1 of 2 datasets": it lacks one where a model of the run has the
         number, or has the all-ones value beside a best threshold's. Empty if it has a mean, or the number nowhere."""
-        cells = {**self.cells, **self.whole}
-        names = {field, _BESIDE.get(field, field)}
-        known = [cell for cell in cells.values() if any(cell.number(name).value is not None for name in names)]
-        wanted = {cell.dataset for cell in known if cell.competes} or {cell.dataset for cell in known}
-        own = {cell.dataset for cell in self.row(model) if cell.number(field).value is not None}
-        return f"{len(own)} of {len(wanted | own)} datasets" if own and wanted - own else ""
+        defined = {cell.dataset for cell in self.row(model) if cell.number(field).value is not None}
+        needed = self._needed[field]
+        return f"{len(defined)} of {len(needed | defined)} datasets" if defined and needed - defined else ""
+
+    @cached_property
+    def _needed(self) -> Mapping[str, set[str]]:
+        """Field -> the datasets that its mean must have; of the cells of all blocks."""
+        needed = {}
+        for key in FIELDS:
+            names = {key, _BESIDE.get(key, key)}
+            cells = [
+                cell
+                for cell in (self.whole or self.cells).values()
+                if any(cell.number(name).value is not None for name in names)
+            ]
+            needed[key] = {cell.dataset for cell in cells if cell.competes} or {cell.dataset for cell in cells}
+        return needed
 
     def weight(self, cell: CellValues, field: str) -> int:
         """The weight of a dataset in a mean over datasets."""

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from written_report import report
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured
 from xbench_fast.runtime.reporting.paper import paper
-from xbench_fast.runtime.reporting.printed_cells import entry, marked
+from xbench_fast.runtime.reporting.printed_cells import marked
 from xbench_fast.runtime.reporting.tables.metric_names import difference_of
 from xbench_fast.runtime.reporting.tables.table import Cell, Column, Table
 from xbench_fast.runtime.results.choices import Choices
@@ -23,7 +24,7 @@ VINDR = ["Other lesion", "Pleural effusion", "Edema"]
 
 def marks(values: list[float | None], competing: list[bool] | None = None) -> list[str]:
     ranked = competing or [True] * len(values)
-    rows = [[Cell(str(value), rank=value if takes else None)] for value, takes in zip(values, ranked, strict=True)]
+    rows = [[Cell(str(v), number=Measured(v, ranked=takes))] for v, takes in zip(values, ranked, strict=True)]
     return [row[0].mark for row in marked(rows)[0]]
 
 
@@ -58,8 +59,9 @@ def test_cells_of_models_are_ranked_and_those_of_baselines_are_not(tmp_path: Pat
         add_cell(made, "baseline:ones", "one", random_rows(1), "baseline")
     results = make_results(load_run(tmp_path / "run"), Choices(replicates=0))
     for place in ({"dataset": "one"}, {"dataset": "one", "name": CLASSES[0]}, {}):
-        model, blind = (entry(results, name, "dice_best", **place) for name in ("kad", "baseline:ones"))
-        assert model.text == blind.text and model.rank is not None and blind.rank is None
+        where = {"dataset": "", **place}
+        model, blind = (results.number(name, field="dice_best", **where) for name in ("kad", "baseline:ones"))
+        assert model.value == blind.value is not None and model.ranked and not blind.ranked
 
 
 def test_signed_differences() -> None:

@@ -158,7 +158,7 @@ def test_models_of_other_images_are_not_ranked_together_and_a_note_counts_them(t
     cells_of(tmp_path / "run", given, maps="maps", ones="baseline")
     found = results(tmp_path / "run")
     for field in ("pointing", "auc"):
-        a, b, c = (found.basis(model, "one", field) for model in "abc")
+        a, b, c = (found.number(model, "one", field).basis for model in "abc")
         assert a == c != b
     (line,) = found.conflicts
     assert line.startswith("The one: other image files: 1 of 28 images, ")
@@ -166,7 +166,8 @@ def test_models_of_other_images_are_not_ranked_together_and_a_note_counts_them(t
     files = [FILES, FILES | {"c0": bytes(16)}]
     cells_of(tmp_path / "same", {"a": rows(files[0]), "b": rows(files[1]), "maps": rows({}, {})}, maps="maps")
     found = results(tmp_path / "same")
-    assert len({found.basis(model, "one", "pointing") for model in ("a", "b", "maps")}) == 1 and not found.conflicts
+    bases = {found.number(model, "one", "pointing").basis for model in ("a", "b", "maps")}
+    assert len(bases) == 1 and not found.conflicts
 
 
 def test_a_baseline_of_other_patients_is_left_out(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from xbench_fast.runtime.reporting.native_tables import NativeScores, _row
 from xbench_fast.runtime.reporting.paper import Printed
 from xbench_fast.runtime.reporting.phrase_tables import PhraseRow
 from xbench_fast.runtime.reporting.phrase_tables import _row as _phrases
-from xbench_fast.runtime.reporting.printed_cells import entry, number_cell
+from xbench_fast.runtime.reporting.printed_cells import number_cell
 from xbench_fast.runtime.reporting.studies.writing import metric_cell
 from xbench_fast.runtime.reporting.tables.metric_names import METRICS, difference_of, heading, value_of
 from xbench_fast.runtime.results.comparing.cell_changes import COMPARED
@@ -24,7 +24,6 @@ from xbench_fast.runtime.results.comparing.difference import Difference
 from xbench_fast.runtime.results.comparing.flips import DiceChange
 from xbench_fast.runtime.results.comparing.model_differences import ModelDifference
 from xbench_fast.runtime.results.numbers.fields import FIELDS
-from xbench_fast.runtime.results.numbers.run_numbers import Results
 
 PAIR = {"first": "a", "second": "b"}
 
@@ -53,14 +52,11 @@ def test_every_table_takes_the_digits_from_the_list(monkeypatch: pytest.MonkeyPa
         return len(text.strip("[]").split(",")[0].partition(".")[2])
 
     around = Interval(0.1, 0.3, 0.95, "bootstrap")
-    monkeypatch.setattr("xbench_fast.runtime.reporting.printed_cells.why_mean_apart", lambda cells: ())
-    monkeypatch.setattr(Results, "number", lambda *_: Measured(0.2))
-    results = Results(("kad",), (), {}, {})
     for key, count in digits.items():
         cell = number_cell(Measured(0.2, around), key)
         assert (decimals(cell.text), decimals(cell.interval)) == (count, count + 1)
         assert number_cell(Measured(0.2, replace(around, method="wilson")), key).note == "Wilson"
-        assert decimals(entry(results, "kad", key, printed=Printed("3.00")).difference) == count
+        assert decimals(number_cell(Measured(0.2), key, Printed("3.00")).difference) == count
         study = metric_cell(key, 0.2, (0.1, 0.3))
         assert (decimals(study.text), decimals(study.interval)) == (count, count)
         change = Difference(field=key, n=1, value=0.1, minuend=0.3, reference=0.2, interval=around)
