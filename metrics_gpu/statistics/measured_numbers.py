@@ -119,8 +119,10 @@ def _flipped(items: Sequence[AnyMeasured]) -> list[AnyMeasured]:
     return tested
 
 
-def disagreements(items: Sequence[Measured]) -> Iterator[str]:
-    """A sentence if intervals and tests answer differently for some differences."""
-    count = sum(item.disagrees for item in items)
-    if count:
-        yield f"of {count} difference{'s' * (count > 1)} the interval and p (before the correction) disagree at 5 %"
+def disagreements(items: Sequence[Measured], noun: str = "difference") -> Iterator[str]:
+    """A sentence if intervals and tests answer differently for some of the items, which are called `noun`."""
+    levels = [item.interval.level for item in items if item.interval is not None and item.disagrees]
+    for level in dict.fromkeys(levels):
+        count = levels.count(level)
+        words = f"of {count} {noun}{'s' * (count > 1)} the interval and p (before the correction) disagree"
+        yield f"{words} at {100 * (1 - level):g} %"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from ....engines.errors import RunError
+from ....metrics_gpu.statistics.measured_numbers import disagreements
 from ....metrics_gpu.trust.localisation import MEASURES
 from ....metrics_gpu.trust.reference_maps import MOST_OTHERS
 from ....metrics_gpu.trust.verdicts import ALPHA, LEAST_PATIENTS, MARGINS, MOST_DEGENERATE
@@ -91,7 +92,7 @@ def study_trust(material: Material) -> StudyOutcome:
         "other finding: those with a region in the same image, because a run keeps no maps of absent findings",
         f"other patient: up to {MOST_OTHERS} maps a pair, drawn with the seed of the patients",
         material.sampling.fact,
-        *_disagreements(verdicts),
+        *disagreements([verdict for item, verdict in tested if item.criterion is not None], "verdict"),
         *material.unfinished,
     )
     return StudyOutcome(
@@ -137,13 +138,6 @@ def _remarks(cell: StudyCell, counts: Mapping[str, Any]) -> list[str]:
     if count := counts["uncounted_regions"]:
         remarks.append(f"{where}: {count} regions have no pixel or lie outside their image, and are no pairs.")
     return remarks
-
-
-def _disagreements(verdicts: Sequence[dict[str, object]]) -> list[str]:
-    count = sum(bool(row["disagrees"]) for row in verdicts)
-    return (
-        [f"of {count} verdict{'s' * (count > 1)} the interval and p (before the correction) disagree"] if count else []
-    )
 
 
 def _words(name: str) -> str:

@@ -29,7 +29,8 @@ def test_the_interval_and_the_test_answer_at_one_level(
 ) -> None:
     number = Measured(0.1, Interval(low, high, level, "bootstrap"), p=p)
     assert number.disagrees is disagrees and (number.low, number.high) == (low, high)
-    assert bool([*disagreements([number, Measured(0.1, p=0.01)])]) is disagrees
+    (told,) = [*disagreements([number, Measured(0.1, p=0.01)], "verdict")] or [""]
+    assert bool(told) is disagrees and told.endswith(f" disagree at {'5' if level == 0.95 else '1'} %" * disagrees)
 
 
 def test_a_family_is_tested_and_corrected_together() -> None:
