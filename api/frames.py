@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from .engines.errors import RunError
 from .metrics_gpu.statistics.measured_numbers import Measured
 from .runtime.reporting.provenance import cell_coverage
-from .runtime.results.comparing.difference import Difference
 from .runtime.results.comparing.model_differences import Differences
 from .runtime.results.load_rows import StoredRun
 from .runtime.results.numbers.cell_values import CellValues
@@ -69,14 +68,7 @@ def grounding(results: Results) -> Iterator[dict[str, Any]]:
     """Every model on every dataset, then its mean over datasets if there are several; of one protocol, as all here."""
     for model in results.models:
         cells = results.row(model)
-        for cell in cells:
-            for metric in GROUNDING:
-                yield _of_cell(cell, "", metric, cell.number(metric), cell.n)
-        if len(results.datasets) > 1 and cells:
-            for metric in GROUNDING:
-                used = [cell for cell in cells if cell.number(metric).value is not None]
-                row = _row(model, "", "", metric, results.number(model, "", metric), sum(cell.n for cell in used))
-                yield {**row, "protocol": cells[0].protocol}
+        yield from _of_model(results, model, cells, GROUNDING)
 
 
 def classes(results: Results) -> Iterator[dict[str, Any]]:
@@ -84,40 +76,26 @@ def classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
         for scores in cell.grounding.classes:
             for metric in GROUNDING:
-                yield _of_cell(cell, scores.name, metric, cell.number(metric, scores.name), scores.n)
+                yield _of_cell(cell, scores.name, metric, cell.number(metric, scores.name))
             tau = None if scores.best_tau is None else scores.best_tau * cell.tau_scale
-            yield _of_cell(cell, scores.name, "best_threshold", Measured(tau), scores.n)
+            yield _of_cell(cell, scores.name, "best_threshold", Measured(tau, n=scores.n))
         for item in cell.recognition.classes:
             for metric in RECOGNITION:
-                yield _of_cell(cell, item.name, metric, cell.number(metric, item.name), item.n)
+                yield _of_cell(cell, item.name, metric, cell.number(metric, item.name))
 
 
 def recognition(results: Results) -> Iterator[dict[str, Any]]:
     """Every model that gives scores, on every dataset, then its mean over datasets if there are several."""
     for model in results.models:
         cells = [cell for cell in results.row(model) if cell.recognition.classes]
-        for cell in cells:
-            for metric in RECOGNITION:
-                yield _of_cell(cell, "", metric, cell.number(metric), _known(cell))
-        if len(results.datasets) > 1 and cells:
-            for metric in RECOGNITION:
-                used = [cell for cell in cells if cell.number(metric).value is not None]
-                row = _row(model, "", "", metric, results.number(model, "", metric), sum(map(_known, used)))
-                yield {**row, "protocol": cells[0].protocol}
+        yield from _of_model(results, model, cells, RECOGNITION)
 
 
 def differences(found: Differences) -> Iterator[dict[str, Any]]:
     """Every two models on every dataset and in the mean; of AUC also every finding."""
-    for item in found.numbers:
-        row = _row(item.first, item.dataset, "", item.field, item, item.n)
-        yield {**row, "other": item.second, **_test(item), "protocol": item.protocol}
-    for each in found.classes:
-        row = _row(each.first, each.dataset, each.name, "auc", each, each.n)
-        yield {**row, "other": each.second, **_test(each), "protocol": each.protocol}
-
-
-def _test(item: Difference) -> dict[str, Any]:
-    return {"p": item.p, "p_bound": item.p_bound, "p_holm": item.p_holm, "family": item.family}
+    for item in (*found.numbers, *found.classes):
+        row = _row(item.first, item.dataset, item.name, item.field, item)
+        yield {**row, "other": item.second, **item.test, "protocol": item.protocol}
 
 
 def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict[str, Any]]:
@@ -129,14 +107,14 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
             if cell is None:
                 state = results.unfinished.get((model, dataset), "not evaluated")
                 empty = {"engine": "", "protocol": "", "state": state}
-                yield {**_row(model, dataset, "", "images", Measured(0.0), 0), **empty}
+                yield {**_row(model, dataset, "", "images", Measured(0.0)), **empty}
                 continue
             later = results.rows[model, dataset].attempt
             told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
             for name, count in cell_coverage(cell, answers.get((model, dataset))).items():
                 metric = "images" if name == "cases" else name
-                value = Measured(None if count is None else float(count))
-                yield {**_row(model, dataset, "", metric, value, cell.cases), **told}
+                value = Measured(None if count is None else float(count), n=cell.cases)
+                yield {**_row(model, dataset, "", metric, value), **told}
 
 
 def cards(found: Iterable[TrustCard]) -> Iterator[dict[str, Any]]:
@@ -166,23 +144,23 @@ def stored_rows(run: StoredRun) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _row(model: str, dataset: str, finding: str, metric: str, number: Measured, n: int) -> dict[str, Any]:
+def _of_model(
+    results: Results, model: str, cells: Sequence[CellValues], metrics: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The numbers of each cell of a model, then their means over datasets if there are several."""
+    for cell in cells:
+        for metric in metrics:
+            yield _of_cell(cell, "", metric, cell.number(metric))
+    if len(results.datasets) > 1 and cells:
+        for metric in metrics:
+            yield {**_row(model, "", "", metric, results.number(model, "", metric)), "protocol": cells[0].protocol}
+
+
+def _row(model: str, dataset: str, finding: str, metric: str, number: Measured) -> dict[str, Any]:
     scale = 0.01 if metric.startswith("delta_") else 1.0  # percentage points inside; in a frame all are fractions
-    return {
-        "model": model,
-        "dataset": dataset,
-        "finding": finding,
-        "metric": metric,
-        "value": None if number.value is None else scale * number.value,
-        "low": None if number.low is None else scale * number.low,
-        "high": None if number.high is None else scale * number.high,
-        "n": n,
-    }
+    names = {"model": model, "dataset": dataset, "finding": finding, "metric": metric}
+    return {**names, **number.limits(scale), "n": number.n}
 
 
-def _of_cell(cell: CellValues, finding: str, metric: str, number: Measured, n: int) -> dict[str, Any]:
-    return {**_row(cell.model, cell.dataset, finding, metric, number, n), "protocol": cell.protocol}
-
-
-def _known(cell: CellValues) -> int:
-    return sum(item.n for item in cell.recognition.classes)
+def _of_cell(cell: CellValues, finding: str, metric: str, number: Measured) -> dict[str, Any]:
+    return {**_row(cell.model, cell.dataset, finding, metric, number), "protocol": cell.protocol}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,16 @@ class Measured:
     def high(self) -> float | None:
         """The upper end of the interval."""
         return None if self.interval is None else self.interval.high
+
+    def limits(self, scale: float = 1.0) -> dict[str, float | None]:
+        """The columns `value`, `low` and `high` of a row, times `scale`."""
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: None if number is None else scale * number for name, number in numbers.items()}
+
+    @property
+    def test(self) -> dict[str, Any]:
+        """The columns of the test of a row."""
+        return {"p": self.p, "p_bound": self.p_bound, "p_holm": self.p_holm, "family": self.family}
 
     @property
     def disagrees(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...metrics_gpu.grounding.scores import Grounding
 from ...metrics_gpu.recognition.scores import Recognition
+from ...metrics_gpu.statistics.measured_numbers import Measured
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
@@ -188,12 +189,10 @@ def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> 
     """Value and interval of each field."""
     columns: dict[str, float | None] = {}
     for field in fields:
-        number = cell.number(field, name) if cell else None
-        scale, unit = METRICS[field].scale, METRICS[field].unit
-        interval = number.interval if number else None
-        columns[f"{field}_{unit}"] = None if number is None or number.value is None else scale * number.value
-        columns[f"{field}_low"] = scale * interval.low if interval else None
-        columns[f"{field}_high"] = scale * interval.high if interval else None
+        number = cell.number(field, name) if cell else Measured()
+        limits = number.limits(METRICS[field].scale)
+        columns[f"{field}_{METRICS[field].unit}"] = limits.pop("value")
+        columns |= {f"{field}_{end}": limit for end, limit in limits.items()}
     return columns
 
 

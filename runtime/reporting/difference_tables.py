@@ -23,10 +23,6 @@ _NOTES = (
     "intervals: bootstrap over patients, of AUC DeLong's by patient",
     *TESTS,
 )
-# Keys of report.json; all but `difference`, the value, are named as the fields of a difference.
-_OF_DIFFERENCE = ("dataset", "field", "first", "second", "difference", "p", "p_bound", "p_holm",
-                  "family", "datasets", "left_out")  # fmt: skip
-_OF_AUC = ("dataset", "name", "first", "second", "difference", "p_holm", "family")
 
 
 def difference_tables(results: Results, differences: Differences) -> Iterator[Table]:
@@ -163,10 +159,7 @@ def difference_row(item: ModelDifference) -> dict[str, Any]:
         "first": item.first,
         "second": item.second,
         **_points(item),
-        "p": item.p,
-        "p_bound": item.p_bound,
-        "p_holm": item.p_holm,
-        "family": item.family,
+        **item.test,
         "datasets": " ".join(item.datasets or (item.dataset,)),
         "shared": item.n,
         "left_out": item.left_out,
@@ -190,21 +183,31 @@ def auc_difference_row(item: ModelDifference) -> dict[str, Any]:
 
 def _points(item: ModelDifference) -> dict[str, float | None]:
     """A difference in percentage points with its interval."""
-    scale = METRICS[item.field].scale
-    low, high = (scale * item.interval.low, scale * item.interval.high) if item.interval else (None, None)
-    return {"difference_points": scale * item.value, "low": low, "high": high}
+    limits = item.limits(METRICS[item.field].scale)
+    return {"difference_points": limits.pop("value"), **limits}
 
 
 def difference_lists(differences: Differences) -> dict[str, list[dict[str, Any]]]:
     """The differences as report.json has them."""
+    numbers = [
+        _record(item)
+        | {"field": item.field, "p_bound": item.p_bound, "shared": item.n}
+        | {"datasets": item.datasets, "left_out": item.left_out}
+        for item in differences.numbers
+    ]
+    of_auc = [_record(item) | {"name": item.name, "images": item.n} for item in differences.classes]
+    return {"differences": numbers, "auc_differences": of_auc}
+
+
+def _record(item: ModelDifference) -> dict[str, Any]:
+    """What both lists have of a difference."""
     return {
-        "differences": [_told(item, _OF_DIFFERENCE, shared=item.n) for item in differences.numbers],
-        "auc_differences": [_told(item, _OF_AUC, p=item.p, images=item.n) for item in differences.classes],
+        "dataset": item.dataset,
+        "first": item.first,
+        "second": item.second,
+        "difference": item.value,
+        "interval": asdict(item.interval) if item.interval else None,
+        "p": item.p,
+        "p_holm": item.p_holm,
+        "family": item.family,
     }
-
-
-def _told(item: ModelDifference, names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """A difference under these keys, and its interval."""
-    fields = {**vars(item), "difference": item.value}
-    interval = asdict(item.interval) if item.interval else None
-    return {**{name: fields[name] for name in names}, "interval": interval, **more}

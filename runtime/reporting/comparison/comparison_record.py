@@ -59,10 +59,7 @@ def _change(change: Difference) -> dict[str, Any]:
         "b": change.minuend,
         "change": change.value,
         "interval": asdict(change.interval) if change.interval else None,
-        "p": change.p,
-        "p_bound": change.p_bound,
-        "p_holm": change.p_holm,
-        "family": change.family,
+        **change.test,
     }
 
 

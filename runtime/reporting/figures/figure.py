@@ -264,6 +264,5 @@ def point_of(results: Results, model: str, field: str, dataset: str = "") -> Poi
         return Point(None, reason=lacks, datasets=0)
     if number.value is None:
         return Point(None, reason="no region" if field in GROUNDING else f"no {METRICS[field].title}", datasets=0)
-    scale, interval = METRICS[field].scale, number.interval
-    low, high = (None, None) if interval is None else (scale * interval.low, scale * interval.high)
-    return Point(scale * number.value, low, high, datasets=datasets)
+    limits = number.limits(METRICS[field].scale)
+    return Point(limits["value"], limits["low"], limits["high"], datasets=datasets)

@@ -161,10 +161,7 @@ def _row(group: Variants, cell: CellValues, item: VariantDifference) -> dict[str
         "variant": item.variant,
         "reference": item.first,
         **measured("difference", item),
-        "p": item.p,
-        "p_bound": item.p_bound,
-        "p_holm": item.p_holm,
-        "family": item.family,
+        **item.test,
     }
 
 

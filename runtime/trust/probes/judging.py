@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .probe import Question
 
 
-_RECORDED: Final = ("patients", "p", "p_bound", "p_holm", "family", "criterion", "word", "left_out", "degenerate")
+_RECORDED: Final = ("patients", "criterion", "word", "left_out", "degenerate")
 """Fields of a verdict that trust.json holds as they are."""
 
 
@@ -31,10 +31,9 @@ def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
             "question": question.key,
             "line": question.line,
             "text": question.text,
-            "value": verdict.value,
-            "low": verdict.low,
-            "high": verdict.high,
+            **verdict.limits(),
             "pairs": verdict.n,
+            **verdict.test,
             **{name: getattr(verdict, name) for name in _RECORDED},
             "level": 0.95 if verdict.interval is None else verdict.interval.level,
             "verdict": verdict.text,

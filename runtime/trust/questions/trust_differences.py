@@ -13,6 +13,7 @@ from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.statistics.exact_sums import exact_mean
 from ....metrics_gpu.trust.localisation import MEASURES
 from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Judged, PairGroups, effects_of, verdicts
+from ...reporting.studies.columns import measured
 from ...reporting.studies.study_cell import StudyCell
 from ...reporting.studies.writing import limits
 from .pair_scores import BASELINES, PairScores
@@ -126,11 +127,10 @@ def difference_row(item: Compared, verdict: Judged) -> dict[str, Any]:
         "baseline": item.baseline,
         "own": item.own,
         "reference": item.reference,
-        "difference": verdict.value,
-        "difference_low": verdict.low,
-        "difference_high": verdict.high,
+        **measured("difference", verdict),
         "pairs": verdict.n,
-        **{name: getattr(verdict, name) for name in ("patients", "p", "p_bound", "p_holm", "family")},
+        "patients": verdict.patients,
+        **verdict.test,
         "exploratory": bool(item.name) or item.baseline not in QUESTIONS,
         "disagrees": verdict.disagrees,
         "degenerate": verdict.degenerate,

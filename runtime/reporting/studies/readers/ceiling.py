@@ -69,10 +69,7 @@ def _row(reader: StudyCell, group: Variants, item: Difference, material: Materia
         "value": item.minuend,
         "reader_value": item.reference,
         **measured("difference", item),
-        "p": item.p,
-        "p_bound": item.p_bound,
-        "p_holm": item.p_holm,
-        "family": item.family,
+        **item.test,
         **measured("share", Measured(*part) if part else Measured()),
     }
 
