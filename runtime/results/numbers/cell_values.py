@@ -131,16 +131,16 @@ class CellValues:
         """
         asked = field, name, level
         if asked not in self._asked:
-            self._asked[asked] = replace(self._number(*asked), n=self.count(field, name))
+            scores, key = self._source(field)
+            # A mean over only some classes is not comparable with the others.
+            partial = scores is self.pair and not name and len(self.pair.classes) != len(self.recognition.classes)
+            number = Measured()
+            if isinstance(scores, Grounding) and name in scores.unfitted and key in BEST and self.weights != "boxes":
+                number = Measured(missing="1 patient")
+            elif self.sample is not None and not partial:
+                number = number_of(scores, key, name, self.sample, level)
+            self._asked[asked] = replace(number, n=self.count(field, name))
         return self._asked[asked]
-
-    def _number(self, field: str, name: str, level: float) -> Measured:
-        scores, key = self._source(field)
-        if scores is self.pair and not name and len(self.pair.classes) != len(self.recognition.classes):
-            return Measured()  # a mean over only some classes is not comparable with the others
-        if isinstance(scores, Grounding) and name in scores.unfitted and key in BEST and self.weights != "boxes":
-            return Measured(missing="1 patient")
-        return Measured() if self.sample is None else number_of(scores, key, name, self.sample, level)
 
     def _source(self, field: str) -> tuple[Grounding | Recognition, str]:
         """Where a number comes from, and its field there by the choices."""

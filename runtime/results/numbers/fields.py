@@ -17,7 +17,6 @@ from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.recognition.scores import Recognition
 from ....metrics_gpu.statistics.intervals import (
     MANY_PATIENTS,
-    Interval,
     Shares,
     mean_interval,
     meaningful,
@@ -65,35 +64,26 @@ def number_of(scores: Grounding | Recognition, key: str, name: str, sample: Samp
 
     There is no interval where it would mean nothing. sample: what the scores rest on.
     """
-    if isinstance(scores, Recognition):
+    if isinstance(scores, Grounding):
+        number = scores.number(key, name, "micro" if sample.pooled else "macro")
+    else:
         number = scores.number(key, name)
-        return replace(number, interval=_recognition_interval(scores, key, name, number.drawn, sample, level))
-    number = scores.number(key, name, "micro" if sample.pooled else "macro")
-    return replace(number, interval=_grounding_interval(scores, key, name, number.drawn, sample, level))
-
-
-def _grounding_interval(
-    scores: Grounding, key: str, name: str, drawn: Float | None, sample: Sample, level: float
-) -> Interval | None:
-    if drawn is None:
-        return None
-    used = [item.name for item in scores.classes if item.n]
-    if key == "pointing" and (name or len(used) == 1):
-        pairs = sample.pairs_of(name or used[0])
-        return pointing_interval(scores.each[key][pairs], sample.pair_patient[pairs], drawn, level)
-    parts = sample.shares(scores.each[key], name)
-    return mean_interval(drawn, parts, level, None if key == "delta_dice" else (0.0, 1.0))
-
-
-def _recognition_interval(
-    scores: Recognition, key: str, name: str, drawn: Float | None, sample: Sample, level: float
-) -> Interval | None:
+    if number.drawn is None:
+        return number
+    if isinstance(scores, Grounding):
+        with_pairs = [item.name for item in scores.classes if item.n]
+        if key == "pointing" and (name or len(with_pairs) == 1):
+            pairs = sample.pairs_of(name or with_pairs[0])
+            hits, patients = scores.each[key][pairs], sample.pair_patient[pairs]
+            return replace(number, interval=pointing_interval(hits, patients, number.drawn, level))
+        parts, bounds = sample.shares(scores.each[key], name), None if key == "delta_dice" else (0.0, 1.0)
+        return replace(number, interval=mean_interval(number.drawn, parts, level, bounds))
     names = [item.name for item in scores.classes if name in ("", item.name) and getattr(item, key) is not None]
     # F1 and accuracy are defined without a positive, and so are their means over classes.
     ranked = key.startswith("au") or (name and key != "accuracy")
-    if drawn is None or sample.read < MANY_PATIENTS or (ranked and not sample.ranked(names)):
-        return None
-    return percentile_interval(drawn, level)
+    if sample.read < MANY_PATIENTS or (ranked and not sample.ranked(names)):
+        return number
+    return replace(number, interval=percentile_interval(number.drawn, level))
 
 
 @dataclass(frozen=True, eq=False)

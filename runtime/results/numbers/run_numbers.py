@@ -117,9 +117,8 @@ class Results:
         cell = self.cells.get((model, dataset))
         if cell is None:
             return Measured()
-        return replace(
-            cell.number(field, name), basis=self._basis(cell, field, name), ranked=self._is_ranked(self.row(model))
-        )
+        ranked = any(cell.ranked for cell in self.row(model))
+        return replace(cell.number(field, name), basis=self._basis(cell, field, name), ranked=ranked)
 
     def _mean(self, model: str, field: str) -> Measured:
         """The mean over datasets, unweighted, or weighted by pairs (recognition: by images) if the choices say so.
@@ -137,7 +136,7 @@ class Results:
             micro_mean([number.value for _, number in used], weights),
             n=pairs,
             basis=tuple((cell.dataset, self._basis(cell, field)) for cell, _ in used),
-            ranked=self._is_ranked(row),
+            ranked=any(cell.ranked for cell in row),
         )
         columns = [number.drawn for _, number in used if number.drawn is not None]
         if len(columns) < len(used):
@@ -153,10 +152,6 @@ class Results:
     def _basis(self, cell: CellValues, field: str, name: str = "") -> Hashable:
         basis = self.bases.get((cell.model, cell.dataset), Basis())
         return basis.protocol, (basis.pairs if field in GROUNDING else basis.labels).get(name)
-
-    @staticmethod
-    def _is_ranked(row: Sequence[CellValues]) -> bool:
-        return any(cell.ranked for cell in row)
 
     def lacking(self, model: str, field: str) -> str:
         """Why a model has no mean over datasets, "1 of 2 datasets": it lacks one where a model of the run has the
