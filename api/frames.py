@@ -56,12 +56,12 @@ def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """A data frame of the rows of a table, with its columns even if there is no row."""
     import pandas as pd
 
-    found = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, (*_NUMBERS, "protocol"))))
-    numbers = [column for column in ("a", "b", "value", "low", "high", "p", "p_holm") if column in found]
-    counts = [column for column in ("n", "patients", "family") if column in found]
-    flags = [column for column in ("p_bound",) if column in found]
-    kinds = {"float64": numbers, "int64": counts, "bool": flags}
-    return found.astype({column: kind for kind, columns in kinds.items() for column in columns})
+    table = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, (*_NUMBERS, "protocol"))))
+    numbers = [column for column in ("a", "b", "value", "low", "high", "p", "p_holm") if column in table]
+    counts = [column for column in ("n", "patients", "family") if column in table]
+    flags = [column for column in ("p_bound",) if column in table]
+    dtypes = {"float64": numbers, "int64": counts, "bool": flags}
+    return table.astype({column: dtype for dtype, columns in dtypes.items() for column in columns})
 
 
 def grounding(results: Results) -> Iterator[dict[str, Any]]:
@@ -100,7 +100,7 @@ def differences(found: Differences) -> Iterator[dict[str, Any]]:
 
 def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict[str, Any]]:
     """What was evaluated and what could not be, including each model and dataset without a result."""
-    answers = {(found.model, found.dataset): found for found in boxes}
+    answers = {(scores.model, scores.dataset): scores for scores in boxes}
     for model in results.everyone:
         for dataset in results.datasets:
             cell = results.cells.get((model, dataset))
@@ -117,21 +117,21 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
                 yield {**_row(model, dataset, "", metric, value), **told}
 
 
-def cards(found: Iterable[TrustCard]) -> Iterator[dict[str, Any]]:
+def cards(trust_cards: Iterable[TrustCard]) -> Iterator[dict[str, Any]]:
     """Every number of every line; a line without one has a row with its word alone."""
-    for card in found:
+    for card in trust_cards:
         for line in card.lines:
-            told = {"model": card.model, "dataset": card.dataset, "line": line.number, "question": line.question}
-            told |= {"verdict": line.word, "why": line.why, "protocol": card.head["protocol"]}
+            columns = {"model": card.model, "dataset": card.dataset, "line": line.number, "question": line.question}
+            columns |= {"verdict": line.word, "why": line.why, "protocol": card.head["protocol"]}
             for item in line.numbers:
                 numbers = {"value": item.value, "low": item.low, "high": item.high, "p": item.p, "p_holm": item.p_holm}
                 counts = {"n": item.pairs or 0, "patients": item.patients or 0, "family": item.family or 0}
                 words = {"metric": item.label, "what": item.what, "unit": item.unit, "baseline": item.baseline}
                 judged = {"p_bound": item.p_bound, "criterion": item.criterion, "word": item.word or ""}
-                yield told | numbers | counts | words | judged
+                yield columns | numbers | counts | words | judged
             if not line.numbers:
                 empty = dict.fromkeys(("metric", "what", "unit", "baseline", "criterion", "word"), "")
-                yield told | empty | {"n": 0, "patients": 0, "family": 0, "p_bound": False}
+                yield columns | empty | {"n": 0, "patients": 0, "family": 0, "p_bound": False}
 
 
 def stored_rows(run: StoredRun) -> pd.DataFrame:
@@ -140,8 +140,8 @@ def stored_rows(run: StoredRun) -> pd.DataFrame:
 
     if not run.finished:
         raise RunError(f"{run.path} has no finished result; its table of coverage says why.")
-    found: list[pd.DataFrame] = [run.table(model, dataset).to_pandas() for model, dataset in run.finished]
-    return pd.concat(found, ignore_index=True)
+    tables: list[pd.DataFrame] = [run.table(model, dataset).to_pandas() for model, dataset in run.finished]
+    return pd.concat(tables, ignore_index=True)
 
 
 def _of_model(

@@ -149,13 +149,14 @@ def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") 
 
 def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau) -> Grounding:
     options, levels = search
-    unit, found = options.unit, _levels(classes, options, levels)
-    kept = [None if rows is None else (rows[0][:1], rows[1][:1]) for rows in found]
+    unit, searched = options.unit, _levels(classes, options, levels)
+    kept = [None if rows is None else (rows[0][:1], rows[1][:1]) for rows in searched]
     if tau == "fixed":
-        found = kept
+        searched = kept
     fits = [one.fitted if unit == "cross_fit" else None for one in classes]
     rows = [
-        _values(one.whole, read, fit[0] if fit else None) for one, read, fit in zip(classes, found, fits, strict=True)
+        _values(one.whole, read, fit[0] if fit else None)
+        for one, read, fit in zip(classes, searched, fits, strict=True)
     ]
     if rows:
         weights = np.column_stack([one.whole.n for one in classes])

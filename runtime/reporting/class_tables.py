@@ -54,11 +54,11 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
     body, left = marked(own_cells)
     reader = next((cell.reader for cell in cells), "")
     of_paper = {row: found for row in printed if any((found := _printed(row.family, reader, names)).values())}
-    own: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, body, strict=True)]
-    texts = {row: tuple(item.text if item else NONE for item in found.values()) for row, found in of_paper.items()}
-    rows += with_printed(own, list(texts), texts.__getitem__) if texts else own
+    of_models: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, body, strict=True)]
+    texts = {row: tuple(item.text if item else NONE for item in numbers.values()) for row, numbers in of_paper.items()}
+    rows += with_printed(of_models, list(texts), texts.__getitem__) if texts else of_models
     quoted = [(cell.family, _printed(cell.family, cell.reader, names)) for cell in (cells if beside else ())]
-    quoted += [(row.name, found) for row, found in of_paper.items()]
+    quoted += [(row.name, numbers) for row, numbers in of_paper.items()]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
     notes = (
         f"percent; {share}: the mean region fraction of the class",
@@ -132,7 +132,7 @@ def class_dice(results: Results, dataset: str) -> Table:
     title = f"{results.title(dataset)}: Dice per class{' at the best threshold' if maps else ''}"
     cut = "the map cut at its best threshold tau" if maps else "the union of the boxes"
     what = f"Dice per class of {results.title(dataset)} in percent, of {cut}."
-    found = Table(
+    table = Table(
         title,
         tuple(columns),
         tuple(rows),
@@ -142,7 +142,7 @@ def class_dice(results: Results, dataset: str) -> Table:
         turns="class",
         caption=caption(results, what, cells),
     )
-    return found if maps else found.only([place for place, column in enumerate(columns) if column.title != "tau"])
+    return table if maps else table.only([index for index, column in enumerate(columns) if column.title != "tau"])
 
 
 def recognition(results: Results) -> Table:

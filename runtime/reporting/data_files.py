@@ -125,9 +125,9 @@ def _recognition(results: Results) -> Iterator[dict[str, Any]]:
 
 def _paper(cell: CellValues) -> Iterator[dict[str, Any]]:
     """Every number of a cell that the paper also prints."""
-    found = [(field, "", paper().table1.get((cell.family, cell.reader, field))) for field in PRINTED]
-    found += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
-    for field, name, printed in found:
+    of_paper = [(field, "", paper().table1.get((cell.family, cell.reader, field))) for field in PRINTED]
+    of_paper += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
+    for field, name, printed in of_paper:
         if printed is None:
             continue
         value, reasons = _percent(cell.number(field, name).value), why_apart(cell, name)
@@ -149,7 +149,7 @@ def _paper(cell: CellValues) -> Iterator[dict[str, Any]]:
 
 
 def _coverage(results: Results, boxes: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
-    told = {(found.model, found.dataset): found for found in boxes}
+    box_scores = {(scores.model, scores.dataset): scores for scores in boxes}
     for model, dataset in product(results.everyone, results.datasets):
         if (model, dataset) in results.skipped:
             continue
@@ -157,7 +157,7 @@ def _coverage(results: Results, boxes: Sequence[BoxScores]) -> Iterator[dict[str
         yield {
             "model": model,
             "dataset": dataset,
-            **(cell_coverage(cell, told.get((model, dataset))) if cell else dict.fromkeys(COVERAGE)),
+            **(cell_coverage(cell, box_scores.get((model, dataset))) if cell else dict.fromkeys(COVERAGE)),
             "engine": cell.engine if cell else None,
             "protocol": cell.protocol if cell else None,
             "state": "done" if cell else "no result",
@@ -280,7 +280,7 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
     }
 
 
-def _estimates(found: Grounding | Recognition) -> dict[str, Any]:
+def _estimates(scores: Grounding | Recognition) -> dict[str, Any]:
     """All numbers of a cell without their replicates."""
-    plain = asdict(replace(found, drawn=None))
+    plain = asdict(replace(scores, drawn=None))
     return {name: value for name, value in plain.items() if name not in ("drawn", "each")}

@@ -40,8 +40,8 @@ def difference_tables(results: Results, differences: Differences) -> Iterator[Ta
 def _table(results: Results, differences: Differences, dataset: str, title: str, notes: tuple[str, ...]) -> Table:
     star = in_sample(results.finished)
     fields = [field for field in COMPARED if star or field != "dice_cross_fitted"]
-    known = {item.field for item in differences.numbers if item.dataset == dataset}
-    fields = [field for field in fields if field in known] or ["pointing"]
+    compared_fields = {item.field for item in differences.numbers if item.dataset == dataset}
+    fields = [field for field in fields if field in compared_fields] or ["pointing"]
     titles = {field: heading(field, star) for field in fields}
     columns = [Column("first"), Column("second")]
     columns += [Column(part, titles[field], field) for field in fields for part in ("difference", "p", "p (Holm)")]
@@ -49,18 +49,18 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
     apart = {(item.first, item.second) for item in met if _apart(item)}
     rows: list[tuple[Item, ...]] = []
     for first, second in combinations(results.models, 2):
-        found = [differences.of(dataset, field, first, second) for field in fields]
-        if not any(found) and (first, second) not in apart:
+        items = [differences.of(dataset, field, first, second) for field in fields]
+        if not any(items) and (first, second) not in apart:
             continue
         row: list[Item] = [first, second]
-        for item in found:
+        for item in items:
             row.append(_cell(item))
             row += [Cell(p_value(p, item.p_bound)) for p in (item.p, item.p_holm)] if item else [Cell(NONE), Cell(NONE)]
         rows.append(tuple(row))
     shown = results.column(dataset) if dataset else results.finished
     notes = (*notes, *unnamed_lines((cell.title, cell.unnamed) for cell in shown))
-    mine = [item for item in differences.numbers if item.dataset == dataset and item.field in fields]
-    notes = (*notes, *_families(mine, titles), *disagreements(mine), *_overlap_notes(results, met))
+    shown_items = [item for item in differences.numbers if item.dataset == dataset and item.field in fields]
+    notes = (*notes, *_families(shown_items, titles), *disagreements(shown_items), *_overlap_notes(results, met))
     stamps = cell_stamps([cell for cell in shown if cell.competes])
     name = f"differences-{dataset}" if dataset else "differences"
     where = f"on {results.title(dataset)}" if dataset else "in the mean over datasets"
@@ -77,11 +77,11 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
     )
 
 
-def _cell(found: ModelDifference | None) -> Cell:
+def _cell(item: ModelDifference | None) -> Cell:
     return (
         Cell(NONE)
-        if found is None
-        else Cell(difference_of(found.field, found.value), interval_text(found.interval, found.field))
+        if item is None
+        else Cell(difference_of(item.field, item.value), interval_text(item.interval, item.field))
     )
 
 

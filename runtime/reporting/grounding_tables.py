@@ -59,12 +59,12 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     body, left = marked([_row(results, model, tuple(titles), beside) for model in results.models])
     quoted = {row: _printed_row(results, row.family, tuple(titles)) for row in printed}
     printed = [row for row, items in quoted.items() if set(items) != {NONE}]
-    own: list[tuple[Item, ...]] = []
+    of_models: list[tuple[Item, ...]] = []
     for model, row in zip(results.models, body, strict=True):
         count, total = sum(1 for cell in results.row(model) if cell.n), len(results.datasets)
         lacks = results.lacking(model, "pointing") or (f"{count} of {total} datasets" if 0 < count < total else "")
-        own.append((Cell(model, note=lacks) if lacks else model, *row))
-    rows = [*lead, *(with_printed(own, printed, lambda row: quoted[row]) if printed else own)]
+        of_models.append((Cell(model, note=lacks) if lacks else model, *row))
+    rows = [*lead, *(with_printed(of_models, printed, lambda row: quoted[row]) if printed else of_models)]
     if not maps:
         rows = [row[:-1] for row in rows]  # without delta Dice
     cells, of_paper = results.finished, paper()
@@ -199,8 +199,8 @@ def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
     for model in results.models:
         if not (row := results.row(model)):
             continue
-        found = (results.cells.get((model, dataset)) for dataset in results.datasets)
-        groups = [[cell] if cell else [] for cell in found]
+        row_cells = (results.cells.get((model, dataset)) for dataset in results.datasets)
+        groups = [[cell] if cell else [] for cell in row_cells]
         groups.append([] if results.lacking(model, "pointing") else row)
         of_pairs = ([str(sum(cell.n for cell in cells)), *blank] if cells else none for cells in groups)
         of_floors = (_floor_items(results, names, cells) if cells else none for cells in groups)
@@ -241,17 +241,17 @@ def with_printed(
     rows: Sequence[tuple[Item, ...]], printed: Sequence[PrintedModel], make: Callable[[PrintedModel], tuple[Item, ...]]
 ) -> Iterator[tuple[Item, ...]]:
     """The rows of the models with those of the paper in their places."""
-    for place in range(len(rows) + 1):
-        yield from ((row.label, *make(row)) for row in printed if min(row.above, len(rows)) == place)
-        yield from rows[place : place + 1]
+    for position in range(len(rows) + 1):
+        yield from ((row.label, *make(row)) for row in printed if min(row.above, len(rows)) == position)
+        yield from rows[position : position + 1]
 
 
 def _printed_row(results: Results, family: str, names: Sequence[str]) -> tuple[Item, ...]:
     """What the paper prints for a model; it prints no means over datasets but that of delta Dice."""
     readers = [_reader(results, dataset) for dataset in results.datasets]
-    each = [paper().table1.get((family, reader, name)) for reader in readers for name in names]
+    numbers = [paper().table1.get((family, reader, name)) for reader in readers for name in names]
     delta = paper().delta_dice.get(family) if set(readers) & set(paper().datasets) else None
-    return tuple(item.text if item else NONE for item in (*each, *[None] * len(names), delta))
+    return tuple(item.text if item else NONE for item in (*numbers, *[None] * len(names), delta))
 
 
 def _reader(results: Results, dataset: str) -> str:

@@ -87,10 +87,10 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
     wanted, options = choices.protocol_of(cell.entry), choices.scoring_of(cell.entry)
     if _other_images(cell, wanted):
         raise RunError(f"{cell.model} on {cell.dataset} has no numbers: {_why_other_images(cell, wanted)}.")
-    own, alike = protocol(cell.protocol), _everywhere(cell)
+    stored, everywhere = protocol(cell.protocol), _everywhere(cell)
     # Boxes have one level: every way of cutting gives the same counts.
-    other_sweep = wanted.sweeping != own.sweeping and not (alike or cell.boxed)
-    other_ties = own.pointing_from_default and options.ties != own.options.ties and not alike
+    other_sweep = wanted.sweeping != stored.sweeping and not (everywhere or cell.boxed)
+    other_ties = stored.pointing_from_default and options.ties != stored.options.ties and not everywhere
     needed = choices.tolerance_px or other_sweep or other_ties
     maps = load_maps(run, cell.model, cell.dataset) if needed else None
     counts = cell.counts
@@ -240,9 +240,9 @@ def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, s
     the truth of all cases, whether their images were read or not, and have a seed of their own.
     """
     names = sorted({name for cell in cells for name in cell.patients})
-    own = int.from_bytes(hashlib.sha256(f"{seed} {dataset}".encode()).digest()[:8], "big")
-    draws = draw_patients(len(names), replicates, own) if replicates and names else None
-    number = {name: place for place, name in enumerate(names)}
+    dataset_seed = int.from_bytes(hashlib.sha256(f"{seed} {dataset}".encode()).digest()[:8], "big")
+    draws = draw_patients(len(names), replicates, dataset_seed) if replicates and names else None
+    number = {name: index for index, name in enumerate(names)}
     findings = sorted({name for cell in cells for name in cell.findings})
     has = np.zeros((len(names), len(findings)), np.bool_)
     for cell in cells:

@@ -116,12 +116,12 @@ class Sample:
 
     def shares(self, values: Float, name: str = "") -> Shares | None:
         """What patients add to the mean of `values` [P] over the pairs of a class, or (no name) over classes."""
-        own = self.pairs_of(name)
-        columns = self.class_of[own]
+        indices = self.pairs_of(name)
+        columns = self.class_of[indices]
         if self.pooled and not name:
-            own = own[~np.isnan(values[own])]
-            columns = np.zeros(len(own), np.intp)
-        return shares(values[own], columns, self.pair_patient[own], len(self.names))
+            indices = indices[~np.isnan(values[indices])]
+            columns = np.zeros(len(indices), np.intp)
+        return shares(values[indices], columns, self.pair_patient[indices], len(self.names))
 
     def ranked(self, names: Iterable[str]) -> bool:
         """Whether intervals and tests of AUC mean something: enough patients with and without each finding."""
@@ -146,15 +146,15 @@ class Sample:
         names = list(names)
         if not (names and self.logits.shape[1] and self.ranked(names)):
             return None
-        found = np.zeros(len(self.names))
+        total = np.zeros(len(self.names))
         for name in names:
             if name not in self._auc_parts:
                 column = self.findings.index(name)
-                known = self.labels[:, column] >= 0
-                label, score = self.labels[known, column], self.logits[known, column]
-                self._auc_parts[name] = auc_parts(score, label, self.image_patient[known], len(self.names))
-            found += self._auc_parts[name] / len(names)
-        return found
+                labelled = self.labels[:, column] >= 0
+                label, score = self.labels[labelled, column], self.logits[labelled, column]
+                self._auc_parts[name] = auc_parts(score, label, self.image_patient[labelled], len(self.names))
+            total += self._auc_parts[name] / len(names)
+        return total
 
 
 def sample_of(rows: CellRows, pairs: ScoredPairs, patients: Patients, seed: int, *, pooled: bool = False) -> Sample:

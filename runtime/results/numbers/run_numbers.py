@@ -201,11 +201,11 @@ def make_results(
     if any(cell.entry["weights"] == "baseline" for cell in rows.values()):
         from .reference_rows import rest_on_models
 
-        found = rest_on_models(rows, pairs, bases)
-        left_out |= found.left_out
+        references = rest_on_models(rows, pairs, bases)
+        left_out |= references.left_out
         rows = {key: cell for key, cell in rows.items() if key not in left_out}
-        pairs, bases, cut = {key: found.pairs[key] for key in rows}, found.bases, found.notes
-        apart = {model for model, _ in found.left_out} - {model for model, _ in rows}
+        pairs, bases, cut = {key: references.pairs[key] for key in rows}, references.bases, references.notes
+        apart = {model for model, _ in references.left_out} - {model for model, _ in rows}
     patients = {}
     for dataset in run.datasets:
         column = [cell for (_, name), cell in rows.items() if name == dataset]
@@ -251,17 +251,17 @@ def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | N
 
     Raises ConfigError when its datasets were evaluated in ways that do not allow a common threshold.
     """
-    own = [scored for (name, _), scored in pairs.items() if name == model]
-    if not own or own[0].options.unit != "per_model":
+    of_model = [scored for (name, _), scored in pairs.items() if name == model]
+    if not of_model or of_model[0].options.unit != "per_model":
         return None
-    searches = {(scored.protocol.sweeping, scored.options.tau_from) for scored in own}
+    searches = {(scored.protocol.sweeping, scored.options.tau_from) for scored in of_model}
     if len(searches) > 1:
-        names = " and ".join(dict.fromkeys(scored.protocol.name for scored in own))
+        names = " and ".join(dict.fromkeys(scored.protocol.name for scored in of_model))
         raise ConfigError(
             f"--best per_model searches for one threshold for all datasets of {model}, but they were evaluated by the "
             f"protocols {names}; name one with --protocol, or choose another --best."
         )
-    return model_levels([(scored.counts, scored.class_of) for scored in own], own[0].options) or (0, 0)
+    return model_levels([(scored.counts, scored.class_of) for scored in of_model], of_model[0].options) or (0, 0)
 
 
 def split_by_protocol(results: Results) -> tuple[Results, ...]:
@@ -274,21 +274,23 @@ def split_by_protocol(results: Results) -> tuple[Results, ...]:
 
 
 def _block(results: Results, name: str, names: tuple[str, ...]) -> Results:
-    mine = {key: cell for key, cell in results.cells.items() if cell.protocol == name}
-    elsewhere = {key: cell.protocol for key, cell in results.cells.items() if key not in mine}
+    cells = {key: cell for key, cell in results.cells.items() if cell.protocol == name}
+    elsewhere = {key: cell.protocol for key, cell in results.cells.items() if key not in cells}
     reasons = {key: f"evaluated by protocol {other}, which has a table of its own" for key, other in elsewhere.items()}
     first = name == names[0]
 
-    def shown(place: int, each: str) -> bool:
-        return any(key[place] == each for key in mine) or (first and not any(key[place] == each for key in elsewhere))
+    def shown(part: int, shown_name: str) -> bool:
+        if any(key[part] == shown_name for key in cells):
+            return True
+        return first and not any(key[part] == shown_name for key in elsewhere)
 
     return replace(
         results,
         models=tuple(model for model in results.models if shown(0, model)),
         datasets=tuple(dataset for dataset in results.datasets if shown(1, dataset)),
-        cells=mine,
-        rows={key: results.rows[key] for key in mine},
-        pairs={key: results.pairs[key] for key in mine},
+        cells=cells,
+        rows={key: results.rows[key] for key in cells},
+        pairs={key: results.pairs[key] for key in cells},
         unfinished={**results.unfinished, **reasons},
         protocol=name,
         protocols=names,
