@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import EngineError, MissingExtraError
+from .extras import missing_package
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 LOW_TYPES = {"fp16": 10, "bf16": 16}  # TensorProto.FLOAT16, TensorProto.BFLOAT16
@@ -39,8 +40,7 @@ def with_rounding(graph: Path) -> bytes:
         import onnx
     except ImportError as error:
         raise MissingExtraError(
-            "A bf16 graph runs on the CPU only with the package onnx; install xbench-fast[export], or use a bundle in "
-            "fp32 or fp16."
+            missing_package("onnx", "export", user="A bf16 graph on the CPU", instead="use a bundle in fp32 or fp16")
         ) from error
     try:
         model = onnx.load(str(graph))

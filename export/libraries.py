@@ -14,6 +14,7 @@ from io import StringIO
 from typing import Any
 
 from ..engines.errors import MissingExtraError
+from ..engines.extras import missing_package
 
 _PACKAGES = ("xbench-fast", "torch", "onnx", "onnxscript", "onnxruntime", "tokenizers", "open_clip_torch", "numpy")
 
@@ -27,7 +28,7 @@ def require_packages() -> None:
             missing = True
         if missing:
             extras = "export,cpu" if name == "onnxruntime" else "export"
-            raise MissingExtraError(f"An export needs {name}, which is not installed; install xbench-fast[{extras}].")
+            raise MissingExtraError(missing_package(name, extras, user="An export"))
 
 
 def required(module: str, user: str) -> Any:
@@ -36,9 +37,7 @@ def required(module: str, user: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0].replace("open_clip", "open_clip_torch")
-        raise MissingExtraError(
-            f"{user} needs {package}, which is not installed; install xbench-fast[export]."
-        ) from error
+        raise MissingExtraError(missing_package(package, "export", user=user)) from error
 
 
 def versions() -> dict[str, str]:

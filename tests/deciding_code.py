@@ -46,9 +46,9 @@ _BEGIN: Final = {
 # Bundle, engine and reader are named by other parts of a key. Storing or judging a row does not change it, and neither
 # do the wording of errors and the look-up of names.
 _NEVER = (
-    "engines.base engines.bundle engines.manifest engines.errors engines.registry engines.select backends.device "
-    "backends.gpu datasets.dataset reference.map_orientation results.storage host.machine_record host.source_code "
-    "host.code_numbers host.former_code"
+    "engines.base engines.bundle engines.manifest engines.errors engines.extras engines.registry engines.select "
+    "backends.device backends.gpu datasets.dataset reference.map_orientation results.storage host.machine_record "
+    "host.source_code host.code_numbers host.former_code"
 )
 _NO_IMAGES = "sweep.gpu evaluation.cell images.decode"
 _OF_BOXES = "reference.box_files reference.box_models"

@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-EXTRAS: Final = {12: "xbench-fast[gpu]", 13: "xbench-fast[gpu-cuda13]"}
-"""What installs the libraries of a CUDA."""
+from ..extras import CUDA_EXTRAS, install_advice
 
 _CUFFT: Final = {12: 11, 13: 12}
 
@@ -39,8 +38,8 @@ def lacking_libraries(cuda: int) -> str | None:
     if not absent:
         return None
     listed = " and ".join(filter(None, (", ".join(absent[:-1]), absent[-1])))
-    advice = EXTRAS.get(cuda, f"the packages of CUDA {cuda}")
-    return f"{listed} {'is' if len(absent) == 1 else 'are'} not found; install {advice}"
+    advice = install_advice(CUDA_EXTRAS[cuda]) if cuda in CUDA_EXTRAS else f"install the packages of CUDA {cuda}"
+    return f"{listed} {'is' if len(absent) == 1 else 'are'} not found; {advice}"
 
 
 def load_library(name: str) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import EngineError, MissingExtraError
-from .cuda_libraries import EXTRAS, load_library
+from ..extras import CUDA_EXTRAS, missing_package
+from .cuda_libraries import load_library
 
 _COMPILERS: Final = {12: "nvidia-cuda-nvrtc-cu12", 13: "nvidia-cuda-nvrtc"}
 """The package of NVRTC, by CUDA; the extras include it."""
@@ -38,9 +39,7 @@ def load_cupy() -> Any:
         # before both.
         load_library(f"libnvrtc.so.{_cuda(cupy)}")
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "CuPy is not installed; install xbench-fast[gpu] (CUDA 12) or xbench-fast[gpu-cuda13] (CUDA 13)."
-        ) from error
+        raise MissingExtraError(missing_package("CuPy", *CUDA_EXTRAS.values())) from error
     except (ImportError, OSError, RuntimeError) as error:  # a library of it is missing or does not fit
         words = " ".join(str(error).split())[:300]
         raise EngineError(f"CuPy is installed but does not load ({words}); install it again.") from error
@@ -76,8 +75,8 @@ def _compiler_reason(nvrtc: Any, cuda: int, capability: str) -> str | None:
     That it tells its version is not enough: it opens a part of itself, and learns of the GPU, when it compiles.
     """
     name, package = f"libnvrtc.so.{cuda}", _COMPILERS.get(cuda, "nvidia-cuda-nvrtc")
-    if cuda in EXTRAS:
-        package += f", which {EXTRAS[cuda]} includes"
+    if cuda in CUDA_EXTRAS:
+        package += f", which xbench-fast[{CUDA_EXTRAS[cuda]}] includes"
     try:
         program = nvrtc.createProgram(_PROBE, "probe.cu", (), ())
     except (RuntimeError, OSError, ImportError):  # cuda-pathfinder's DynamicLibNotFoundError is a RuntimeError

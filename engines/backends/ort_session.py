@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
+from ..extras import RUNNING, missing_package
 from ..manifest import GraphSpec
 from ..rounding import with_rounding
 
@@ -32,9 +33,7 @@ def load_onnxruntime() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingExtraError(
-            "onnxruntime is not installed; install xbench-fast[cpu], or xbench-fast[gpu] where there is an NVIDIA GPU."
-        ) from error
+        raise MissingExtraError(missing_package("onnxruntime", *RUNNING)) from error
     return onnxruntime
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
+from ..extras import install_advice
 from ..rounding import LOW_TYPES, with_rounding
 from .ort_session import CPU_PROVIDER, open_session
 
@@ -51,7 +52,7 @@ def explain_overflow(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np
     try:
         overflow = find_overflow(with_rounding(bundle.file("image")), precision, {"pixels": pixels[None], "text": text})
     except MissingExtraError:
-        return f"{instead}; to see which layer it is, install xbench-fast[export]"
+        return f"{instead}; to see which layer it is, {install_advice('export')}"
     except EngineError as error:
         return f"{instead} (which layer it is could not be found out: {' '.join(str(error).split())[:300]})"
     front = f"at most {overflow.before:.3g}, met at {overflow.where}" if overflow.where else "nothing"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..errors import EngineError, MissingExtraError
+from ..extras import install_advice
 
 FAMILIES: Final = {"tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx"}
 """Backend name -> Python module."""
@@ -14,8 +15,8 @@ FAMILIES: Final = {"tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx"}
 BATCH: Final = 16
 """Default for the largest batch of a plan that is built ahead; an evaluation's batches have the same size."""
 
-_EXTRAS: Final = {
-    "tensorrt": "install xbench-fast[tensorrt] (CUDA 12) or xbench-fast[tensorrt-cuda13] (CUDA 13)",
+_ADVICE: Final = {
+    "tensorrt": install_advice("tensorrt", "tensorrt-cuda13"),
     "tensorrt-rtx": "install tensorrt-rtx",
 }
 
@@ -55,9 +56,9 @@ def load_family(name: str) -> Family:
     try:
         module = importlib.import_module(FAMILIES[name])
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{name} is not installed; {_EXTRAS[name]}.") from error
+        raise MissingExtraError(f"{name} is not installed; {_ADVICE[name]}.") from error
     except (ImportError, OSError) as error:
-        raise EngineError(f"{name} is installed but does not load ({error}); {_EXTRAS[name]} again.") from error
+        raise EngineError(f"{name} is installed but does not load ({error}); {_ADVICE[name]} again.") from error
     messages: list[str] = []
     return Family(name, module, str(module.__version__), _logger(module, messages), messages)
 

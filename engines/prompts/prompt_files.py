@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ConfigError, MissingExtraError
+from ..extras import missing_package
 from ..strict_json import parse_json
 from ..strict_yaml import parse_yaml
 
@@ -71,7 +72,7 @@ def parse_prompt_file(path: Path) -> object:
         return parse_json(text) if path.suffix.lower() == ".json" else parse_yaml(text)
     except ImportError as error:
         raise MissingExtraError(
-            "A YAML file of prompts needs pyyaml, which is not installed; install xbench-fast[cpu] or use JSON."
+            missing_package("pyyaml", "formats", user="A YAML file of prompts", instead="use JSON")
         ) from error
     except (ValueError, RecursionError) as error:
         form = "JSON" if path.suffix.lower() == ".json" else "YAML"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, MissingExtraError
+from ..extras import RUNNING, missing_package
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 """The special tokens of BERT."""
@@ -89,9 +90,7 @@ def require_tokenizers() -> None:
     try:
         import tokenizers  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(
-            "Prompts need tokenizers, which is not installed; install xbench-fast[cpu] or xbench-fast[gpu]."
-        ) from error
+        raise MissingExtraError(missing_package("tokenizers", *RUNNING, user="A prompt")) from error
 
 
 class BackendTokenizer:
@@ -211,8 +210,7 @@ def clean_web(text: str) -> str:
     try:
         import ftfy
     except ImportError as error:
-        message = "These prompts need ftfy, which is not installed; install xbench-fast[cpu] or xbench-fast[gpu]."
-        raise MissingExtraError(message) from error
+        raise MissingExtraError(missing_package("ftfy", *RUNNING, user="A prompt of this model")) from error
     return " ".join(html.unescape(html.unescape(ftfy.fix_text(text))).split())
 
 

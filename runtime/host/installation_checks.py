@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
+from ...engines.extras import install_advice
+
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
     # distribution, module, what it is for; engines and what a GPU needs have rows of their own
     ("torch", "torch", "exports checkpoints"),
@@ -97,7 +99,7 @@ def _extras() -> Iterator[MachineCheck]:
         found = installed_version(distribution)
         if found is None:
             extra = offered.get(_plain(distribution))
-            advice = f"install xbench-fast[{extra}]" if extra else "nothing here needs it"
+            advice = install_advice(extra) if extra else "nothing here needs it"
             yield MachineCheck("extra", distribution, False, None, f"not installed ({purpose}); {advice}")
         elif importlib.util.find_spec(module) is None:
             yield MachineCheck(

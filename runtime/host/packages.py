@@ -9,10 +9,11 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
+from ...engines.extras import CUDA_EXTRAS
+
 DRIVERS: Final = {12: 525, 13: 580}
 """CUDA -> the oldest driver for it, on Linux."""
 
-_EXTRA: Final = {12: "gpu", 13: "gpu-cuda13"}
 _NAMED = re.compile(r"(?:cupy|nvidia-dali|tensorrt)\S*-cu(?:da)?(1[1-9])(?:\d|x)?(?:-|$)")
 _FIRST_ORT_OF_13 = (1, 27)
 
@@ -55,8 +56,8 @@ def mixture(packages: Mapping[str, str]) -> tuple[bool, str]:
     words = "; ".join(f"CUDA {cuda}: {', '.join(names)}" for cuda, names in sorted(by_cuda.items()))
     if len(by_cuda) < 2:
         return True, words or "none is installed"
-    advice = " or ".join(f"those of xbench-fast[{_EXTRA[cuda]}]" for cuda in sorted(by_cuda) if cuda in _EXTRA)
-    return False, f"two CUDAs are mixed ({words}), and some will not load; keep {advice}"
+    advice = " or ".join(f"xbench-fast[{CUDA_EXTRAS[cuda]}]" for cuda in sorted(by_cuda) if cuda in CUDA_EXTRAS)
+    return False, f"two CUDAs are mixed ({words}), and some will not load; keep the packages of {advice}"
 
 
 def driver_version() -> str | None:
@@ -92,5 +93,5 @@ def driver_reason(version: str | None, cuda: tuple[int, int] | None, needed: Ite
         return None
     oldest = DRIVERS.get(newest)
     advice = f"install driver {oldest} or newer" if oldest else "install a newer driver"
-    other = f", or the packages of xbench-fast[{_EXTRA[cuda[0]]}]" if cuda[0] in _EXTRA else ""
+    other = f", or the packages of xbench-fast[{CUDA_EXTRAS[cuda[0]]}]" if cuda[0] in CUDA_EXTRAS else ""
     return f"it runs CUDA up to {cuda[0]}.{cuda[1]}, packages for CUDA {newest} are installed; {advice}{other}"

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError
+from ...engines.extras import missing_package
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram
@@ -24,7 +25,7 @@ class Metrics:
         try:
             import prometheus_client as prometheus
         except ImportError as error:
-            raise MissingExtraError("prometheus-client is not installed; install xbench-fast[serve].") from error
+            raise MissingExtraError(missing_package("prometheus-client", "serve")) from error
         self._registry = prometheus.CollectorRegistry()
         counter = partial(prometheus.Counter, registry=self._registry, namespace="xbench")
         gauge = partial(prometheus.Gauge, registry=self._registry, namespace="xbench")

@@ -19,6 +19,7 @@ from typing import Any
 from ...engines.base import EngineOptions
 from ...engines.bundle import find_bundles
 from ...engines.errors import ConfigError, MissingExtraError, XBenchError
+from ...engines.extras import missing_package
 from ...engines.registry import did_you_mean
 from .access_log import AccessLog
 from .bearer import TOKEN_VARIABLE, read_token
@@ -170,5 +171,5 @@ def _import_serve() -> Any:
     try:
         from ray import serve
     except ImportError as error:
-        raise MissingExtraError(f"{error.name} is not installed; install xbench-fast[scale].") from error
+        raise MissingExtraError(missing_package(error.name or "ray", "scale")) from error
     return serve

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, ServingError
+from ...engines.extras import missing_package
 from .access_log import AccessLog
 from .http.chunks import limited_chunks
 from .http.http_app import create_app, create_health_app
@@ -166,4 +167,4 @@ def _import_uvicorn() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(f"{error.name} is not installed; install xbench-fast[serve].") from error
+        raise MissingExtraError(missing_package(error.name or "uvicorn", "serve")) from error

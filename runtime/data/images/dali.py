@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import EngineError, ImageError, MissingExtraError
+from ....engines.extras import CUDA_EXTRAS, missing_package
 from ....engines.geometry import Geometry
 from ...host.code_numbers import code_number
 from .decode import decode_grey, read_bytes, reader_version
@@ -95,7 +96,7 @@ class DaliDecoder:
             self._encoded = self._make(encoded=True)
             self._pixels = self._make(encoded=False)
         except ImportError as error:
-            raise MissingExtraError(f"DALI is not installed ({error}); install xbench-fast[gpu].") from error
+            raise MissingExtraError(missing_package("DALI", *CUDA_EXTRAS.values())) from error
         # DALI raises RuntimeErrors with different messages if there is no usable GPU.
         except Exception as error:
             raise EngineError(f"DALI cannot run here: {' '.join(str(error).split())[:300]}") from error

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ....engines.errors import ConfigError, EngineError, MissingExtraError, XBenchError
+from ....engines.extras import missing_package
 from .jobs import ChunkJob, Described, Part, WorkPlan
 from .placement import Node, place
 from .worker import ChunkWorker, describe
@@ -188,7 +189,7 @@ def _import_ray() -> Any:
         import ray
         import ray.data
     except ImportError as error:
-        raise MissingExtraError(f"{error.name} is not installed; install xbench-fast[scale].") from error
+        raise MissingExtraError(missing_package(error.name or "ray", "scale")) from error
     return ray
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
+from ....engines.extras import missing_package
 from ....engines.visible_text import visible_text
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import GROUNDING
@@ -112,7 +113,7 @@ def drawing_style(name: str) -> Iterator[None]:
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise MissingExtraError(f"Figures need matplotlib ({error}); install xbench-fast[report].") from error
+        raise MissingExtraError(missing_package("matplotlib", "report", user="A figure")) from error
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update({**_STYLE, "svg.hashsalt": name})

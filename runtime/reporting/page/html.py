@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
+from ....engines.extras import missing_package
 from ..gallery.model import gallery_payload
 from ..tables.table import Table, cell_of
 from .viewing.assets import content_policy, one_script, page_environment, shared_asset
@@ -62,9 +63,7 @@ def page_text(content: PageContent) -> str:
         environment = page_environment(_ASSETS)
         from markupsafe import Markup
     except ImportError as error:
-        raise MissingExtraError(
-            "The page needs Jinja2, which is not installed; install xbench-fast[report]."
-        ) from error
+        raise MissingExtraError(missing_package("Jinja2", "report", user="The page")) from error
     environment.filters["sort_key"] = sort_key
     environment.tests["hash_like"] = lambda text: _HASH.fullmatch(text) is not None
     scripts = ((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)

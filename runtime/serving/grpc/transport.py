@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from ....engines.errors import MissingExtraError, ServingError
+from ....engines.extras import missing_package
 from ..access_log import AccessLog
 from ..addresses import AddressShares
 from ..bearer import Bearer
@@ -285,7 +286,5 @@ def _grpc() -> Any:
         import grpc_reflection.v1alpha  # noqa: F401
         from google.protobuf import message  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(
-            "grpcio, its health checking or reflection, or protobuf is not installed; install xbench-fast[serve]."
-        ) from error
+        raise MissingExtraError(missing_package(error.name or "grpcio", "serve", user="The gRPC interface")) from error
     return grpc

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ....engines.errors import MissingExtraError
+from ....engines.extras import missing_package
 from ....engines.file_names import joined, unique_stems
 from ...reporting.appendix import Appendix
 from ...reporting.page.html import jpeg_uri
@@ -48,7 +49,7 @@ def _page(card: TrustCard, links: Sequence[tuple[str, str]]) -> str:
         environment = page_environment(_ASSETS)
         from markupsafe import Markup
     except ImportError as error:
-        raise MissingExtraError("A trust card needs Jinja2; install xbench-fast[report].") from error
+        raise MissingExtraError(missing_package("Jinja2", "report", user="A trust card")) from error
     style = shared_asset("base.css") + (_ASSETS / "card.css").read_text(encoding="utf-8")
     return environment.get_template("card.html.j2").render(
         card=card,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ....engines.bundle import Bundle, write_bundle
 from ....engines.errors import BundleError, MissingExtraError
+from ....engines.extras import missing_package
 
 if TYPE_CHECKING:
     import onnx
@@ -43,9 +44,7 @@ def load_onnx() -> Any:
     try:
         import onnx
     except ImportError as error:
-        raise MissingExtraError(
-            "onnx is not installed, and weights are changed with it; install xbench-fast[export], or onnx alone."
-        ) from error
+        raise MissingExtraError(missing_package("onnx", "export", user="A change of weights")) from error
     return onnx
 
 

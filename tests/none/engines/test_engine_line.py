@@ -44,6 +44,6 @@ def test_without_an_engine_one_sentence_says_what_to_install(
     with pytest.raises(EngineError) as told:
         choose()
     assert str(told.value) == (
-        "No engine can run here: onnxruntime is not installed; install xbench-fast[cpu], or xbench-fast[gpu] where "
-        "there is an NVIDIA GPU; xbench-fast doctor lists every engine."
+        "No engine can run here: onnxruntime is not installed; install xbench-fast[cpu], xbench-fast[gpu] (CUDA 12) or "
+        "xbench-fast[gpu-cuda13] (CUDA 13); xbench-fast doctor lists every engine."
     )

@@ -48,7 +48,7 @@ def test_a_mixture_is_named_with_what_to_keep() -> None:
     assert not same and words.startswith("nvidia-cudnn-cu12 and nvidia-cudnn-cu13 have files of the same names")
     same, words = mixture({**twelve, "onnxruntime-gpu": "1.31.1"})
     assert not same and "CUDA 13: onnxruntime-gpu 1.31.1" in words
-    assert words.endswith("keep those of xbench-fast[gpu] or those of xbench-fast[gpu-cuda13]")
+    assert words.endswith("keep the packages of xbench-fast[gpu] or xbench-fast[gpu-cuda13]")
 
 
 @pytest.mark.parametrize(

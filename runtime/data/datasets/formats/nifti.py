@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .....engines.errors import DataError, ImageError
+from .....engines.extras import missing_package
 from ..mask_run_lengths import check_grid
 from ..masks.mask_files import StoredMask
 from .mask_folder import MaskFolder
@@ -57,9 +58,7 @@ class NiftiMasks(MaskFolder):
         try:
             import nibabel
         except ImportError:
-            raise DataError(
-                f"{path} needs the package nibabel; install it with pip install 'xbench-fast[formats]'."
-            ) from None
+            raise DataError(missing_package("nibabel", "formats", user=str(path))) from None
         try:
             with _quiet(logging.getLogger("nibabel.global")):
                 image = nibabel.load(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .....engines.errors import DataError
+from .....engines.extras import missing_package
 from .....engines.strict_json import parse_json
 from .....engines.strict_yaml import parse_yaml
 
@@ -53,9 +54,7 @@ def read_yaml(file: Path, instead: str) -> Any:
     try:
         return parse_yaml(text)
     except ImportError:
-        raise DataError(
-            f"{file} needs the package pyyaml (pip install 'xbench-fast[formats]'); or {instead}."
-        ) from None
+        raise DataError(missing_package("pyyaml", "formats", user=str(file), instead=instead)) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file} is not a YAML file: {' '.join(str(error).split()).rstrip('.')[:200]}.") from error
 

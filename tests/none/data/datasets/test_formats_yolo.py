@@ -69,7 +69,9 @@ def test_what_is_missing_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mon
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(DataError, match=r"needs the package pyyaml \(pip install 'xbench-fast\[formats\]'\); or give"):
+    with pytest.raises(
+        DataError, match=r"needs pyyaml, which is not installed; install xbench-fast\[formats\], or give"
+    ):
         make(tmp_path, classes=None)
     monkeypatch.undo()
     with pytest.raises(DataError, match=r"folder .*nowhere of the annotations does not exist; correct"):

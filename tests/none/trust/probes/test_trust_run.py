@@ -347,7 +347,7 @@ def test_a_package_that_is_missing_stops_one_probe_alone(
     assert {cell["probe"]: cell["state"] for cell in found.values()} == {"repeat": "done", "randomisation": "failed"}
     said = capsys.readouterr()
     assert (
-        "blocks-32 on coco, randomisation: onnx is not installed, and weights are changed with it; install" in said.err
+        "blocks-32 on coco, randomisation: A change of weights needs onnx, which is not installed; install" in said.err
     )
     assert "the same image gave the same bits twice" in said.out
 
