@@ -103,13 +103,13 @@ class Config:
     def dataset(self, name: str, root: Path | None = None) -> DatasetConfig:
         """The dataset called `name`, in the folder `root` if that is given. Raises ConfigError where nothing says its
         folder."""
-        known = self.datasets.get(name)
+        configured = self.datasets.get(name)
         if root is not None:
-            return replace(known, root=root) if known else DatasetConfig(name, root, name)
-        if known is None:
+            return replace(configured, root=root) if configured else DatasetConfig(name, root, name)
+        if configured is None:
             hint = f": {did_you_mean(name, sorted(self.datasets))}" if self.datasets else ""
             raise ConfigError(f"No dataset '{name}' is configured{hint}; give its folder.")
-        return known
+        return configured
 
     def own_code(self) -> list[str]:
         """A line for each reader in a Python file that ./xbench.toml names, without --config: its code runs here.
@@ -153,10 +153,10 @@ def load_config(path: Path | None = None) -> Config:
 
     Raises ConfigError when the file is not TOML, names an unknown key or holds a value of the wrong kind.
     """
-    found = find_config(path)
-    if found is None:
+    file = find_config(path)
+    if file is None:
         return Config()
-    config = parse_config(read_toml(found), found)
+    config = parse_config(read_toml(file), file)
     code = {name: item.reader for name, item in config.datasets.items() if is_file(item.reader)}
     return config if path is not None else replace(config, code=code)
 
@@ -182,10 +182,10 @@ class _Dataset(msgspec.Struct):
 
 def parse_config(data: Mapping[str, Any], path: Path) -> Config:
     """A Config from parsed TOML; `path` is the file that relative paths and messages refer to. Raises ConfigError."""
-    _known(data, _File.__struct_fields__, f"{path}")
+    _check_keys(data, _File.__struct_fields__, f"{path}")
     one = isinstance(data.get("bundles"), str)
     file: _File = convert({**data, "bundles": [data["bundles"]]} if one else data, _File, "", path, _WORDS)
-    _known(file.eval, (item.name for item in fields(EvalConfig)), f"{path}: [eval]")
+    _check_keys(file.eval, (item.name for item in fields(EvalConfig)), f"{path}: [eval]")
     return Config(
         path=path,
         bundles=tuple(file.bundles),
@@ -209,8 +209,8 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     return DatasetConfig(name, table.root, reader, table.prompts, options, table.attributes, table.part)
 
 
-def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    names = list(known)
+def _check_keys(table: Mapping[str, Any], keys: Iterable[str], where: str) -> None:
+    names = list(keys)
     for key in table:
         if key not in names:
             raise ConfigError(f"{where}: unknown key '{key}': {did_you_mean(key, names)}.")

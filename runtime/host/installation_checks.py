@@ -58,8 +58,8 @@ def _engines() -> Iterator[MachineCheck]:
     from ...engines.select import backend_status
 
     for status in backend_status():
-        found = next(filter(None, map(installed_version, _PACKAGES.get(status.name, ()))), None)
-        yield MachineCheck("engine", status.name, status.usable, found, status.reason)
+        release = next(filter(None, map(installed_version, _PACKAGES.get(status.name, ()))), None)
+        yield MachineCheck("engine", status.name, status.usable, release, status.reason)
 
 
 def _gpu(decoders: Iterable[MachineCheck]) -> Iterator[MachineCheck]:
@@ -69,7 +69,7 @@ def _gpu(decoders: Iterable[MachineCheck]) -> Iterator[MachineCheck]:
     from . import packages as packages
 
     installed = packages.installed_packages()
-    needed = {cuda for name, found in installed.items() if (cuda := packages.cuda_of(name, found)) is not None}
+    needed = {cuda for name, release in installed.items() if (cuda := packages.cuda_of(name, release)) is not None}
     driver, runs = packages.driver_version(), packages.driver_cuda()
     reason = packages.driver_reason(driver, runs, needed)
     words = f"CUDA up to {runs[0]}.{runs[1]}" if runs else ""
@@ -77,7 +77,7 @@ def _gpu(decoders: Iterable[MachineCheck]) -> Iterator[MachineCheck]:
     if driver is None and runs is None:
         return
     reason = gpu_reason()
-    cupy = next((found for name, found in installed.items() if name.startswith("cupy")), None)
+    cupy = next((release for name, release in installed.items() if name.startswith("cupy")), None)
     yield MachineCheck("gpu", "CuPy", reason is None, cupy, reason or "")
     if reason is None:
         yield tried("gpu", "sweep (GPU)", cupy, _sweep_on_gpu)
@@ -96,17 +96,17 @@ def _metrics() -> Iterator[MachineCheck]:
 def _extras() -> Iterator[MachineCheck]:
     offered = _offered()
     for distribution, module, purpose in _EXTRAS:
-        found = installed_version(distribution)
-        if found is None:
+        release = installed_version(distribution)
+        if release is None:
             extra = offered.get(_plain(distribution))
             advice = install_advice(extra) if extra else "nothing here needs it"
             yield MachineCheck("extra", distribution, False, None, f"not installed ({purpose}); {advice}")
         elif importlib.util.find_spec(module) is None:
             yield MachineCheck(
-                "extra", distribution, False, found, f"installed, but its module {module} is missing; reinstall it"
+                "extra", distribution, False, release, f"installed, but its module {module} is missing; reinstall it"
             )
         else:
-            yield MachineCheck("extra", distribution, True, found)
+            yield MachineCheck("extra", distribution, True, release)
     if installed_version("onnxruntime") and installed_version("onnxruntime-gpu"):
         yield MachineCheck(
             "extra",
@@ -117,14 +117,14 @@ def _extras() -> Iterator[MachineCheck]:
         )
 
 
-def tried(group: str, name: str, found: str | None, probe: Callable[[], None]) -> MachineCheck:
-    """A check that is usable if `probe` raises nothing; `found` is the version of the tested package."""
+def tried(group: str, name: str, release: str | None, probe: Callable[[], None]) -> MachineCheck:
+    """A check that is usable if `probe` raises nothing; `release` is the version of the tested package."""
     try:
         probe()
     # A broken installation can raise any exception; it is the reason of the check.
     except Exception as error:
-        return MachineCheck(group, name, False, found, " ".join(str(error).split()) or type(error).__name__)
-    return MachineCheck(group, name, True, found)
+        return MachineCheck(group, name, False, release, " ".join(str(error).split()) or type(error).__name__)
+    return MachineCheck(group, name, True, release)
 
 
 def _sweep_once() -> None:
@@ -158,8 +158,8 @@ def _offered() -> dict[str, str]:
         wanted = requires("xbench-fast") or []
     except PackageNotFoundError:
         return {}
-    found = re.compile(r"""\s*([A-Za-z0-9._-]+).*extra\s*==\s*["']([^"']+)["']""")
-    matches = filter(None, map(found.match, reversed(wanted)))
+    requirement = re.compile(r"""\s*([A-Za-z0-9._-]+).*extra\s*==\s*["']([^"']+)["']""")
+    matches = filter(None, map(requirement.match, reversed(wanted)))
     return {_plain(match[1]): match[2] for match in matches if match[2] != "dev"}
 
 

@@ -39,7 +39,7 @@ def usable_cores() -> int:
 
 def library_versions(names: tuple[str, ...] = LIBRARIES) -> dict[str, str]:
     """Installed versions of `names`, without packages that are not installed."""
-    return {name: found for name in names if (found := installed_version(name)) is not None}
+    return {name: release for name in names if (release := installed_version(name)) is not None}
 
 
 def gpus() -> list[dict[str, str]]:
@@ -59,9 +59,9 @@ def gpus() -> list[dict[str, str]]:
 
 def describe_machine() -> dict[str, object]:
     """Provenance of a run: processor, cores, GPUs if there are any, system and library versions, all JSON values."""
-    found = gpus()
+    graphics = gpus()
     return {
-        **({"gpus": found} if found else {}),
+        **({"gpus": graphics} if graphics else {}),
         "cpu": cpu_model(),
         "cores": usable_cores(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -20,12 +20,12 @@ _FIRST_ORT_OF_13 = (1, 27)
 
 def installed_packages() -> dict[str, str]:
     """Every installed distribution, name -> version, the name in lower case with hyphens."""
-    found = {}
+    versions = {}
     for item in distributions():
         name = item.metadata["Name"]
         if name:
-            found[re.sub(r"[-_.]+", "-", name).lower()] = item.version
-    return found
+            versions[re.sub(r"[-_.]+", "-", name).lower()] = item.version
+    return versions
 
 
 def cuda_of(name: str, version: str) -> int | None:
@@ -36,8 +36,8 @@ def cuda_of(name: str, version: str) -> int | None:
     if name == "onnxruntime-gpu":
         numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
         return 13 if numbers >= _FIRST_ORT_OF_13 else 12
-    found = _NAMED.match(name)
-    return int(found[1]) if found else None
+    match = _NAMED.match(name)
+    return int(match[1]) if match else None
 
 
 def mixture(packages: Mapping[str, str]) -> tuple[bool, str]:
@@ -66,8 +66,8 @@ def driver_version() -> str | None:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
         return None
-    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
-    return found[1] if found else None
+    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return match[1] if match else None
 
 
 def driver_cuda() -> tuple[int, int] | None:

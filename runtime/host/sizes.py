@@ -17,10 +17,10 @@ def parse_bytes(text: str | int, where: str) -> int:
 
     Raises ConfigError.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
-    if found is None or found[2] not in _UNITS or isinstance(text, bool):
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
+    if match is None or match[2] not in _UNITS or isinstance(text, bool):
         raise ConfigError(f"{where} must be an amount of data such as 20GB, 500MB or 1.5GiB, not '{text}'.")
-    amount = float(found[1]) * _UNITS[found[2]]
+    amount = float(match[1]) * _UNITS[match[2]]
     if not math.isfinite(amount):
         raise ConfigError(f"{where} is larger than any disk; write an amount of data such as 20GB.")
     return int(amount)

@@ -33,8 +33,8 @@ def code_digest(roots: Collection[str]) -> str:
     lines = []
     for name, path in closure(roots).items():
         # A file that is not installed can be moved, and then has another name, such as `__main__`.
-        known = name if _is_own(name) else "another"
-        lines.append(f"{known} {_module(name, path)[0]}")
+        label = name if _is_own(name) else "another"
+        lines.append(f"{label} {_module(name, path)[0]}")
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
@@ -45,19 +45,19 @@ def closure(roots: Collection[str], aside: Collection[str] = ()) -> dict[str, Pa
     is of it, the standard library, other installed packages, and the modules named in `aside`. A module is not found
     if its name is made at run time. Raises DataError for a file that cannot be read.
     """
-    own = {name.partition(".")[0] for name in roots}
-    found: dict[str, Path] = {}
+    packages = {name.partition(".")[0] for name in roots}
+    files: dict[str, Path] = {}
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
         top = name.partition(".")[0]
-        if name in found or name in aside or not (top in own or (top != PROJECT and _is_loose(top))):
+        if name in files or name in aside or not (top in packages or (top != PROJECT and _is_loose(top))):
             continue
         path = _file(name)
         if path is not None:
-            found[name] = path
+            files[name] = path
             waiting += _module(name, path)[1]
-    return found
+    return files
 
 
 def _is_own(name: str) -> bool:
@@ -72,7 +72,7 @@ def _is_loose(top: str) -> bool:
     path = _file(top)
     if path is None or {"site-packages", "dist-packages"} & set(path.parts):
         return False
-    return not any(path.is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
+    return not any(path.is_relative_to(sysconfig.get_path(scheme)) for scheme in ("stdlib", "platstdlib"))
 
 
 def _file(name: str) -> Path | None:
@@ -107,8 +107,8 @@ def _module(name: str, path: Path) -> _Module:
     try:
         if _is_own(name):
             return _read(name, path, 0, 0)
-        found = path.stat()
-        return _read(name, path, found.st_size, found.st_mtime_ns)
+        status = path.stat()
+        return _read(name, path, status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise DataError(f"The code in {path} cannot be read: {error.strerror}; restore the file.") from error
 
@@ -203,6 +203,6 @@ def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
 
 def _data_files(tokens: Iterable[str], folder: Path) -> list[Path]:
     """Files beside a module that it names, such as the source of a kernel."""
-    names = {found[1] for found in map(_NAMED.fullmatch, tokens) if found}
+    names = {match[1] for match in map(_NAMED.fullmatch, tokens) if match}
     paths = (folder / name for name in sorted(names))
     return [path for path in paths if path.suffix not in (".py", ".pyc") and path.is_file()]
