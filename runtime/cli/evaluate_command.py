@@ -101,9 +101,9 @@ def evaluate(
         raise ConfigError("--cache and --no-cache contradict each other; give one of them.")
     scale.check(decoder=decoder, cache=cache)
     config = resolve_config(config_file, bundles, data, data_options, cache_limit)
-    place, kept = scale.place(out or config.eval.out, config.cache)
+    run, kept = scale.directories(out or config.eval.out, config.cache)
     config = replace(config, cache=None if no_cache else cache or kept).with_settings(
-        engine=engine, batch=batch, threads=threads, out=place, protocol=protocol, build=build, tf32=tf32
+        engine=engine, batch=batch, threads=threads, out=run, protocol=protocol, build=build, tf32=tf32
     )
     from ..data.answers.box_file import ReadOptions
     from ..evaluation.reference.box_models import BoxOptions
@@ -152,6 +152,6 @@ def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack, output: Output)
     if outcome.finished:
         merging = "merge, when all shards are finished" if scale.shard else f"report {evaluation.config.eval.out}"
         progress.say(f"next: xbench-fast {merging}")
-    place = evaluation.config.eval.out
-    output.write({"run": str(place), "cells": outcome.to_json(read_run(place)["cells"])})
+    run = evaluation.config.eval.out
+    output.write({"run": str(run), "cells": outcome.to_json(read_run(run)["cells"])})
     return outcome

@@ -140,10 +140,10 @@ def report(
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
     chosen = tuple(dict.fromkeys(models)), tuple(dict.fromkeys(datasets)), parse_names(names), parse_columns(columns)
     shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv)
-    place = run or resolve_config(config_file).eval.out
+    directory = run or resolve_config(config_file).eval.out
     progress = progress_for(make_console(stderr=True))
-    with progress.cell("numbers of the report", len(read_run(place)["cells"]), "cells") as advance:
-        made = make_report(place, Choices(**choices, protocol=protocol), shown, advance)
+    with progress.cell("numbers of the report", len(read_run(directory)["cells"]), "cells") as advance:
+        made = make_report(directory, Choices(**choices, protocol=protocol), shown, advance)
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
     say = partial(echo, err=True)

@@ -87,8 +87,8 @@ def _where(function: F) -> F:
     @data_options
     @wraps(function)
     def wrapped(*args: Any, data: Any, data_options: Any, **rest: Any) -> Any:
-        known = resolve_config(rest["config_file"], (), data, data_options).datasets
-        return function(*args, places=known, **rest)
+        configured = resolve_config(rest["config_file"], (), data, data_options).datasets
+        return function(*args, places=configured, **rest)
 
     return cast(F, wrapped)
 
@@ -260,19 +260,19 @@ def _one(run: Path | None, common: dict[str, Any], ask: Callable[[Material], Stu
     from ..reporting.studies.material import blocks_of
     from ..reporting.studies.study_outcome import of_protocol
 
-    def each(materials: list[Material]) -> list[StudyOutcome]:
-        found, failed = [], list[tuple[str, XBenchError]]()
+    def by_protocol(materials: list[Material]) -> list[StudyOutcome]:
+        outcomes, failed = [], list[tuple[str, XBenchError]]()
         for block in blocks_of(materials[0]):
             try:
-                found.append(of_protocol(ask(block), block.protocol))
+                outcomes.append(of_protocol(ask(block), block.protocol))
             except (ConfigError, RunError) as error:
                 failed.append((block.protocol, error))
-        if not found:
+        if not outcomes:
             raise failed[0][1]
-        told = tuple(f"protocol {name}, not studied: {error}" for name, error in failed)
-        return [replace(found[0], remarks=(*found[0].remarks, *told)), *found[1:]]
+        remarks = tuple(f"protocol {name}, not studied: {error}" for name, error in failed)
+        return [replace(outcomes[0], remarks=(*outcomes[0].remarks, *remarks)), *outcomes[1:]]
 
-    return _study(() if run is None else (run,), common, each)
+    return _study(() if run is None else (run,), common, by_protocol)
 
 
 def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], list[StudyOutcome]]) -> int:

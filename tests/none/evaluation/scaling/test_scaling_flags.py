@@ -42,11 +42,11 @@ def test_flags_that_contradict_each_other(
 
 def test_where_results_and_prepared_images_go(tmp_path: Path) -> None:
     out, configured = tmp_path / "run", tmp_path / "kept"
-    assert Scale().place(out, configured) == (out, configured)
-    assert Scale().place(out, None) == (out, out / "prepared")
+    assert Scale().directories(out, configured) == (out, configured)
+    assert Scale().directories(out, None) == (out, out / "prepared")
     mine = out / "shard-2-of-8"
-    assert Scale(shard=Shard(2, 8)).place(out, configured) == (mine, mine / "prepared")
-    assert Scale(cluster="local").place(out, configured) == (out, None)
+    assert Scale(shard=Shard(2, 8)).directories(out, configured) == (mine, mine / "prepared")
+    assert Scale(cluster="local").directories(out, configured) == (out, None)
 
 
 @pytest.fixture
