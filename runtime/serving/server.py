@@ -34,10 +34,10 @@ _HEAD = 1 << 16  # bytes of a request's line and headers, for h11; httptools has
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises ServingError when the address cannot be used."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, socket_type, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, socket_type, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)

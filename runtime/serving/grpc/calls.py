@@ -59,7 +59,7 @@ class Calls:
         """The names of the methods."""
         return tuple(self._methods)
 
-    def known(self, method: str) -> bool:
+    def has_method(self, method: str) -> bool:
         """Whether the method exists."""
         return method in self._methods
 
@@ -138,12 +138,12 @@ class Calls:
         return await service.work(partial(encode_infer, answer), short=size < _SHORT)
 
 
-def parsed(kind: type[M], data: bytes) -> M:
-    """The message of type `kind` in `data`. Raises BadRequest if it cannot be parsed."""
+def parsed(message_type: type[M], data: bytes) -> M:
+    """The message of type `message_type` in `data`. Raises BadRequest if it cannot be parsed."""
     from google.protobuf.message import DecodeError
 
     try:
-        message: M = kind.FromString(data)
+        message: M = message_type.FromString(data)
     except DecodeError as error:
-        raise BadRequest(f"The message is not a valid {kind.__name__}.") from error
+        raise BadRequest(f"The message is not a valid {message_type.__name__}.") from error
     return message

@@ -25,7 +25,7 @@ class HealthCalls:
         self._service = service
         self._messages: Any = health_pb2
 
-    def known(self, method: str) -> bool:
+    def has_method(self, method: str) -> bool:
         """Whether the method exists."""
         return method in ("Check", "List", "Watch")
 

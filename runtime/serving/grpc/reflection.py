@@ -24,7 +24,7 @@ class Reflection:
         names = (SERVICE, HEALTH_SERVICE, *REFLECTION_SERVICES)
         self._servicer = reflection.aio.ReflectionServicer(names, pool=_pool(methods))
 
-    def known(self, method: str) -> bool:
+    def has_method(self, method: str) -> bool:
         """Whether the method exists."""
         return method == "ServerReflectionInfo"
 

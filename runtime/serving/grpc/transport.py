@@ -102,7 +102,7 @@ class _Caller:
     async def handle(self, service: str, method: str, context: Any) -> None:
         """One call, from its start to its end."""
         start = time.perf_counter()
-        call, sent = Call(f"/{service}/{method}" if self._known(service, method) else "other"), 0
+        call, sent = Call(f"/{service}/{method}" if self._has_method(service, method) else "other"), 0
         refused: RequestError | None = None
         code = "CANCELLED"
         try:
@@ -123,7 +123,7 @@ class _Caller:
         is_open = service == HEALTH_SERVICE or (service == SERVICE and method in HEALTH)
         if not is_open:
             self._bearer.check(_authorization(context))
-        if not self._known(service, method):
+        if not self._has_method(service, method):
             raise Unimplemented(f"{method[:200]} is not supported.")
         if service == HEALTH_SERVICE:
             return await self._answer_health(method, call, context)
@@ -166,10 +166,10 @@ class _Caller:
                 sent += len(reply)
         return sent
 
-    def _known(self, service: str, method: str) -> bool:
+    def _has_method(self, service: str, method: str) -> bool:
         if service in REFLECTION_SERVICES:
-            return self._reflection.known(method)
-        return (self._health if service == HEALTH_SERVICE else self._calls).known(method)
+            return self._reflection.has_method(method)
+        return (self._health if service == HEALTH_SERVICE else self._calls).has_method(method)
 
     @contextmanager
     def _account(self) -> Iterator[Any]:

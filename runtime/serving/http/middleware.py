@@ -173,7 +173,7 @@ class Guard:
             return
         start = time.perf_counter()
         status = sent = 0
-        self._place(scope)
+        self._add_prefix(scope)
 
         async def noted(message: Message) -> None:
             nonlocal status, sent
@@ -196,7 +196,7 @@ class Guard:
         finally:
             self._note(scope, status, sent, time.perf_counter() - start)
 
-    def _place(self, scope: Scope) -> None:
+    def _add_prefix(self, scope: Scope) -> None:
         """Puts every path below the prefix, if there is one, as ASGI has it: the root_path is part of the path."""
         if not self._root:
             return

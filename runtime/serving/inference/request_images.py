@@ -58,16 +58,16 @@ def prepare_quick(request: Request, geometry: Geometry) -> list[Prepared] | None
     work = 0
     for data in request.images:
         height, width, scans = 0, 0, 1
-        kind = image_kind(data)
-        if kind == "png":
+        image_format = image_kind(data)
+        if image_format == "png":
             if b"zTXt" in data or b"iTXt" in data:  # texts, each of which may expand to megabytes
                 return None
             width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
-        elif kind == "jpeg":
+        elif image_format == "jpeg":
             with suppress(ImageError, struct.error):
                 height, width = jpeg_size(data)
                 scans = data.count(b"\xff\xda")  # each passes over the whole image
-        elif kind == "dicom":
+        elif image_format == "dicom":
             return None
         work += height * width * max(1, scans)
     return prepare_request(request, geometry) if work <= _QUICK_PIXELS else None

@@ -66,8 +66,8 @@ class ServedModel:
             )
         self.prompt_sets: Mapping[str, PromptSet] = {name: bundle.prompt_set(name) for name in names}
         self.default_set = default_set or max(names, key=lambda name: len(self.prompt_sets[name].findings))
-        self._whole = {name: self._selection(prompts, None) for name, prompts in self.prompt_sets.items()}
-        self.own = OwnPrompts(bundle, threads=engine.threads)
+        self._full_selections = {name: self._selection(prompts, None) for name, prompts in self.prompt_sets.items()}
+        self.own_prompts = OwnPrompts(bundle, threads=engine.threads)
 
     @property
     def info(self) -> EngineInfo:
@@ -80,12 +80,12 @@ class ServedModel:
         Raises BadRequest for a set or finding that does not exist, and what `OwnPrompts.encode` raises.
         """
         if request.prompts is not None:
-            return self._selection(self.own.encode(request.prompts), request.findings)
+            return self._selection(self.own_prompts.encode(request.prompts), request.findings)
         name = request.prompt_set or self.default_set
         if name not in self.prompt_sets:
             raise BadRequest(f"{self.name} has no prompt set '{name}': {did_you_mean(name, self.prompt_sets)}.")
         if request.findings is None:
-            return self._whole[name]
+            return self._full_selections[name]
         return self._selection(self.prompt_sets[name], request.findings)
 
     def _selection(self, prompts: PromptSet, findings: tuple[str, ...] | None) -> Selection:
@@ -149,7 +149,7 @@ class Catalogue:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._models.clear()
         self._stack.close()

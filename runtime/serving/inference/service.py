@@ -57,7 +57,7 @@ class Service:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
 
@@ -93,13 +93,13 @@ class Service:
         try:
             yield
         except RequestError as error:
-            self.metrics.requests.labels(self._known(model), error.code).inc()
+            self.metrics.requests.labels(self._model_label(model), error.code).inc()
             raise
 
     async def infer(self, request: Request) -> Answer:
         """The answer to a request. Raises RequestError, and nothing else but CancelledError."""
         start = time.perf_counter()
-        label = self._known(request.model)
+        label = self._model_label(request.model)
         code = "CANCELLED"
         try:
             answer = await self._answer(request)
@@ -171,6 +171,6 @@ class Service:
         finally:
             del future  # as in `infer`
 
-    def _known(self, model: str) -> str:
+    def _model_label(self, model: str) -> str:
         """The model's name as a label of metrics; names invented by clients do not become labels."""
         return model if model in self._queues else "unknown"

@@ -92,13 +92,13 @@ def test_own_prompts_are_a_set_of_their_own(kad_demo: Any) -> None:
             np.testing.assert_array_equal(answer.outputs["logits"][:, 1], scores.logits[:, 2])
             np.testing.assert_array_equal(answer.outputs["logits_negative"][:, 1], scores.logits[:, 3])
             assert np.isnan(answer.outputs["logits_negative"][:, 0]).all()
-        assert len(service.catalogue.get(bundle.name).own) == 1
+        assert len(service.catalogue.get(bundle.name).own_prompts) == 1
         chosen = await service.infer(dataclasses.replace(request, findings=("Mass",)))
         np.testing.assert_array_equal(chosen.outputs["logits"], one.outputs["logits"][:, 1:])
         for number in range(70):
             text = (FindingPrompts("Mass", (f"a mass of {number} mm",)),)
             await service.infer(dataclasses.replace(request, prompts=text))
-        assert len(service.catalogue.get(bundle.name).own) == 64
+        assert len(service.catalogue.get(bundle.name).own_prompts) == 64
         name, prompts = next(iter(service.catalogue.get(bundle.name).prompt_sets.items()))
         stored = await service.infer(Request(bundle.name, pixels=pixels, prompt_set=name))
         entries = tuple(
