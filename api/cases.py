@@ -152,7 +152,7 @@ class Radiographs:
         for name in drawn:
             if name not in self.classes:
                 raise DataError(f"The dataset has no class '{name}': {did_you_mean(name, self.classes)}.")
-        cases = self._cases if places is None else [self._cases[place] for place in places]
+        cases = self._cases if places is None else [self._cases[position] for position in places]
         read = partial(decode_case, source=direct_source(geometry), geometry=geometry, findings=drawn)
         workers = usable_cores()
         return map(self._input, decode_ahead(read, cases, workers, 2 * workers))
@@ -175,10 +175,10 @@ def load_dataset(
     ConfigError for an unknown name or option, DataError for files that are missing or invalid.
     """
     settings = load_config(None if config is None else Path(config))
-    found = settings.dataset(name, None if root is None else Path(root).expanduser())
+    chosen = settings.dataset(name, None if root is None else Path(root).expanduser())
     for key, value in options.items():
-        found = found.with_option(key, value)
-    own = {name: settings.code[name]} if settings.code.get(name) == found.reader else {}
-    for line in replace(settings, code=own).own_code():
+        chosen = chosen.with_option(key, value)
+    code = {name: settings.code[name]} if settings.code.get(name) == chosen.reader else {}
+    for line in replace(settings, code=code).own_code():
         warnings.warn(line, stacklevel=2)
-    return Radiographs(open_dataset(found))
+    return Radiographs(open_dataset(chosen))

@@ -22,13 +22,13 @@ __all__ = ["RunComparison", "compare"]
 class RunComparison:
     """Every number that both runs have, on the rows that both scored, with paired tests. `compare` returns one."""
 
-    def __init__(self, found: Comparison) -> None:
-        self._found = found
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
 
     @property
     def missing_rows(self) -> int:
         """Number of rows that only one of the runs has; no compared number uses them."""
-        return self._found.missing_rows
+        return self._comparison.missing_rows
 
     def table(self) -> pd.DataFrame:
         """A row for each number: model, dataset, finding, metric, a, b, value (b minus a), low, high, n, p, p_bound,
@@ -39,7 +39,7 @@ class RunComparison:
         below it; p_holm is corrected for the `family` of all comparisons of the number. An empty `finding` is the mean
         over findings, an empty `dataset` the mean over n datasets.
         """
-        return frame("changes", _rows(self._found))
+        return frame("changes", _rows(self._comparison))
 
 
 def compare(
@@ -68,11 +68,11 @@ def compare(
     return RunComparison(compare_runs(a._stored, b._stored, models, datasets, resampling))
 
 
-def _rows(found: Comparison) -> Iterator[dict[str, Any]]:
-    for cell in found.cells:
+def _rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    for cell in comparison.cells:
         for change in (*cell.whole, *cell.classes):
             yield {**_row(cell.match.models, cell.match.dataset, change), "protocol": cell.protocol}
-    for mean in found.models:
+    for mean in comparison.models:
         for change in mean.whole:
             yield {**_row(mean.models, "", change), "protocol": mean.protocol}
 

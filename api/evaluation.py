@@ -102,8 +102,8 @@ def _models(models: Any, options: EvaluateOptions) -> tuple[list[str], LiveModel
             "A live model needs the option geometry, which says how its pixels are prepared, such as "
             "geometry=Geometry('squash', 224, 224, 'bicubic')."
         )
-    known = str(getattr(live[0], "__name__", type(live[0]).__name__))
-    name = options.get("name") or ("live" if known == "<lambda>" else known)
+    label = str(getattr(live[0], "__name__", type(live[0]).__name__))
+    name = options.get("name") or ("live" if label == "<lambda>" else label)
     return named, LiveModel(live[0], geometry, name, options.get("version"))
 
 
@@ -132,11 +132,11 @@ def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions)
     folders = [] if data is None else [data] if _path(data) else list(data)
     if folders and len(folders) != len(given):
         raise ConfigError(f"{len(given)} datasets and {len(folders)} folders were given; give one folder for each.")
-    for place, item in enumerate(given):
+    for index, item in enumerate(given):
         if isinstance(item, Radiographs):
             config = config.with_dataset(item._config)
         elif folders:
-            config = config.with_dataset(config.dataset(item, Path(folders[place]).expanduser()))
+            config = config.with_dataset(config.dataset(item, Path(folders[index]).expanduser()))
     for name, keys in (options.get("data_options") or {}).items():
         if name not in config.datasets:
             raise ConfigError(
@@ -149,21 +149,21 @@ def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions)
 
 
 def _settings(config: Config, out: FilePath | None, options: EvaluateOptions) -> Config:
-    place = config.eval.out if out is None else Path(out)
+    run = config.eval.out if out is None else Path(out)
     cache, limit, bundles = options.get("cache"), options.get("cache_limit"), options.get("bundles")
     if cache is False:
         config = replace(config, cache=None)
     elif cache is not None:
         config = replace(config, cache=Path(cache))
     elif config.cache is None:
-        config = replace(config, cache=place / "prepared")
+        config = replace(config, cache=run / "prepared")
     if limit is not None:
         config = replace(config, cache_limit=parse_bytes(str(limit), "cache_limit"))
     if bundles is not None:
         folders = [bundles] if isinstance(bundles, str | os.PathLike) else bundles
         config = replace(config, bundles=tuple(map(Path, folders)))
     return config.with_settings(
-        out=place,
+        out=run,
         batch=_at_least_one("batch", options.get("batch")),
         threads=_at_least_one("threads", options.get("threads"), MAX_THREADS),
         **{key: options.get(key) for key in ("engine", "protocol", "build", "tf32")},
@@ -183,9 +183,9 @@ def _progress(wanted: bool) -> Progress:
 
 
 def _raise_failures(outcome: RunOutcome) -> None:
-    told = [f"{model} on {dataset}: {reason}" for model, dataset, reason in outcome.problems]
-    if told:
-        raise RunError("; ".join(text.rstrip(".") for text in told) + ".")
+    failures = [f"{model} on {dataset}: {reason}" for model, dataset, reason in outcome.problems]
+    if failures:
+        raise RunError("; ".join(text.rstrip(".") for text in failures) + ".")
     if not outcome.finished:
         skipped = "; ".join(f"{model} on {dataset}: {reason}" for model, dataset, reason in outcome.skipped)
         raise RunError(f"Nothing was evaluated, because every pair was skipped: {skipped}.")

@@ -91,9 +91,9 @@ def recognition(results: Results) -> Iterator[dict[str, Any]]:
         yield from _of_model(results, model, cells, RECOGNITION)
 
 
-def differences(found: Differences) -> Iterator[dict[str, Any]]:
+def differences(tested: Differences) -> Iterator[dict[str, Any]]:
     """Every two models on every dataset and in the mean; of AUC also every finding."""
-    for item in (*found.numbers, *found.classes):
+    for item in (*tested.numbers, *tested.classes):
         row = _row(item.first, item.dataset, item.name, item.field, item)
         yield {**row, "other": item.second, **item.test, "protocol": item.protocol}
 
@@ -110,11 +110,11 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
                 yield {**_row(model, dataset, "", "images", Measured(0.0)), **empty}
                 continue
             later = results.rows[model, dataset].attempt
-            told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
+            status = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
             for name, count in cell_coverage(cell, answers.get((model, dataset))).items():
                 metric = "images" if name == "cases" else name
                 value = Measured(None if count is None else float(count), n=cell.cases)
-                yield {**_row(model, dataset, "", metric, value), **told}
+                yield {**_row(model, dataset, "", metric, value), **status}
 
 
 def cards(trust_cards: Iterable[TrustCard]) -> Iterator[dict[str, Any]]:

@@ -33,8 +33,8 @@ class OpenClipModel:
         self, model: Any, tokenizer: Callable[[list[str]], Any], prompts: Mapping[str, FindingPrompts]
     ) -> None:
         self._adapter = _ADAPTERS.load("open_clip")(model, tokenizer)
-        own = {name.casefold() for name in prompts}
-        builtin = {name: entry for name, entry in self._adapter.prompts.items() if name.casefold() not in own}
+        given = {name.casefold() for name in prompts}
+        builtin = {name: entry for name, entry in self._adapter.prompts.items() if name.casefold() not in given}
         self._prompts: dict[str, FindingPrompts] = {**builtin, **prompts}
         self.geometry: Geometry = self._adapter.geometry
 
@@ -65,7 +65,9 @@ class OpenClipModel:
         entry = self._prompts.get(name)
         if entry is not None:
             return entry.positive
-        near = {each.positive for known, each in self._prompts.items() if known.casefold() == name.casefold()}
+        near = {
+            candidate.positive for finding, candidate in self._prompts.items() if finding.casefold() == name.casefold()
+        }
         if len(near) == 1:
             return near.pop()
         raise ConfigError(
@@ -89,11 +91,11 @@ def open_clip_model(
 
     Raises ConfigError for a model whose patches cannot be read, and MissingExtraError without the extra export.
     """
-    own = {
+    given = {
         name: FindingPrompts(name, (text,) if isinstance(text, str) else tuple(text))
         for name, text in (prompts or {}).items()
     }
-    for name, entry in own.items():
+    for name, entry in given.items():
         if not entry.positive or not all(isinstance(text, str) and text.strip() for text in entry.positive):
             raise ConfigError(f"The prompts of '{name}' are no texts; give a text or several.")
-    return OpenClipModel(model, tokenizer, own)
+    return OpenClipModel(model, tokenizer, given)

@@ -83,12 +83,12 @@ def check_options(function: str, kinds: type, given: Mapping[str, Any]) -> None:
 
     The content of a text is checked where it is used, with the same message as on the command line.
     """
-    known = get_type_hints(kinds)
+    types = get_type_hints(kinds)
     for name, value in given.items():
-        if name not in known:
-            raise ConfigError(f"{function} has no option '{name}': {did_you_mean(name, known)}.")
-        if not any(_fits(value, kind) for kind in _alternatives(known[name])):
-            words = dict.fromkeys(_word(kind) for kind in _alternatives(known[name]))
+        if name not in types:
+            raise ConfigError(f"{function} has no option '{name}': {did_you_mean(name, types)}.")
+        if not any(_fits(value, annotation) for annotation in _alternatives(types[name])):
+            words = dict.fromkeys(_word(annotation) for annotation in _alternatives(types[name]))
             raise ConfigError(f"The option '{name}' of {function} is {' or '.join(words)}, not {value!r}.")
 
 
@@ -106,30 +106,30 @@ _WORDS: Mapping[Any, str] = {
 }
 
 
-def _alternatives(kind: Any) -> list[Any]:
+def _alternatives(annotation: Any) -> list[Any]:
     """The types in a union; literals of texts become `str`, Literal[False] stays."""
-    if get_origin(kind) in (Union, UnionType):
-        return [part for each in get_args(kind) for part in _alternatives(each)]
-    if get_origin(kind) is Literal:
-        return [kind] if get_args(kind) == (False,) else [str]
-    origin = get_origin(kind) or kind
+    if get_origin(annotation) in (Union, UnionType):
+        return [part for argument in get_args(annotation) for part in _alternatives(argument)]
+    if get_origin(annotation) is Literal:
+        return [annotation] if get_args(annotation) == (False,) else [str]
+    origin = get_origin(annotation) or annotation
     return [getattr(origin, "__origin__", origin)]
 
 
-def _fits(value: object, kind: Any) -> bool:
-    if get_origin(kind) is Literal:
+def _fits(value: object, annotation: Any) -> bool:
+    if get_origin(annotation) is Literal:
         return value is False
-    if kind in (int, float):
-        return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
-    if kind not in (str, os.PathLike) and isinstance(value, str):
+    if annotation in (int, float):
+        return isinstance(value, int if annotation is int else int | float) and not isinstance(value, bool)
+    if annotation not in (str, os.PathLike) and isinstance(value, str):
         return False  # a text is a sequence too
-    return isinstance(value, kind)
+    return isinstance(value, annotation)
 
 
-def _word(kind: Any) -> str:
+def _word(annotation: Any) -> str:
     import collections.abc
 
-    if get_origin(kind) is Literal:
+    if get_origin(annotation) is Literal:
         return "False"
     same = {collections.abc.Mapping: Mapping, collections.abc.Sequence: Sequence}
-    return _WORDS[same.get(kind, kind)]
+    return _WORDS[same.get(annotation, annotation)]

@@ -65,7 +65,7 @@ class Predictor:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
 
@@ -111,13 +111,13 @@ class Predictor:
         selection = self._served.select(request)
         prepared = _prepared(image, self.bundle.manifest.geometry)
         scores = self.run(prepared.pixels[None, None], selection.prompts.features)
-        found = build_answer(request, self._served, selection, [prepared], scores).outputs
+        outputs = build_answer(request, self._served, selection, [prepared], scores).outputs
         return Prediction(
             findings=selection.queries.findings,
-            logits=found["logits"][0],
-            probabilities=found["probabilities"][0],
-            saliency=found["saliency"][0],
-            boxes=_boxes(found["boxes"], selection.queries.findings),
+            logits=outputs["logits"][0],
+            probabilities=outputs["probabilities"][0],
+            saliency=outputs["saliency"][0],
+            boxes=_boxes(outputs["boxes"], selection.queries.findings),
         )
 
     @property
@@ -130,13 +130,15 @@ class Predictor:
         self, findings: Sequence[str] | None, prompt_set: str | None, prompts: Prompts | None, tau: float = 0.5
     ) -> Request:
         side = self.bundle.manifest.geometry.size
-        own = None if prompts is None else tuple(FindingPrompts(name, _texts(text)) for name, text in prompts.items())
+        entries = (
+            None if prompts is None else tuple(FindingPrompts(name, _texts(text)) for name, text in prompts.items())
+        )
         request = Request(
             model=self.bundle.name,
             pixels=np.zeros((1, 1, side, side), np.uint8),
             findings=None if findings is None else tuple(findings),
             prompt_set=prompt_set,
-            prompts=own,
+            prompts=entries,
             outputs=_OUTPUTS,
             tau=tau,
         )

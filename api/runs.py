@@ -79,16 +79,16 @@ class Run:
             raise ConfigError(f"There is no table '{name}': {did_you_mean(str(name), get_args(TableName))}.")
         if trust and name != "cards":
             raise ConfigError(f"The table '{name}' has nothing of trust directories; 'cards' has, or leave trust out.")
-        found = self._report("table", dict(choices))
+        run_report = self._report("table", dict(choices))
         if name == "cards":
             from .runtime.trust.card.making import make_cards
 
-            cards = make_cards(found, _folders(trust), pictures=False, say=_warn)
+            cards = make_cards(run_report, _folders(trust), pictures=False, say=_warn)
             return frames.frame(name, frames.cards(cards))
         make = getattr(frames, name)
         if name == "coverage":
-            return frames.frame(name, make(found.results, found.boxes))
-        parts = (differences if name == "differences" else results for results, differences in found.blocks)
+            return frames.frame(name, make(run_report.results, run_report.boxes))
+        parts = (differences if name == "differences" else results for results, differences in run_report.blocks)
         rows: Iterator[dict[str, Any]] = chain.from_iterable(make(part) for part in parts if part is not None)
         return frames.frame(name, rows)
 
@@ -105,8 +105,8 @@ class Run:
 
     def _report(self, function: str, choices: dict[str, Any]) -> Report:
         check_options(function, ReportOptions, choices)
-        told = choices.pop("protocol", None) or ()
-        protocol, scorers = split_protocols([told] if isinstance(told, str) else told)
+        names = choices.pop("protocol", None) or ()
+        protocol, scorers = split_protocols([names] if isinstance(names, str) else names)
         key = (Choices(**choices, protocol=protocol), scorers)
         if key not in self._reports:
             self._reports[key] = make_report(self.path, key[0], Presentation(scorers=scorers))
@@ -114,7 +114,7 @@ class Run:
 
 
 def _folders(given: FilePath | Sequence[FilePath]) -> list[Path]:
-    return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(each) for each in given]
+    return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(folder) for folder in given]
 
 
 def _warn(line: str) -> None:
