@@ -44,10 +44,10 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
 def _check_checksum(raw: dict[str, Any]) -> None:
     """Raises BundleError for other values than were written. Older versions wrote no checksum."""
     try:
-        whole = CHECKSUM not in raw or raw[CHECKSUM] == checksum_of(raw)
+        intact = CHECKSUM not in raw or raw[CHECKSUM] == checksum_of(raw)
     except (ValueError, RecursionError):
-        whole = False
-    if not whole:
+        intact = False
+    if not intact:
         raise BundleError(
             "bundle.json does not match its checksum, it was changed or damaged; export the bundle again."
         )
@@ -72,22 +72,25 @@ class _Parity(msgspec.Struct):
 _ENTRIES = {"graphs": GraphSpec, "prompt_sets": PromptRecord, "files": FileRecord}
 
 
-def _convert(value: Any, kind: Any, key: str = "") -> Any:
-    """`value`, found at `key` of bundle.json, as `kind`. Raises BundleError, naming the key inside it."""
+def _convert(value: Any, target: Any, key: str = "") -> Any:
+    """`value`, found at `key` of bundle.json, as `target`. Raises BundleError, naming the key inside it."""
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, target)
     except (msgspec.ValidationError, UnicodeError) as error:  # UnicodeError for half of a surrogate pair
         fault, _, inside = str(error).partition(" - at `$")
         where = f"{key}{inside}".strip("`.")
-        place = f" at '{where}'" if where else ""
-        raise BundleError(f"bundle.json is not valid{place}: {fault}; export the bundle again.") from error
+        position = f" at '{where}'" if where else ""
+        raise BundleError(f"bundle.json is not valid{position}: {fault}; export the bundle again.") from error
 
 
 def _manifest(raw: dict[str, Any]) -> Manifest:
     # One by one, because msgspec does not say which entry of a mapping is invalid.
     entries = {
-        key: {name: _convert(entry, kind, f"{key}.{name}") for name, entry in _convert(raw.get(key), dict, key).items()}
-        for key, kind in _ENTRIES.items()
+        key: {
+            name: _convert(entry, entry_type, f"{key}.{name}")
+            for name, entry in _convert(raw.get(key), dict, key).items()
+        }
+        for key, entry_type in _ENTRIES.items()
     }
     manifest: Manifest = _convert({**raw, **entries}, Manifest)
     _convert(manifest.parity, _Parity, "parity")

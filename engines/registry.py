@@ -16,19 +16,19 @@ from typing import Any
 from .errors import ConfigError
 
 
-def did_you_mean(name: str, known: Iterable[str], written: Mapping[str, str] | None = None) -> str:
+def did_you_mean(name: str, valid: Iterable[str], written: Mapping[str, str] | None = None) -> str:
     """The end of a message about an unknown `name`: the known name that is meant, if any, then each of them once.
 
     written: other names, as `plain_name` has them, and the known one that each of them means. Without one of them the
-    most similar of the `known` names is meant; upper and lower case do not count. Where none is similar, a single name
+    most similar of the `valid` names is meant; upper and lower case do not count. Where none is similar, a single name
     that contains the unknown one is meant ("cpu" for "onnxruntime-cpu").
     """
-    names = list(dict.fromkeys(known))
+    names = list(dict.fromkeys(valid))
     if (meant := (written or {}).get(plain_name(name))) in names:
         return f"did you mean '{meant}'? known are {', '.join(names)}"
-    folded = {each.casefold(): each for each in reversed(names)}
+    folded = {candidate.casefold(): candidate for candidate in reversed(names)}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
-    if not close and len(within := [each for each in folded if name and name.casefold() in each]) == 1:
+    if not close and len(within := [candidate for candidate in folded if name and name.casefold() in candidate]) == 1:
         close = within
     return (f"did you mean '{folded[close[0]]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
 
@@ -62,8 +62,8 @@ class Registry:
     installed third-party packages add names.
     """
 
-    def __init__(self, kind: str, entries: Mapping[str, str], group: str | None = None) -> None:
-        self.kind = kind
+    def __init__(self, title: str, entries: Mapping[str, str], group: str | None = None) -> None:
+        self.title = title
         self._entries = dict(entries)
         self._group = group
 
@@ -79,7 +79,7 @@ class Registry:
         """The object behind `name`, which is a known name or a target itself. Raises ConfigError."""
         table = self._table()
         if name not in table and ":" not in name:
-            raise ConfigError(f"Unknown {self.kind} '{name}': {did_you_mean(name, sorted(table))}.")
+            raise ConfigError(f"Unknown {self.title} '{name}': {did_you_mean(name, sorted(table))}.")
         target = table.get(name, name)
         module_name, _, attribute = target.rpartition(":")
         try:
@@ -87,14 +87,14 @@ class Registry:
                 _from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
             )
         except (ImportError, SyntaxError) as error:
-            raise ConfigError(f"The {self.kind} '{target}' cannot be imported: {error}.") from error
+            raise ConfigError(f"The {self.title} '{target}' cannot be imported: {error}.") from error
         try:
             target_object = module
             for part in attribute.split("."):
                 target_object = getattr(target_object, part)
         except AttributeError as error:
             raise ConfigError(
-                f"The {self.kind} '{target}' does not exist: {module_name} has no '{attribute}'."
+                f"The {self.title} '{target}' does not exist: {module_name} has no '{attribute}'."
             ) from error
         return target_object
 
@@ -103,7 +103,7 @@ class Registry:
         for name, target in _added(self._group, tuple(sys.path)) if self._group else ():
             if name in table:
                 raise ConfigError(
-                    f"The {self.kind} '{name}' is defined twice, as {table[name]} and as {target}; "
+                    f"The {self.title} '{name}' is defined twice, as {table[name]} and as {target}; "
                     "remove one of the two packages."
                 )
             table[name] = target

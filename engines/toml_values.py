@@ -38,20 +38,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def convert(value: object, kind: Any, key: str, file: Path, words: Mapping[str, str] = WORDS) -> Any:
-    """`value`, found at `key` of `file`, as `kind`; a Path in it is relative to the file. words: as
+def convert(value: object, target: Any, key: str, file: Path, words: Mapping[str, str] = WORDS) -> Any:
+    """`value`, found at `key` of `file`, as `target`; a Path in it is relative to the file. words: as
     `WORDS`, where a file has better ones.
 
     Raises ConfigError, naming the key inside it.
     """
 
-    def place(_: Any, text: object) -> Path:
+    def absolute_path(_: Any, text: object) -> Path:
         if not isinstance(text, str) or not text:
             raise ValueError("Expected `str`")
         return file.parent / Path(text).expanduser()
 
     try:
-        return msgspec.convert(value, kind, dec_hook=place)
+        return msgspec.convert(value, target, dec_hook=absolute_path)
     except msgspec.ValidationError as error:
         fault, _, inside = str(error).partition(" - at `$")
         where = f"{key}{inside.partition('[')[0]}".strip("`.")

@@ -40,4 +40,4 @@ def _number(sign: str) -> str:
 
 def _halves(sign: str) -> list[int]:
     data = sign.encode("utf-16-be", "surrogatepass")
-    return [int.from_bytes(data[place : place + 2]) for place in range(0, len(data), 2)]
+    return [int.from_bytes(data[start : start + 2]) for start in range(0, len(data), 2)]

@@ -156,9 +156,9 @@ class HostCudaEngine(Engine):
         while start < len(pixels):
             chunk = pixels[start : start + self._batch]
             unused = self._batch - len(chunk) if self.options.pad else 0
-            whole = np.concatenate([chunk, np.zeros((unused, *chunk.shape[1:]), chunk.dtype)]) if unused else chunk
+            batch = np.concatenate([chunk, np.zeros((unused, *chunk.shape[1:]), chunk.dtype)]) if unused else chunk
             try:
-                logits, saliency = self._session.run(["logits", "saliency"], {"pixels": whole, "text": text})
+                logits, saliency = self._session.run(["logits", "saliency"], {"pixels": batch, "text": text})
             except Exception as error:  # see open_session
                 failure = _failure(self.bundle, self.backend, error)
                 if not isinstance(failure, OutOfMemory) or self._batch == 1:

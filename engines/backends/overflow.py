@@ -25,12 +25,12 @@ _INSTEAD = {"fp16": "--precision bf16 or fp32", "bf16": "--precision fp32"}
 
 @dataclass(frozen=True)
 class Overflow:
-    """The first overflow. node, kind: name and operation of the first layer with a number out of range, empty if there
-    is none; value: its largest magnitude (NaN and infinity possible). before: the largest magnitude of the
-    half-precision layers before it; where: the name of the layer with that magnitude."""
+    """The first overflow. node, operation: of the first layer with a number out of range, empty if there is none;
+    value: its largest magnitude (NaN and infinity possible). before: the largest magnitude of the half-precision layers
+    before it; where: the name of the layer with that magnitude."""
 
     node: str
-    kind: str
+    operation: str
     value: float
     before: float
     where: str
@@ -40,7 +40,7 @@ class Overflow:
 class _Tensor:
     name: str
     node: str
-    kind: str
+    operation: str
     half: bool
 
 
@@ -60,7 +60,8 @@ def explain_overflow(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np
         inside = f"on the CPU the same graph stays below the {limit:.6g} of {precision} ({front})"
         return f"{inside}, so the engine sums in another order or is at fault; {instead}"
     size = f"reaches {overflow.value:.3g}" if np.isfinite(overflow.value) else "is not finite"
-    return f"{overflow.node} ({overflow.kind}) {size}, {precision} ends at {limit:.6g} (before it: {front}); {instead}"
+    layer = f"{overflow.node} ({overflow.operation})"
+    return f"{layer} {size}, {precision} ends at {limit:.6g} (before it: {front}); {instead}"
 
 
 def find_overflow(graph: bytes, precision: str, inputs: Mapping[str, NDArray[Any]]) -> Overflow:
@@ -77,7 +78,7 @@ def find_overflow(graph: bytes, precision: str, inputs: Mapping[str, NDArray[Any
     for tensor, values in _values(session, tensors, inputs):
         value = _magnitude(values)
         if not value <= (LARGEST[precision] if tensor.half else np.finfo(np.float32).max):
-            return Overflow(tensor.node, tensor.kind, value, before, where)
+            return Overflow(tensor.node, tensor.operation, value, before, where)
         if tensor.half and value > before:
             before, where = value, tensor.node
     return Overflow("", "", before, before, where)
@@ -110,7 +111,7 @@ def _values(
         for tensor, value in zip(part, values, strict=True):
             if isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.floating):
                 half = tensor.half or value.dtype == np.float16
-                yield _Tensor(tensor.name, tensor.node, tensor.kind, half), value
+                yield _Tensor(tensor.name, tensor.node, tensor.operation, half), value
 
 
 def _magnitude(values: NDArray[Any]) -> float:

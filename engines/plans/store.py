@@ -88,14 +88,14 @@ class PlanStore:
 
     def timing(self, key: PlanKey) -> bytes | None:
         """The timing cache of earlier builds on this GPU with this library; None for a damaged one."""
-        return _whole(self._timing(key))
+        return _verified(self._timing(key))
 
     def kernels(self, key: PlanKey) -> bytes | None:
         """The kernels that TensorRT for RTX compiled when the plan ran before, None for damaged ones.
 
         The library checks what they are for.
         """
-        return _whole(self._kernels(key))
+        return _verified(self._kernels(key))
 
     def keep_kernels(self, key: PlanKey, kernels: bytes) -> None:
         """Stores them for the next run; where that cannot be, the next run compiles them again."""
@@ -163,7 +163,7 @@ def _with_checksum(data: bytes) -> bytes:
     return data + hashlib.sha256(data).digest()
 
 
-def _whole(source: Path) -> bytes | None:
+def _verified(source: Path) -> bytes | None:
     """What `_with_checksum` was given; None for a file that is damaged, without a checksum, a link, or not readable."""
     try:
         content = b"" if source.is_symlink() else source.read_bytes()
