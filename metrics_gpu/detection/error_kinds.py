@@ -81,9 +81,9 @@ def anatomy(answers: Answers) -> Anatomy:
     return Anatomy(given, *_judge((table.values, table.offsets), boxes, true, width))
 
 
-def fixed(answers: Answers, found: Anatomy, kind: str | None) -> Fixed:
+def fixed(answers: Answers, errors: Anatomy, error: str | None) -> Fixed:
     """The pairs with one of `KINDS` fixed; None: as they are."""
-    given = found.given if kind is None else mended(answers, found, kind)
+    given = errors.given if error is None else mended(answers, errors, error)
     tp = matched(overlaps(given, answers.truth), (_MET,))[0]
     sizes = answers.sizes
     given_grid = on_grid(pixel_rectangles(given, sizes), sizes)
@@ -91,50 +91,50 @@ def fixed(answers: Answers, found: Anatomy, kind: str | None) -> Fixed:
     return Fixed(union_counts(given_grid, true_grid).dice, given.lengths, tp)
 
 
-def mended(answers: Answers, found: Anatomy, kind: str) -> BoxLists:
+def mended(answers: Answers, errors: Anatomy, error: str) -> BoxLists:
     """The given boxes with one of `KINDS` fixed, without scores.
 
     A box of a kind that is about a true box becomes that box, or is deleted where the true box is a hit or was fixed
     before; a duplicate or hallucinated box is deleted; a silent or missed true box is added.
     """
-    given, truth, code = found.given, answers.truth, KINDS.index(kind)
+    given, truth, code = errors.given, answers.truth, KINDS.index(error)
     if code in (_SILENT, _MISSED):
-        added = truth.keep(found.left == code)
+        added = truth.keep(errors.left == code)
         order = np.argsort(np.append(given.owner, added.owner), kind="stable")  # each list, then what is added to it
         return BoxLists(np.concatenate([given.boxes, added.boxes])[order], given.offsets + added.offsets)
-    of_kind = found.kind == code
+    of_kind = errors.kind == code
     boxes, keep = given.boxes.copy(), ~of_kind
     if code not in (_DUPLICATE, _INVENTED):
         taken = np.zeros(len(truth.boxes), np.bool_)
-        taken[found.about[found.kind == _HIT]] = True
+        taken[errors.about[errors.kind == _HIT]] = True
         rows = np.flatnonzero(of_kind)
-        about, first = np.unique(found.about[rows], return_index=True)
+        about, first = np.unique(errors.about[rows], return_index=True)
         repaired = rows[first[~taken[about]]]
-        boxes[repaired] = truth.boxes[found.about[repaired]]
+        boxes[repaired] = truth.boxes[errors.about[repaired]]
         keep[repaired] = True
     return BoxLists(boxes, given.offsets).keep(keep)
 
 
-def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:
-    (ious, starts), (given, given_offsets), (truth, truth_offsets) = table, mine, regions
-    kind, about = np.zeros(len(given), np.int8), np.full(len(given), -1, np.int64)
+def _judge_loop(table: Any, answered: Any, regions: Any, width: Any) -> Any:
+    (ious, starts), (given, given_offsets), (truth, truth_offsets) = table, answered, regions
+    codes, about = np.zeros(len(given), np.int8), np.full(len(given), -1, np.int64)
     left = np.full(len(truth), -1, np.int8)
     for p in range(len(starts) - 1):
         a, n = given_offsets[p], given_offsets[p + 1] - given_offsets[p]
         c, m = truth_offsets[p], truth_offsets[p + 1] - truth_offsets[p]
-        known = np.zeros(m, np.bool_)
+        addressed = np.zeros(m, np.bool_)
         for i in range(n):  # hits first: whether a box is a duplicate depends on the hits of all others
             best, at = _MET, -1
             for j in range(m):
                 value = ious[starts[p] + i * m + j]
-                if not known[j] and (value > best or (at < 0 and value >= best)):
+                if not addressed[j] and (value > best or (at < 0 and value >= best)):
                     best, at = value, j
-            kind[a + i] = _HIT if at >= 0 else -1
+            codes[a + i] = _HIT if at >= 0 else -1
             if at >= 0:
-                known[at] = True
+                addressed[at] = True
                 about[a + i] = c + at
         for i in range(n):
-            if kind[a + i] == _HIT:
+            if codes[a + i] == _HIT:
                 continue
             box = given[a + i]
             area = (box[2] - box[0]) * (box[3] - box[1])
@@ -161,24 +161,24 @@ def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:
                 if value > other or (side < 0 and value >= other):
                     other, side = value, j
             if best >= _MET:
-                kind[a + i] = _DUPLICATE
+                codes[a + i] = _DUPLICATE
             elif large >= 0:
-                kind[a + i], at = _LARGE, large
+                codes[a + i], at = _LARGE, large
             elif small >= 0:
-                kind[a + i], at = _SMALL, small
+                codes[a + i], at = _SMALL, small
             elif best >= _NEAR:
-                kind[a + i] = _PLACED
+                codes[a + i] = _PLACED
             elif side >= 0:
-                kind[a + i], at = _SIDE, side
+                codes[a + i], at = _SIDE, side
             else:
-                kind[a + i], at = _INVENTED, -1
+                codes[a + i], at = _INVENTED, -1
             if at >= 0:
-                known[at] = True
+                addressed[at] = True
                 about[a + i] = c + at
         for j in range(m):
-            if not known[j]:
+            if not addressed[j]:
                 left[c + j] = _MISSED if n > 0 else _SILENT
-    return kind, about, left
+    return codes, about, left
 
 
 _judge = compiled(

@@ -77,12 +77,12 @@ def matched_scores(
     members = [np.flatnonzero(answers.class_of == c) for c in range(len(answers.names))]
     sums = np.stack([draws_of.sums(patients[pairs], columns[pairs]) for pairs in members])
     extra = draws_of.sums(negative_patients, answers.negatives.lengths[:, None].astype(np.float64))[:, 0]
-    whole = sums.sum(axis=0)
+    totals = sums.sum(axis=0)
     scores = []
     with np.errstate(invalid="ignore", divide="ignore"):
         for t, threshold in enumerate(thresholds):
             by_class = (2 * sums[..., 2 + t] / (sums[..., 0] + sums[..., 1])).T
-            hits, given, true = whole[:, 2 + t], whole[:, 0], whole[:, 1]
+            hits, given, true = totals[:, 2 + t], totals[:, 0], totals[:, 1]
             nothing = np.where(true > 0, 0.0, np.nan)
             scores.append(
                 MatchedScores(

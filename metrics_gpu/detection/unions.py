@@ -115,14 +115,14 @@ def _count_loop(given: Any, given_offsets: Any, truth: Any, truth_offsets: Any, 
             ys[at], ys[at + 1] = truth[c + k, 1], truth[c + k, 3]
         xs.sort()
         ys.sort()
-        mine, true = _cells(given, a, b, xs, ys), _cells(truth, c, d, xs, ys)
+        answered, true = _cells(given, a, b, xs, ys), _cells(truth, c, d, xs, ys)
         for i in range(2 * n - 1):
             high = ys[i + 1] - ys[i]
             if high == 0:
                 continue
             for j in range(2 * n - 1):
                 pixels = high * (xs[j + 1] - xs[j])
-                if mine[i, j] > 0:
+                if answered[i, j] > 0:
                     out[0, p] += pixels
                     if true[i, j] > 0:
                         out[1, p] += pixels

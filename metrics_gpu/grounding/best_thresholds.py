@@ -56,13 +56,13 @@ def model_levels(
     None if there is no pair at all. Raises ValueError if a pair has no region.
     """
     options = options or GroundingOptions(unit="per_model")
-    known = [(counts, class_of) for counts, class_of in datasets if len(counts)]
-    if not known:
+    nonempty = [(counts, class_of) for counts, class_of in datasets if len(counts)]
+    if not nonempty:
         return None
-    sizes = [np.array(len(counts)) for counts, _ in known]
+    sizes = [np.array(len(counts)) for counts, _ in nonempty]
     dice, iou = (
         mean_curve(
-            [dataset_curve(curves(counts), of, options.mean) for counts, of in known], sizes, options.mean_datasets
+            [dataset_curve(curves(counts), of, options.mean) for counts, of in nonempty], sizes, options.mean_datasets
         )
         for curves in (dice_curves, iou_curves)
     )
@@ -107,8 +107,8 @@ def patient_folds(has: NDArray[np.bool_], seed: int = SEED) -> NDArray[np.intp]:
     if has.any(axis=1).sum() <= LEAVE_ONE_OUT:
         return np.arange(len(has), dtype=np.intp)[None]
     generator = np.random.Generator(np.random.PCG64(seed))
-    found: NDArray[np.intp] = np.stack([_divided(has, generator.permutation(len(has))) for _ in range(REPEATS)])
-    return found
+    folds: NDArray[np.intp] = np.stack([_divided(has, generator.permutation(len(has))) for _ in range(REPEATS)])
+    return folds
 
 
 def pair_folds(
@@ -171,7 +171,7 @@ def cross_fitted(
     if options.iou_at == "joint":
         totals = totals[:, : 1 + LEVELS]
     totals = np.ascontiguousarray(totals)
-    whole = drawn @ totals
+    all_patients = drawn @ totals
     sums, of_pairs = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(of_patient)))
     for repeat, folds in enumerate(fold_of):
         names, at = np.unique(folds, return_index=True)
@@ -182,7 +182,7 @@ def cross_fitted(
             alone, first = of_patient[at], level(options.tau_from)
             scored = np.stack([score[alone] for score in scores])
             columns = np.ascontiguousarray(drawn[:, alone])
-            sums[:, repeat], chosen = leave_one_out(columns, whole, totals[alone], scored, first, keep)
+            sums[:, repeat], chosen = leave_one_out(columns, all_patients, totals[alone], scored, first, keep)
             fold = np.searchsorted(names, folds)
             for curve_index, curve in enumerate(curves):
                 values = np.take_along_axis(curve, np.maximum(chosen[curve_index][fold], 0)[:, None], axis=1)[:, 0]
@@ -196,7 +196,7 @@ def cross_fitted(
             rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
             weight = weight[rows]
             rest = weight @ totals[members]
-            np.subtract(whole if len(rows) == len(whole) else whole[rows], rest, out=rest)
+            np.subtract(all_patients if len(rows) == len(all_patients) else all_patients[rows], rest, out=rest)
             levels = best_levels(rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:], options)
             alone = rest[:, 0] == 0
             if keep:
@@ -212,5 +212,5 @@ def _totals(values: Float, patient_of: NDArray[np.intp]) -> Float:
     """Sums of `values` [N, K] over the items of each patient, float64 [G, K]; patients are 0..G-1, all with an item."""
     order = np.argsort(patient_of, kind="stable")
     starts = np.flatnonzero(np.diff(patient_of[order], prepend=-1))
-    found: Float = np.add.reduceat(values[order], starts, axis=0) if len(starts) else values
-    return found
+    totals: Float = np.add.reduceat(values[order], starts, axis=0) if len(starts) else values
+    return totals

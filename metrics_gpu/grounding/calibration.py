@@ -41,10 +41,10 @@ def isotonic_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> ND
     """
     from sklearn.isotonic import IsotonicRegression
 
-    every, within = _check(pixels, inside)
-    used = np.flatnonzero(every)
+    total, within = _check(pixels, inside)
+    used = np.flatnonzero(total)
     model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
-    model.fit(LEVEL_VALUES[used], within[used] / every[used], sample_weight=every[used])
+    model.fit(LEVEL_VALUES[used], within[used] / total[used], sample_weight=total[used])
     return np.asarray(model.predict(LEVEL_VALUES), np.float64).astype(np.float32)
 
 
@@ -57,14 +57,14 @@ def beta_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> NDArra
     """
     from sklearn.linear_model import LogisticRegression
 
-    every, within = _check(pixels, inside)
-    share = within.sum() / every.sum()
+    total, within = _check(pixels, inside)
+    share = within.sum() / total.sum()
     constant = np.full(LEVELS, share, np.float64).astype(np.float32)
     if share in (0.0, 1.0):
         return constant
     features = np.column_stack([np.log(LEVEL_VALUES), -np.log1p(-LEVEL_VALUES)])
     rows, target = np.vstack([features, features]), np.repeat([1, 0], LEVELS)
-    weight = np.concatenate([within, every - within]) / every.sum() * 1e4  # almost no penalty, and well conditioned
+    weight = np.concatenate([within, total - within]) / total.sum() * 1e4  # almost no penalty, and well conditioned
     used = [0, 1]
     while used:
         model = LogisticRegression(C=1e6, max_iter=1000, tol=1e-8)
@@ -84,8 +84,8 @@ def cut(mapped: NDArray[np.float32], threshold: float) -> int:
 
 def half_dice(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> float:
     """Half of the best Dice that one level reaches over all fitting pixels together, the cut that is best for Dice."""
-    every, within = _check(pixels, inside)
-    marked, right = every[::-1].cumsum(), within[::-1].cumsum()
+    total, within = _check(pixels, inside)
+    marked, right = total[::-1].cumsum(), within[::-1].cumsum()
     return float((right / (marked + within.sum())).max())
 
 
@@ -151,9 +151,9 @@ def _best(curve: Float, options: GroundingOptions) -> int:
 
 
 def _check(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> tuple[Float, Float]:
-    every, within = np.asarray(pixels, np.float64), np.asarray(inside, np.float64)
-    if every.shape != (LEVELS,) or within.shape != (LEVELS,):
-        raise ValueError(f"pixels and inside must have shape {(LEVELS,)}, got {every.shape} and {within.shape}")
-    if not every.sum() > 0 or (within > every).any() or (within < 0).any():
+    total, within = np.asarray(pixels, np.float64), np.asarray(inside, np.float64)
+    if total.shape != (LEVELS,) or within.shape != (LEVELS,):
+        raise ValueError(f"pixels and inside must have shape {(LEVELS,)}, got {total.shape} and {within.shape}")
+    if not total.sum() > 0 or (within > total).any() or (within < 0).any():
         raise ValueError("calibration needs pixels, and at each level no more inside the region than there are")
-    return every, within
+    return total, within

@@ -59,7 +59,7 @@ def level_histogram(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64
     whose first threshold does not mark every pixel (another normalisation or comparison than the default's), since
     values below it are not known.
     """
-    if not counts.whole:
+    if not counts.marks_every_pixel:
         raise ValueError("these counts do not mark every pixel at their first threshold, so values are missing")
     table = np.stack([counts.area, counts.overlap]).astype(np.int64)
     table[:, :, :-1] -= table[:, :, 1:]

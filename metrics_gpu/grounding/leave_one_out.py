@@ -12,7 +12,7 @@ Float = NDArray[np.float64]
 
 
 def _leave_one_out(
-    drawn: Float, whole: Float, totals: Float, scores: Float, first: int, kept: bool
+    drawn: Float, all_patients: Float, totals: Float, scores: Float, first: int, kept: bool
 ) -> tuple[Float, NDArray[np.int64]]:
     kinds, patients, levels = scores.shape
     sums = np.zeros((kinds, len(drawn)))
@@ -22,22 +22,22 @@ def _leave_one_out(
             weight = drawn[row, patient]
             if weight == 0.0:
                 continue
-            alone = whole[row, 0] == weight * totals[patient, 0]
-            for kind in range(kinds):
-                start = 1 + kind * levels if totals.shape[1] > 1 + levels else 1
-                at = chosen[kind, patient]
+            alone = all_patients[row, 0] == weight * totals[patient, 0]
+            for measure in range(kinds):
+                start = 1 + measure * levels if totals.shape[1] > 1 + levels else 1
+                at = chosen[measure, patient]
                 if row == 0 or not kept:
                     at = first
-                    top = whole[row, start + first] - weight * totals[patient, start + first]
+                    top = all_patients[row, start + first] - weight * totals[patient, start + first]
                     for level in range(first + 1, levels):
-                        value = whole[row, start + level] - weight * totals[patient, start + level]
+                        value = all_patients[row, start + level] - weight * totals[patient, start + level]
                         if value > top:
                             at, top = level, value
                     if row == 0:
-                        chosen[kind, patient] = -1 if alone else at
+                        chosen[measure, patient] = -1 if alone else at
                 else:
                     alone = at < 0
-                sums[kind, row] += np.nan if alone else weight * scores[kind, patient, at]
+                sums[measure, row] += np.nan if alone else weight * scores[measure, patient, at]
     return sums, chosen
 
 

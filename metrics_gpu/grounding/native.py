@@ -53,7 +53,7 @@ def native_map(
     drawn = upsampled(saliency, (height, width), frame)
     if not np.isfinite(drawn.values).all():
         raise ValueError("the saliency map is not finite")
-    return drawn.whole(drawn.values.min() if drawn.values.size else 0.0)
+    return drawn.full_image(drawn.values.min() if drawn.values.size else 0.0)
 
 
 def segment(native: NDArray[np.float32], threshold: float | None = None) -> NDArray[np.bool_]:

@@ -28,8 +28,8 @@ class OtherPatients:
     ) -> None:
         self._take = take
         self._places: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for place, (finding, patient) in enumerate(zip(class_of.tolist(), patient_of.tolist(), strict=True)):
-            self._places[finding][patient].append(place)
+        for pair, (finding, patient) in enumerate(zip(class_of.tolist(), patient_of.tolist(), strict=True)):
+            self._places[finding][patient].append(pair)
         self._totals = {finding: self._sum(np.flatnonzero(class_of == finding)) for finding in self._places}
 
     def mean(self, finding: int, patient: int) -> NDArray[np.float32] | None:

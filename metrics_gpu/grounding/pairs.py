@@ -65,13 +65,13 @@ def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(
     levels: the thresholds to take. Raises ValueError if a pair has no region, or has more pixels than `pixels`.
     """
     dice, iou = dice_curves(counts, levels), iou_curves(counts, levels)
-    every = counts.area[:, 0] if pixels is None else np.full(len(counts), pixels)
-    if (every < np.maximum(counts.area[:, 0], counts.region)).any():
+    size = counts.area[:, 0] if pixels is None else np.full(len(counts), pixels)
+    if (size < np.maximum(counts.area[:, 0], counts.region)).any():
         raise ValueError(f"the evaluation grid has more pixels than {pixels}")
-    if pixels is None and not counts.whole:
+    if pixels is None and not counts.marks_every_pixel:
         raise ValueError("these counts do not mark every pixel at their first threshold: give the number of pixels")
     region = counts.region.astype(np.int64)
-    floor_dice, floor_iou = 2.0 * region / (every + region), region / np.maximum(every, 1)
+    floor_dice, floor_iou = 2.0 * region / (size + region), region / np.maximum(size, 1)
     return np.column_stack([dice, exact_values(floor_dice)]), np.column_stack([iou, exact_values(floor_iou)])
 
 
@@ -87,11 +87,11 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class ClassSums:
-    """A class. own: its pairs, intp [P_c]. whole: their sums; pairs: what is summed, as if each pair were a row.
+    """A class. members: its pairs, intp [P_c]. totals: their sums; pairs: what is summed, as if each pair were a row.
     fitted: its cross-fitted scores, as `cross_fitted` gives them; None where no search needs them."""
 
-    own: NDArray[np.intp]
-    whole: Sums
+    members: NDArray[np.intp]
+    totals: Sums
     pairs: Sums
     fitted: tuple[Float, Float] | None
 
@@ -119,8 +119,8 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
             curves = dice[members, :LEVELS], iou[members, :LEVELS]
             folds = np.asarray(pairs.fold_of)[:, members]
             fitted = cross_fitted(curves, folds, person[members], weights, options, keep=keep)
-        whole = draws.sums(patient_of[members], table[members])
-        sums.append(ClassSums(members, _split(whole), _split(table[members]), fitted))
+        drawn_sums = draws.sums(patient_of[members], table[members])
+        sums.append(ClassSums(members, _split(drawn_sums), _split(table[members]), fitted))
     return sums
 
 

@@ -94,7 +94,7 @@ def scores_on_grid(
     drawn = upsampled(cells, (region.shape[0], region.shape[1]), frame)
     if not np.isfinite(drawn.values).all():
         drawn = replace(drawn, values=np.zeros_like(drawn.values))
-    return phrase_scores(drawn.whole(np.nan), region)
+    return phrase_scores(drawn.full_image(np.nan), region)
 
 
 def _contrast(inside: Floats, outside: Floats) -> float:

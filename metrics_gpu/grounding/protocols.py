@@ -42,9 +42,9 @@ class GroundingOptions:
         if self.tau_from not in (0.0, 0.01):
             raise ValueError(f"tau_from is 0.0 or 0.01, got {self.tau_from}")
         kinds = {"ties": Ties, "unit": Unit, "iou_at": IouAt, "mean": Mean, "mean_datasets": Mean}
-        for name, kind in kinds.items():
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} is one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
+        for name, choices in kinds.items():
+            if getattr(self, name) not in get_args(choices):
+                raise ValueError(f"{name} is one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}")
 
     @property
     def label(self) -> str:

@@ -149,18 +149,18 @@ def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") 
 
 def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau) -> Grounding:
     options, levels = search
-    unit, searched = options.unit, _levels(classes, options, levels)
-    kept = [None if rows is None else (rows[0][:1], rows[1][:1]) for rows in searched]
+    unit, read_levels = options.unit, _levels(classes, options, levels)
+    kept = [None if rows is None else (rows[0][:1], rows[1][:1]) for rows in read_levels]
     if tau == "fixed":
-        searched = kept
+        read_levels = kept
     fits = [one.fitted if unit == "cross_fit" else None for one in classes]
     rows = [
-        _values(one.whole, read, fit[0] if fit else None)
-        for one, read, fit in zip(classes, searched, fits, strict=True)
+        _values(one.totals, read, fit[0] if fit else None)
+        for one, read, fit in zip(classes, read_levels, fits, strict=True)
     ]
     if rows:
-        weights = np.column_stack([one.whole.n for one in classes])
-        values = {name: np.column_stack([own[name] for own in rows]) for name in FIELDS}
+        weights = np.column_stack([one.totals.n for one in classes])
+        values = {name: np.column_stack([estimates[name] for estimates in rows]) for name in FIELDS}
     else:
         weights = np.zeros((1 if pairs.draws is None else 1 + pairs.draws.replicates, 0))
         values = dict.fromkeys(FIELDS, weights)
@@ -172,9 +172,9 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
     each = {name: np.full(len(degenerate), np.nan) for name in FIELDS}
     for c, (name, one) in enumerate(zip(pairs.names, classes, strict=True)):
         estimate = {field: value[:, c] for field, value in values.items()}
-        scores.append(_estimate(name, degenerate[one.own], estimate, _taus(kept[c]) if len(one.own) else {}))
+        scores.append(_estimate(name, degenerate[one.members], estimate, _taus(kept[c]) if len(one.members) else {}))
         for key, value in _values(one.pairs, kept[c], fit[1] if (fit := fits[c]) else None).items():
-            each[key][one.own] = value
+            each[key][one.members] = value
     shared: dict[str, float] = {}
     if levels is not None or (unit == "per_dataset" and len(degenerate)):
         shared = _taus(_fixed(levels) if levels is not None else kept[0])
@@ -200,10 +200,12 @@ def _levels(
         return [_fixed(levels)] * len(classes)
     if options.unit in ("per_image", "cross_fit"):
         return [None] * len(classes)
-    curves = [tuple(ratio(sums, one.whole.n[:, None]) for sums in (one.whole.dice, one.whole.iou)) for one in classes]
+    curves = [
+        tuple(ratio(sums, one.totals.n[:, None]) for sums in (one.totals.dice, one.totals.iou)) for one in classes
+    ]
     if options.unit == "per_dataset" and curves:
-        numbers = [one.whole.n for one in classes]
-        dice, iou = (mean_curve(kind, numbers, options.mean) for kind in zip(*curves, strict=True))
+        numbers = [one.totals.n for one in classes]
+        dice, iou = (mean_curve(measure, numbers, options.mean) for measure in zip(*curves, strict=True))
         return [best_levels(dice, iou, options)] * len(classes)
     return [best_levels(dice, iou, options) for dice, iou in curves]
 

@@ -53,7 +53,7 @@ class Counts:
         return len(self.region)
 
     @property
-    def whole(self) -> bool:
+    def marks_every_pixel(self) -> bool:
         """Whether the first threshold marks every pixel of every map, as with the default's normalisation."""
         return bool((self.overlap[:, 0] == self.region).all() and (self.area[:, 0] == self.area[:1, 0]).all())
 

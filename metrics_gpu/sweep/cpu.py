@@ -221,7 +221,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
         flags[0, p], flags[1, p] = False, flat
 
         # Step 3; `near` is delta in units of a bin's fraction.
-        count, found = 0, -1
+        count, peak = 0, -1
         tally[:] = 0
         if not flat:
             scale = _HUNDRED / span
@@ -267,8 +267,8 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                         if doubt[x] != 0:
                             v = rows[a, x] * rest + rows[b, x] * w
                             code[x] = _bin_c(v, minimum, span)
-                            if v == maximum and found < 0:
-                                found = y * width + left + x
+                            if v == maximum and peak < 0:
+                                peak = y * width + left + x
                                 flags[0, p] = marked > 0 and inside[x] != 0
             if marked > 0:
                 for x in range(n):
@@ -278,7 +278,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                 for j in range(8):
                     tally[np.uint64(256 * j) + ((eight >> np.uint64(8 * j)) & np.uint64(255))] += 1
 
-        single[0, p], single[1, p] = count, max(found, 0)
+        single[0, p], single[1, p] = count, max(peak, 0)
         levels[0, p, 0], levels[1, p, 0] = height * width, count
         total = total_inside = 0
         for k in range(LEVELS - 1, 0, -1):

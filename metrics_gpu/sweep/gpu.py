@@ -80,7 +80,7 @@ def sweep_on_gpu(
         kernels = _kernels(int(saliency.device.id))
         words = _words(cupy, kernels, masks, width)
         tables = kernels.tables
-        numbers = (*saliency.shape[1:], height, width, words.shape[2], sweeping.kind)
+        numbers = (*saliency.shape[1:], height, width, words.shape[2], sweeping.normalisation_number)
         kernels.module.get_function("sweep")(
             (pairs,),
             (THREADS,),
@@ -127,13 +127,13 @@ def _words(cupy: Any, kernels: _Kernels, masks: Any, width: int) -> Any:
     pairs, height = masks.shape[:2]
     stride = (width + 31) // 32
     if masks.dtype == np.uint8:
-        whole = cupy.ascontiguousarray(masks)
-        if masks.shape[2] == 4 * stride and whole.data.ptr % 4 == 0:  # the words are there already
-            return whole.view(np.uint32)
+        contiguous = cupy.ascontiguousarray(masks)
+        if masks.shape[2] == 4 * stride and contiguous.data.ptr % 4 == 0:  # the words are there already
+            return contiguous.view(np.uint32)
         padded, count = cupy.zeros((pairs, height, 4 * stride), np.uint8), masks.shape[2]
         # A copy of the driver: CuPy's would be compiled, for which it needs CUDA's headers.
         runtime, stream = cupy.cuda.runtime, cupy.cuda.get_current_stream()
-        rows = (padded.data.ptr, 4 * stride, whole.data.ptr, count, count, pairs * height)
+        rows = (padded.data.ptr, 4 * stride, contiguous.data.ptr, count, count, pairs * height)
         runtime.memcpy2DAsync(*rows, runtime.memcpyDeviceToDevice, stream.ptr)
         return padded.view(np.uint32)
     words = cupy.zeros((pairs, height, stride), np.uint32)

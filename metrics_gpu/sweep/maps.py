@@ -96,7 +96,7 @@ class Upsampled:
     rows: NDArray[np.bool_]
     columns: NDArray[np.bool_]
 
-    def whole(self, rest: np.float32 | float) -> NDArray[np.float32]:
+    def full_image(self, rest: np.float32 | float) -> NDArray[np.float32]:
         """float32 [H, W]: the map, with `rest` at the pixels that the model does not see."""
         out = np.full((len(self.rows), len(self.columns)), rest, np.float32)
         out[np.ix_(self.rows, self.columns)] = self.values
@@ -150,7 +150,7 @@ def scaled_map(
     offset = low if sweeping.normalise == "minmax" else zero
     scale = {"minmax": span, "max": high, "none": one}[sweeping.normalise]
     scaled = ((drawn.values - offset) / scale).astype(np.float32, copy=False)
-    return replace(drawn, values=scaled).whole((low - offset) / scale)
+    return replace(drawn, values=scaled).full_image((low - offset) / scale)
 
 
 def quantile_map(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -66,7 +66,7 @@ def sweep(
     else:
         from .plain import sweep_plain
 
-        levels, single, flags = sweep_plain(*common, sweeping.kind, sweeping.thresholds)
+        levels, single, flags = sweep_plain(*common, sweeping.normalisation_number, sweeping.thresholds)
     return Counts(*levels, *single, *flags)
 
 

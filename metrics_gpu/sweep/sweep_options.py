@@ -68,7 +68,7 @@ class Sweeping:
         return table if self.comparison == ">=" else np.nextafter(table, np.float32(np.inf))
 
     @property
-    def kind(self) -> int:
+    def normalisation_number(self) -> int:
         """The normalisation as a number for the kernels: 0 minmax, 1 max, 2 none."""
         return get_args(Normalise).index(self.normalise)
 

@@ -82,5 +82,5 @@ def presence_agreement(
 def _beyond(observed: Float, chance: Float) -> Float:
     """The agreement beyond chance, as a share of what is possible."""
     left = 1 - chance
-    found: Float = np.divide(observed - chance, left, out=np.full(len(left), np.nan), where=left > 1e-12)
-    return found
+    beyond: Float = np.divide(observed - chance, left, out=np.full(len(left), np.nan), where=left > 1e-12)
+    return beyond

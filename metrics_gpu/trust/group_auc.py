@@ -56,8 +56,8 @@ class ScoredImages:
         )
         assert scores.drawn is not None
         first = [np.nan if item.auc is None else item.auc for item in scores.classes]
-        found: Float = np.vstack([first, scores.drawn.classes["auc"]]).mean(axis=1)
-        return found
+        means: Float = np.vstack([first, scores.drawn.classes["auc"]]).mean(axis=1)
+        return means
 
     def parts(self, members: Mask, findings: Sequence[int]) -> Float:
         """float64 [G]: what each patient adds to the deviation of that mean."""

@@ -55,7 +55,7 @@ def localise(
     *,
     frames: Float | None = None,
     upsample: Mode = "bilinear",
-    whole: bool = False,
+    full_image: bool = False,
     pairs: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None,
 ) -> Localisation:
     """Scores of N maps on Q regions: each map on the region of the same place, or M combinations.
@@ -94,7 +94,7 @@ def localise(
         spans = check_frames(frames, len(saliency))
         cells = saliency.shape[1:]
         tables = Tables.of(spans, len(saliency), cells, GRID, upsample)
-        if whole:
+        if full_image:
             tables = Tables.of(check_frames(None, 1), 1, cells, GRID, upsample).seen_through(tables)
         rows = region_of[order].astype(np.int64)
         scores, degenerate = score_regions(

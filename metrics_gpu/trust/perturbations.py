@@ -45,38 +45,38 @@ def jpeg_coder() -> str:
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One change: `kind` and `level`.
+    """One change: `transform` and `level`.
 
     shift: `level` pixels of 224 to the right and down, edges repeated. gamma: the exponent on grey / 255. window:
     "centre/width" in grey levels. jpeg: the quality. noise: the standard deviation of Gaussian noise in grey levels.
-    flip: right and left exchanged; it has no level. Raises ValueError for another kind.
+    flip: right and left exchanged; it has no level. Raises ValueError for another transform.
     """
 
-    kind: str
+    transform: str
     level: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in ("shift", "gamma", "window", "jpeg", "noise", "flip"):
-            raise ValueError(f"unknown perturbation {self.kind!r}")
+        if self.transform not in ("shift", "gamma", "window", "jpeg", "noise", "flip"):
+            raise ValueError(f"unknown perturbation {self.transform!r}")
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.level}".rstrip()
+        return f"{self.transform} {self.level}".rstrip()
 
     @property
     def shift(self) -> int:
         """By how many pixels of 224 the image moves to the right and down."""
-        return int(self.level) if self.kind == "shift" else 0
+        return int(self.level) if self.transform == "shift" else 0
 
     def of(self, image: Grey, name: str) -> Grey:
         """The changed image, uint8 [S, S], of `image`. name: of the stream of its noise."""
-        if self.kind == "shift":
+        if self.transform == "shift":
             moved = np.maximum(np.arange(len(image)) - round(self.shift * len(image) / _FRAME), 0)
             return np.asarray(image[np.ix_(moved, moved)])
-        if self.kind == "flip":
+        if self.transform == "flip":
             return image[:, ::-1]
-        if self.kind == "jpeg":
+        if self.transform == "jpeg":
             return _coded(image, int(self.level))
-        if self.kind == "noise":
+        if self.transform == "noise":
             return _noisy(image, float(self.level), name)
         return np.asarray(_table(self)[image])
 
@@ -86,7 +86,7 @@ class Perturbation:
         if self.shift:
             back = slice(_LARGEST_SHIFT + self.shift, _FRAME - _LARGEST_SHIFT + self.shift)
             return maps[:, back, back]
-        return maps[:, :, ::-1] if self.kind == "flip" else maps
+        return maps[:, :, ::-1] if self.transform == "flip" else maps
 
     def compared(self, maps: NDArray[np.float32]) -> NDArray[np.float32]:
         """The pixels of unchanged maps [n, 224, 224] that `undone` is compared with."""
@@ -95,13 +95,13 @@ class Perturbation:
     def maxima(self, maps: NDArray[np.float32]) -> NDArray[np.intp]:
         """Row and column, intp [n, 2], of the first maximum of changed maps [n, 224, 224] in the unchanged image;
         one in the repeated edge lies outside, below 0."""
-        turned = maps[:, :, ::-1] if self.kind == "flip" else maps
+        turned = maps[:, :, ::-1] if self.transform == "flip" else maps
         return np.column_stack(np.divmod(turned.reshape(len(maps), -1).argmax(axis=1), _FRAME)) - self.shift
 
 
 @cache
 def _table(change: Perturbation) -> Grey:
-    if change.kind == "gamma":
+    if change.transform == "gamma":
         return gamma_table(float(change.level))
     centre, width = change.level.split("/")
     return window_table(float(centre), float(width))
@@ -134,7 +134,7 @@ _LEVELS: Final = {
     "flip": ("",),
 }
 _ON_REQUEST: Final = ("shift 4", "shift 16", "gamma 0.9", "gamma 1.1", "jpeg 50", "jpeg 20", "noise 5")
-_ALL: Final = tuple(Perturbation(kind, level) for kind, levels in _LEVELS.items() for level in levels)
+_ALL: Final = tuple(Perturbation(transform, level) for transform, levels in _LEVELS.items() for level in levels)
 
 DEFAULT: Final = tuple(change for change in _ALL if str(change) not in _ON_REQUEST)
 LEVELS: Final = {"default": DEFAULT, "all": _ALL}

@@ -64,9 +64,9 @@ def _walk(
         if bits:
             for bit in range(8):
                 if (bits >> bit) & 1:
-                    place = rank_of[8 * byte + bit]
-                    if place >= 0:
-                        flags[place >> 3] |= np.uint8(1 << (place & 7))
+                    rank = rank_of[8 * byte + bit]
+                    if rank >= 0:
+                        flags[rank >> 3] |= np.uint8(1 << (rank & 7))
     positives, within = 0, 0.0
     for byte in range(len(flags)):
         bits = np.int32(flags[byte])
@@ -88,7 +88,7 @@ def _curves(values: NDArray[np.float32], marked: NDArray[np.int32]) -> tuple[flo
     ranked = np.int64(0)  # twice the number of (inside, outside) pixels in the right order; a tie is half of one
     hits = 0
     while hits < positives:
-        known, start = hits, marked[hits]
+        earlier_hits, start = hits, marked[hits]
         stop, value = start + 1, values[start]
         while start > 0 and values[start - 1] == value:
             start -= 1
@@ -96,10 +96,10 @@ def _curves(values: NDArray[np.float32], marked: NDArray[np.int32]) -> tuple[flo
             stop += 1
         while hits < positives and marked[hits] < stop:
             hits += 1
-        new, here = hits - known, hits / stop
+        new, here = hits - earlier_hits, hits / stop
         precision += new * here
-        area += new * (here + (known / start if start else 1.0)) / 2
-        ranked += np.int64(new) * np.int64(2 * negatives - (stop - hits) - (start - known))
+        area += new * (here + (earlier_hits / start if start else 1.0)) / 2
+        ranked += np.int64(new) * np.int64(2 * negatives - (stop - hits) - (start - earlier_hits))
     roc = ranked / (2.0 * positives * negatives) if negatives else np.nan
     return precision / positives, area / positives, roc
 
@@ -123,15 +123,15 @@ def _contrast(
     marked: NDArray[np.int32],
     mean: float,
     rest: float,
-    whole: tuple[float, float],
+    overall: tuple[float, float],
 ) -> float:
     """(mean inside - mean outside) / root of the sum of both variances; NaN where both parts are constant.
 
-    whole: the mean of all values and the sum of their squared distances from it. What lies outside is the whole
+    overall: the mean of all values and the sum of their squared distances from it. What lies outside is the whole
     without the inside, or is added up where that would cancel.
     """
     n, count = len(values), len(marked)
-    centre, spread_all = whole
+    centre, spread_all = overall
     first, last = 0, 0
     while first < count and marked[first] == first:
         first += 1
@@ -149,10 +149,10 @@ def _contrast(
         inside += (value - centre) ** 2
     spread_rest = (spread_all - inside) - (n - count) * (rest - centre) ** 2
     if spread_rest < _CANCELS * spread_all:
-        spread_rest, known = 0.0, 0
+        spread_rest, next_marked = 0.0, 0
         for i in range(n):
-            if known < count and marked[known] == i:
-                known += 1
+            if next_marked < count and marked[next_marked] == i:
+                next_marked += 1
             else:
                 spread_rest += (values[i] - rest) ** 2
     return float((mean - rest) / np.sqrt(spread / count + spread_rest / (n - count)))
@@ -202,8 +202,8 @@ def _score_regions(
             bits[i] = np.uint32(keys[i] >> _PLACE)
             rank_of[keys[i] & np.uint64(0xFFFF)] = i
         total, centre, spread = _spread_c(values)
-        for place in range(starts[m], starts[m + 1]):
-            row, region = out[place], regions[region_of[place]]
+        for output in range(starts[m], starts[m + 1]):
+            row, region = out[output], regions[region_of[output]]
             positives, within = _walk_c(values, rank_of, region, flags_all, marked_all)
             row[:] = 0.0
             row[6] = positives / n if n else 0.0

@@ -24,8 +24,8 @@ def degenerate_maps(maps: NDArray[Any]) -> NDArray[np.bool_]:
     finite = np.isfinite(flat).all(axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
         span = flat.max(axis=1, initial=-np.inf) - flat.min(axis=1, initial=np.inf)
-    found: NDArray[np.bool_] = ~(finite & (span > 0) & np.isfinite(span))
-    return found
+    degenerate: NDArray[np.bool_] = ~(finite & (span > 0) & np.isfinite(span))
+    return degenerate
 
 
 def spearman(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
@@ -35,7 +35,7 @@ def spearman(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
     """
     from .compiled_similarity import mean_ranks  # compiles on import
 
-    comparable = _known(first, second)
+    comparable = _usable_pairs(first, second)
     same = comparable & (_flat(first) == _flat(second)).all(axis=1)
     differ = comparable & ~same
     one, two = (mean_ranks(np.ascontiguousarray(_flat(maps)[differ], np.float32)) for maps in (first, second))
@@ -46,7 +46,7 @@ def spearman(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
 
 def pearson(first: NDArray[Any], second: NDArray[Any]) -> Float:
     """float64 [n]: linear correlation of maps [n, ...] over all cells. Raises ValueError for maps of two sizes."""
-    comparable = _known(first, second)
+    comparable = _usable_pairs(first, second)
     one, two = (_flat(maps)[comparable].astype(np.float64) for maps in (first, second))
     return _spread_over(comparable, _correlation(one, two))
 
@@ -61,7 +61,7 @@ def ssim(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
     """
     from .compiled_similarity import mean_ssim  # compiles on import
 
-    comparable = _known(first, second)
+    comparable = _usable_pairs(first, second)
     if first.ndim != 3 or min(first.shape[1:]) < WINDOW:
         raise ValueError(f"SSIM needs maps [n, h, w] of at least {WINDOW} x {WINDOW} pixels, got {first.shape}")
     one, two = (np.ascontiguousarray(maps[comparable], np.float32) for maps in (first, second))
@@ -71,11 +71,11 @@ def ssim(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
 def _correlation(one: Float, two: Float) -> Float:
     one, two = (values - values.mean(axis=1, keepdims=True) for values in (one, two))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (one * two).sum(axis=1) / np.sqrt((one**2).sum(axis=1) * (two**2).sum(axis=1))
-    return np.asarray(found)
+        correlation = (one * two).sum(axis=1) / np.sqrt((one**2).sum(axis=1) * (two**2).sum(axis=1))
+    return np.asarray(correlation)
 
 
-def _known(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
+def _usable_pairs(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
     """bool [n]: where neither map is degenerate."""
     if first.shape != second.shape:
         raise ValueError(f"maps of two sizes cannot be compared: {first.shape} and {second.shape}")
@@ -86,7 +86,7 @@ def _flat(maps: NDArray[Any]) -> NDArray[Any]:
     return maps.reshape(len(maps), int(np.prod(maps.shape[1:])))
 
 
-def _spread_over(known: NDArray[np.bool_], values: Float) -> Float:
-    found = np.full(len(known), np.nan)
-    found[known] = values
-    return found
+def _spread_over(usable: NDArray[np.bool_], values: Float) -> Float:
+    scores = np.full(len(usable), np.nan)
+    scores[usable] = values
+    return scores

@@ -174,9 +174,9 @@ def _adjusted(gaps: Sequence[Mapping[str, Gap]]) -> list[dict[str, Gap]]:
 def _strata(stratum_of: NDArray[np.intp], first: Mask, second: Mask) -> Mask:
     """bool [H]: the strata with pairs of both groups."""
     number = int(stratum_of.max()) + 1 if len(stratum_of) else 0
-    a, b = (np.bincount(stratum_of[own], minlength=number) for own in (first, second))
-    found: Mask = (a > 0) & (b > 0)
-    return found
+    a, b = (np.bincount(stratum_of[members], minlength=number) for members in (first, second))
+    shared: Mask = (a > 0) & (b > 0)
+    return shared
 
 
 def _raw(pairs: MeasuredPairs, first: Mask, second: Mask, shared: int, draws: int) -> dict[str, Gap]:

@@ -183,12 +183,12 @@ def _word(effect: Judged, criterion: Criterion) -> Word:
 def share_interval(effect: Judged) -> Interval | None:
     """The interval of a share. A bootstrap of shares that are all 0, or all 1, has no width, and would be sure of what
     a few patients show: then it is Wilson's, with as many trials as patients."""
-    found = effect.interval
+    interval = effect.interval
     if effect.value is None or effect.patients < LEAST["patients"]:
         return None
-    if found is None or found.low == found.high:
+    if interval is None or interval.low == interval.high:
         return wilson_interval(effect.value * effect.patients, effect.patients)
-    return found
+    return interval
 
 
 def worst_of(words: Sequence[Word | None]) -> Word:

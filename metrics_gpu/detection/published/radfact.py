@@ -31,7 +31,7 @@ def _phrases(answers: Answers, _table: BoxOverlaps) -> Values:
     """A finding is a phrase; its boxes are entailed if the boxes of the other side cover more than half of
     their area. Fractions per image, then means over the images where they are defined."""
     counts, images = _masks(answers), np.unique(answers.case_of, return_inverse=True)[1]
-    entailed = (ratio(counts.overlap, whole) > _COVERED for whole in (counts.area, counts.region))
+    entailed = (ratio(counts.overlap, total) > _COVERED for total in (counts.area, counts.region))
     phrases = answers.given.lengths > 0, np.ones(len(images), np.bool_)
     of_given, of_true = (
         exact_mean(ratio(np.bincount(images, side & true), np.bincount(images, side)))

@@ -28,8 +28,8 @@ def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
     presence[1, true_case, true_class] = True
     weight = max(0.0, _correlation(presence[0], presence[1]))
 
-    every = np.arange(answers.cases + 1)
-    ends, true_ends = np.searchsorted(given_case[order], every), np.searchsorted(true_case[true_order], every)
+    cases = np.arange(answers.cases + 1)
+    ends, true_ends = np.searchsorted(given_case[order], cases), np.searchsorted(true_case[true_order], cases)
     pairs: list[tuple[Int, Int]] = []
     for n in np.flatnonzero((np.diff(ends) > 0) & (np.diff(true_ends) > 0)):
         given_boxes, true_boxes = order[ends[n] : ends[n + 1]], true_order[true_ends[n] : true_ends[n + 1]]
@@ -75,8 +75,8 @@ def _alike(given: Float, true: Float) -> Float:
 
 
 def _matched_classes(given: Int, true: Int, classes: int) -> float:
-    every = np.arange(classes)
-    return _correlation(given[:, None] == every, true[:, None] == every)
+    labels = np.arange(classes)
+    return _correlation(given[:, None] == labels, true[:, None] == labels)
 
 
 def _correlation(given: NDArray[np.bool_], true: NDArray[np.bool_]) -> float:

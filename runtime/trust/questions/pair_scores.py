@@ -163,7 +163,7 @@ def _score(
             maps.masks[regions],
             frames=frames[maps_here % len(frames)],
             upsample=upsample,
-            whole=whole,
+            full_image=whole,
             pairs=(map_of[chosen] - number * _BATCH, region_of),
         )
         return np.column_stack([scores.measures, scores.fraction, scores.degenerate, scores.unseen])

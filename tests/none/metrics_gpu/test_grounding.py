@@ -203,7 +203,7 @@ def test_counts_are_whole_where_the_first_threshold_marks_every_pixel():
         ((90, 90), (10, 9), False),
     ):
         counts = counts_of(*([steps((0, value)) for value in values] for values in (area, overlap)), [10, 10])
-        assert counts.whole == whole
+        assert counts.marks_every_pixel == whole
 
 
 def test_no_pair_at_all():

@@ -85,7 +85,7 @@ def test_numpy_upsamples_as_a_loop_over_rows(mode):
         with np.errstate(invalid="ignore", over="ignore"):
             values, seen = naive_map(grid, SIZE, SIZE + 5, frame, mode)
         assert np.array_equal(found.rows[:, None] & found.columns, seen)
-        assert np.array_equal(found.whole(np.nan), values, equal_nan=True)
+        assert np.array_equal(found.full_image(np.nan), values, equal_nan=True)
 
 
 def text(values):

@@ -53,7 +53,7 @@ def test_tables_are_the_stated_ones(told: dict[str, Any]) -> None:
         centre, width = map(float, window.split("/"))
         assert window_table(centre, width).tolist() == table
         assert Perturbation("window", window).of(np.arange(256, dtype=np.uint8)[None], "")[0].tolist() == table
-    assert {f"{p.kind} {p.level}" for p in DEFAULT if p.kind == "window"} == {
+    assert {f"{p.transform} {p.level}" for p in DEFAULT if p.transform == "window"} == {
         f"window {w}" for w in told["window_tables"]
     }
 
@@ -100,11 +100,11 @@ def test_a_map_that_follows_the_image_is_unchanged_when_undone(change: Perturbat
     """The image as its own map: geometry is undone exactly, and a pixel's place is that in the unchanged image."""
     rng = np.random.default_rng(5)
     plain = rng.permutation(224 * 224).reshape(224, 224).astype(np.float32)
-    if change.kind == "shift":
+    if change.transform == "shift":
         moved = np.maximum(np.arange(224) - change.shift, 0)
         followed = plain[np.ix_(moved, moved)]
     else:
-        followed = plain[:, ::-1] if change.kind == "flip" else plain
+        followed = plain[:, ::-1] if change.transform == "flip" else plain
     assert np.array_equal(change.undone(followed[None]), change.compared(plain[None]))
     for y, x in ((100, 50), (0, 0), (207, 207)):
         peak = (followed == plain[y, x]).astype(np.float32)

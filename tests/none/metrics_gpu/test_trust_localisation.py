@@ -52,7 +52,7 @@ def naive(grid: np.ndarray, mask: np.ndarray, **told: Any) -> dict[str, float]:
     score, label = values.ravel(), region.ravel()
     precision, recall, _ = precision_recall_curve(label, score)
     inside, outside = values[region], values[~region]
-    whole = upsampled(grid, (224, 224), told.get("frame", (0.0, 0.0, 1.0, 1.0)), mode).whole(-np.inf)
+    whole = upsampled(grid, (224, 224), told.get("frame", (0.0, 0.0, 1.0, 1.0)), mode).full_image(-np.inf)
     return {
         "average_precision": average_precision_score(label, score),
         "trapezoid": auc(recall, precision),
@@ -162,7 +162,7 @@ def test_only_seen_pixels_count() -> None:
 def test_of_a_map_of_the_whole_image_only_the_seen_pixels_count() -> None:
     grids, masks = world(3, cells=224)
     frames = np.array([[0.05, 0.2, 0.9, 0.8], [-0.1, 0.0, 1.2, 1.0], [0.0, 0.0, 1.0, 0.5]])
-    found = localise(grids, masks, frames=frames, upsample="nearest", whole=True)
+    found = localise(grids, masks, frames=frames, upsample="nearest", full_image=True)
     for place, (y0, x0, y1, x1) in enumerate(frames):
         centres = (np.arange(224) + 0.5) / 224
         seen = np.ix_((centres >= y0) & (centres < y1), (centres >= x0) & (centres < x1))
@@ -172,7 +172,7 @@ def test_of_a_map_of_the_whole_image_only_the_seen_pixels_count() -> None:
         assert found.energy[place] == pytest.approx(scaled[region].sum() / scaled.sum(), rel=1e-6)
         assert found.fraction[place] == region.mean()
         assert found.pointing[place] == region.ravel()[scaled.argmax()]
-    whole, plain = (localise(grids, masks, upsample="nearest", whole=each) for each in (True, False))
+    whole, plain = (localise(grids, masks, upsample="nearest", full_image=each) for each in (True, False))
     np.testing.assert_array_equal(whole.measures, plain.measures)
 
 

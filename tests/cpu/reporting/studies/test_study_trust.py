@@ -165,7 +165,7 @@ def test_maps_lie_where_those_of_the_pair_do(tmp_path: Path) -> None:
     priors, _ = prior_maps(grids, cell.class_of, cell.patient_of)
     np.testing.assert_array_equal(found.baselines["prior"], wanted(priors, np.arange(n)))
     whole = np.repeat(center_map()[None], n, axis=0)
-    center = localise(whole, masks, frames=frames, whole=True).measures
+    center = localise(whole, masks, frames=frames, full_image=True).measures
     np.testing.assert_array_equal(found.baselines["center"], center)
     known = ~np.isnan(found.baselines["mask_prior"][:, 0])
     assert known.all() and (found.baselines["mask_prior"][:, 0] != localise(whole, masks).measures[:, 0]).all()
