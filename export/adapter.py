@@ -231,7 +231,7 @@ def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
     (unknown model or option) and MissingExtraError (torch is not installed).
     """
     adapter = adapter_class(name)
-    return adapter.load(Path(checkpoint), **_known(name, adapter.load, options))
+    return adapter.load(Path(checkpoint), **_checked_options(name, adapter.load, options))
 
 
 def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **options: Any) -> Adapter:
@@ -249,10 +249,10 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
     chosen = variant or adapter.variants[0]
     if chosen not in adapter.variants:
         raise ConfigError(f"The model '{name}' has no variant '{chosen}': {did_you_mean(chosen, adapter.variants)}.")
-    return adapter.stand_in(chosen, seed, **_known(name, adapter.stand_in, options))
+    return adapter.stand_in(chosen, seed, **_checked_options(name, adapter.stand_in, options))
 
 
-def _known(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_options(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, all of which `function` takes."""
     given = {key: value for key, value in options.items() if value is not None}
     options_of_class = [

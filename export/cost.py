@@ -88,7 +88,7 @@ def _count(module: nn.Module, *inputs: Tensor) -> tuple[int, int]:
     """MACs of one call of `module`, and the number of values in the parameters that it uses."""
     with _Uses() as uses:
         macs = count_macs(partial(module, *inputs))
-    return macs, sum(tensor.numel() for tensor in module.parameters() if id(tensor) in uses.found)
+    return macs, sum(tensor.numel() for tensor in module.parameters() if id(tensor) in uses.used)
 
 
 class _Uses(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -96,8 +96,8 @@ class _Uses(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.found: set[int] = set()
+        self.used: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.found.update(map(id, tree_leaves((args, kwargs))))
+        self.used.update(map(id, tree_leaves((args, kwargs))))
         return func(*args, **(kwargs or {}))

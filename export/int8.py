@@ -52,11 +52,11 @@ class LayerError:
     """`error`: the noise that rounding to bytes adds to a layer's input and weight, relative to their size."""
 
     name: str
-    kind: str
+    operation: str
     error: float
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.kind}) {100 * self.error:.1f} %"
+        return f"{self.name} ({self.operation}) {100 * self.error:.1f} %"
 
 
 def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> list[str]:
@@ -195,7 +195,7 @@ def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
             full, rounded = (values[name] for name in layer.inputs)
             noise[number] += _squares(np.maximum(full, 0) if layer.cut else full, rounded)
     errors = [
-        LayerError(layer.name, layer.kind, (_share(lost, size) + layer.lost) ** 0.5)
+        LayerError(layer.name, layer.operation, (_share(lost, size) + layer.lost) ** 0.5)
         for layer, (lost, size) in zip(layers, noise.tolist(), strict=True)
     ]
     return sorted(errors, key=lambda layer_error: -layer_error.error)
@@ -207,7 +207,7 @@ class _Layer:
     have replaced, and the squares that its weight lost, as a share."""
 
     name: str
-    kind: str
+    operation: str
     inputs: tuple[str, str]
     cut: bool
     lost: float
@@ -217,8 +217,8 @@ def _layers(graph: Any, folded: Any) -> Iterator[_Layer]:
     """The products in bytes of a quantised `graph`; `folded` is the same in float32."""
     from onnx.numpy_helper import to_array
 
-    made, full = ({name: node for node in each.node for name in node.output} for each in (graph, folded))
-    bytes_of, weights = ({tensor.name: tensor for tensor in each.initializer} for each in (graph, folded))
+    made, full = ({name: node for node in model.node for name in node.output} for model in (graph, folded))
+    bytes_of, weights = ({tensor.name: tensor for tensor in model.initializer} for model in (graph, folded))
     before = {node.name: node for node in folded.node if node.op_type in _PRODUCTS}
     for node in graph.node:
         if node.name not in before:

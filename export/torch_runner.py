@@ -45,16 +45,16 @@ class TorchRunner:
             for values in (adapter.mean, adapter.std)
         )
 
-        def whole(pixels: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        def run_model(pixels: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
             image = (pixels.to(self._dtype) / 255 - mean) / std
             return adapter.forward(image.contiguous(memory_format=self._layout), text)
 
-        self._plain = self._whole = whole
+        self._plain = self._model = run_model
         if compiled:
             # Without this the second batch size makes a graph of any size, and a ninth graph of one process is not
             # compiled at all (recompile_limit); both are slower than what is compared.
             torch.compiler.reset()
-            self._whole = torch.compile(whole, dynamic=False)
+            self._model = torch.compile(run_model, dynamic=False)
         self._precision = precision
 
     @property
@@ -72,14 +72,14 @@ class TorchRunner:
         )
         taken = {layout: self._seconds(layout) for layout in (torch.contiguous_format, torch.channels_last)}
         self._lay_out(min(taken, key=lambda layout: taken[layout]))
-        logits, saliency = self._guarded(self._whole, 1)
+        logits, saliency = self._guarded(self._model, 1)
         for name, values in (("logits", logits), ("saliency", saliency)):
             if values.shape[:2] != (len(pixels), len(text)) or not bool(torch.isfinite(values).all()):
                 raise EngineError(f"PyTorch's {name} of the stand-in model are not finite or of another shape.")
 
     def run(self, calls: int) -> None:
         """Runs the batch `calls` times and waits."""
-        self._guarded(self._whole, calls)
+        self._guarded(self._model, calls)
 
     def _lay_out(self, layout: Any) -> None:
         self._layout = layout
@@ -93,7 +93,7 @@ class TorchRunner:
         self._guarded(self._plain, 3)
         return time.perf_counter() - begun
 
-    def _guarded(self, whole: Callable[[Tensor, Tensor], Any], calls: int) -> Any:
+    def _guarded(self, run: Callable[[Tensor, Tensor], Any], calls: int) -> Any:
         torch = self._torch
         # The first two must say the same: PyTorch's convolutions use TF32 by default, its products do not.
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
@@ -103,7 +103,7 @@ class TorchRunner:
         try:
             with torch.inference_mode():
                 for _ in range(calls):
-                    scores = whole(*self._inputs)
+                    scores = run(*self._inputs)
                 if self._device.type == "cuda":
                     torch.cuda.synchronize(self._device)
             return scores

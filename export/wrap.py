@@ -36,7 +36,7 @@ class Facts:
     variant: str
     weights: Weights
     geometry: Geometry
-    kind: str
+    saliency_kind: str
     description: str
     logit_scale: float
     smoothing: float = 0.0
@@ -132,7 +132,7 @@ def wrap(
         checkpoint={"name": graph.name, "sha256": sha256_of(graph)},
         geometry=facts.geometry,
         grid=(rows, columns),
-        saliency={"kind": facts.kind, "description": facts.description, "smoothing": facts.smoothing},
+        saliency={"kind": facts.saliency_kind, "description": facts.description, "smoothing": facts.smoothing},
         logit_scale=facts.logit_scale,
         text={},
         graphs={"image": spec},

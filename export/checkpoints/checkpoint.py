@@ -51,8 +51,8 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"The checkpoint {self.path} cannot be read: {error.strerror}.") from error
         lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
-        whole = digests[self.path.name] if len(digests) == 1 else hashlib.sha256(lines.encode()).hexdigest()
-        return CheckpointRecord(self.path.name, whole, "; ".join(self.notes))
+        checksum = digests[self.path.name] if len(digests) == 1 else hashlib.sha256(lines.encode()).hexdigest()
+        return CheckpointRecord(self.path.name, checksum, "; ".join(self.notes))
 
     def tensors(self, *anchors: str) -> dict[str, Tensor]:
         """A flat checkpoint's tensors by name, out of wrappers (`state_dict`, `model`, ...), and without what other
@@ -119,7 +119,11 @@ class Checkpoint:
         if not places or anchor in places:
             return tensors
         # A prefix with the anchor alone, for example the scale of a loss, is no model.
-        models = [each for each in places if sum(name.startswith(each.removesuffix(anchor)) for name in tensors) > 1]
+        models = [
+            candidate
+            for candidate in places
+            if sum(name.startswith(candidate.removesuffix(anchor)) for name in tensors) > 1
+        ]
         places = models or places
         plain = [name for name in places if not has_word(name.removesuffix(anchor), "ema")]
         if len(places) > 1 and len(plain) != 1:

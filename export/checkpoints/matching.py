@@ -186,12 +186,12 @@ def install(
         plain = {name: without_wrappers(name) for name in tensors if name not in needed}
         tensors = renamed(tensors, lambda name: plain[name] if plain.get(name) in needed else name, path=path)
     match_tensors(shapes, tensors, path=path, model=model, names=names)
-    values = {name: _own(name, tensor, needed[name], path) for name, tensor in tensors.items()}
+    values = {name: _converted(name, tensor, needed[name], path) for name, tensor in tensors.items()}
     module.load_state_dict(values, strict=True, assign=True)
     module.eval().requires_grad_(False)
 
 
-def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
+def _converted(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
     import torch
 
     strided = tensor.layout is torch.strided
@@ -200,9 +200,9 @@ def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
         raise CheckpointError(f"The tensor {name} of {path} is not stored as plain values; save the checkpoint again.")
     if tensor.is_floating_point() and not wanted.is_floating_point() and bool((tensor == tensor.trunc()).all()):
         # Counters and positions, cast together with the weights; infinity is lost when they are cast back.
-        whole = tensor.to(wanted.dtype)
-        if bool((whole == tensor).all()):
-            return whole
+        converted = tensor.to(wanted.dtype)
+        if bool((converted == tensor).all()):
+            return converted
     if tensor.is_complex() or tensor.is_floating_point() != wanted.is_floating_point():
         stored, needed = (str(one.dtype).removeprefix("torch.") for one in (tensor, wanted))
         raise CheckpointError(

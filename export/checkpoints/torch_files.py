@@ -113,7 +113,7 @@ class _Storages(ABC):
 
     def __init__(self, path: Path) -> None:
         self.bytes = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
-        self.known: dict[str, Tensor] = {}
+        self.tensors: dict[str, Tensor] = {}
         self.copied = 0
 
     def __call__(self, pid: Any) -> Any:
@@ -121,9 +121,9 @@ class _Storages(ABC):
         if pid[0] == "module":  # a class with its source, in files of old versions
             return pid[1]
         key, dtype, count, *view = _stated(pid)
-        if key not in self.known:
-            self.known[key] = self.find(key, dtype, count) if count else torch.empty(0, dtype=dtype)
-        storage = self.known[key]
+        if key not in self.tensors:
+            self.tensors[key] = self.find(key, dtype, count) if count else torch.empty(0, dtype=dtype)
+        storage = self.tensors[key]
         if storage.dtype != dtype or storage.numel() != count:
             raise ValueError(f"the storage {key} is of two kinds")
         if view and view[0] is not None:

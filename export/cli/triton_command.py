@@ -123,8 +123,10 @@ def triton_command(
         raise ConfigError("--plans goes with --backend tensorrt.")
     if text_input and backend == "tensorrt":
         raise ConfigError("--text-input goes with --backend onnxruntime.")
-    kind = "KIND_CPU" if device == "cpu" else "KIND_GPU"
-    limits = TritonLimits(max_batch, round(max_delay_ms * 1000), queue, instances=instances, kind=kind)
+    instance_kind = "KIND_CPU" if device == "cpu" else "KIND_GPU"
+    limits = TritonLimits(
+        max_batch, round(max_delay_ms * 1000), queue, instances=instances, instance_kind=instance_kind
+    )
     choices = RepositoryChoices(sets, backend == "tensorrt", plans, device == "cpu", jpeg, text_input, force, limits)
     chosen = _chosen(bundles or read_models().out or Path("bundles"), models)
     for name in write_repository(chosen, out, choices, lambda line: echo(line, err=True)):

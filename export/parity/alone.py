@@ -119,8 +119,8 @@ class GraphTrial:
         for name, got, wanted in zip(OUTPUTS, together, (scores.logits, scores.saliency), strict=True):
             full = float(np.abs(wanted).max())
             for slot, number in enumerate(order):
-                place = Place("alone", size, slot, len(scores.text))
-                checks.append(compare(name, place, got[slot], wanted[number], full_scale=full))
+                position = Place("alone", size, slot, len(scores.text))
+                checks.append(compare(name, position, got[slot], wanted[number], full_scale=full))
         return checks
 
     def _run(self, order: Sequence[int], text: Floats) -> list[Floats]:

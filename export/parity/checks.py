@@ -74,7 +74,7 @@ class TensorCheck(Place):
 
 
 def compare(
-    output: str, place: Place, got: Floats, reference: Floats, tolerance: float = TOLERANCE, full_scale: float = 0.0
+    output: str, position: Place, got: Floats, reference: Floats, tolerance: float = TOLERANCE, full_scale: float = 0.0
 ) -> TensorCheck:
     """Largest absolute difference of two arrays of one shape; different shapes and values that are not finite fail.
 
@@ -88,7 +88,7 @@ def compare(
         scale = max(float(np.abs(reference).max()), full_scale)
         error = float(difference) if np.isfinite(difference) and np.isfinite(scale) else float("inf")
     scale = scale if np.isfinite(scale) else 0.0
-    return TensorCheck(**vars(place), output=output, error=error, scale=scale, allowed=tolerance)
+    return TensorCheck(**vars(position), output=output, error=error, scale=scale, allowed=tolerance)
 
 
 @dataclass

@@ -149,8 +149,8 @@ class _ImageTrial:
                     if number != 0:
                         continue
                     if probe:
-                        place = Place("same picture, first run", size, slot, len(self._text))
-                        yield from self._compare(place, outputs, probe)
+                        position = Place("same picture, first run", size, slot, len(self._text))
+                        yield from self._compare(position, outputs, probe)
                     probe = probe or {name: _row(output, slot) for name, output in outputs.items()}
 
     def run(self, order: Sequence[int], text: Floats) -> Iterator[TensorCheck]:
@@ -163,10 +163,10 @@ class _ImageTrial:
         for slot, number in enumerate(order):
             yield from self._compare(Place("model", len(order), slot, len(text)), outputs, reference[number])
 
-    def _compare(self, place: Place, outputs: Scores, wanted: Scores) -> Iterator[TensorCheck]:
+    def _compare(self, position: Place, outputs: Scores, wanted: Scores) -> Iterator[TensorCheck]:
         for name in OUTPUTS:
-            got = _row(outputs[name], place.slot or 0)
-            yield compare(name, place, got, wanted[name], full_scale=self._scale[name])
+            got = _row(outputs[name], position.slot or 0)
+            yield compare(name, position, got, wanted[name], full_scale=self._scale[name])
 
     def _graph(self, order: Sequence[int], text: Floats) -> Scores:
         outputs = self._session.run(OUTPUTS, {"pixels": self._images[list(order)], "text": text})
@@ -235,8 +235,8 @@ def _text_checks(adapter: Adapter, tokenizer: Tokenizer, reference: Floats, sess
         reference_name = "model" if extra == 0 else f"model, padded by {extra}"
         count, width = batch.ids.shape
         for slot in range(count):
-            place = Place(reference_name, count, slot, width + extra)
-            checks.append(compare("features", place, _row(got, slot), wanted[slot]))
+            position = Place(reference_name, count, slot, width + extra)
+            checks.append(compare("features", position, _row(got, slot), wanted[slot]))
     return checks
 
 

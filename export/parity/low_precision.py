@@ -140,13 +140,13 @@ class PrecisionTrial:
                     got = self._features(self.tokenizer, self.lowered, texts, rounding)
                     yield compare("features", Place(reference_name, len(texts), None, len(texts)), got, wanted, allowed)
         images = probe_images(self.adapter.geometry.size)
-        whole = self._session(self.full, "image", rounding=False)
+        full_session = self._session(self.full, "image", rounding=False)
         for reference_name, rounding in self._runs():
             session = self._session(self.lowered, "image", rounding)
             runs = [(batch, text) for batch in _BATCHES] + [(2, prompt_set.features) for prompt_set in sets]
             for batch, queries in runs[1:2] if self.precision == "fp16" and not rounding else runs:
                 inputs: dict[str, NDArray[Any]] = {"pixels": images[:batch], "text": queries}
-                pairs = zip(OUTPUTS, session.run(OUTPUTS, inputs), whole.run(OUTPUTS, inputs), strict=True)
+                pairs = zip(OUTPUTS, session.run(OUTPUTS, inputs), full_session.run(OUTPUTS, inputs), strict=True)
                 for name, got, wanted in pairs:
                     yield compare(name, Place(reference_name, batch, None, len(queries)), got, wanted, allowed)
 

@@ -56,10 +56,10 @@ def refusal(scores: Sequence[ProbeScores], function: str) -> str | None:
             "the logits do not depend on the text: other text features, or another row of them, give the same values; "
             "connect the input text"
         )
-    if (kind := _probabilities(scores, function)) is not None:
+    if (description := _probabilities(scores, function)) is not None:
         return (
-            f"the logits are {kind}, and probabilities are made of them by a sigmoid; return what the graph computes "
-            "before that"
+            f"the logits are {description}, and probabilities are made of them by a sigmoid; return what the graph "
+            "computes before that"
         )
     return None
 

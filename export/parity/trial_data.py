@@ -46,27 +46,27 @@ class InputReader(Protocol):
 @dataclass(frozen=True)
 class TrialCase:
     """One image: `name` for the report, `patient`, whose name is the image's where nobody is known, its file, the
-    labels that are known, and its place in the dataset."""
+    labels that are known, and its position in the dataset."""
 
     name: str
     patient: str
     image: Path
     labels: Mapping[str, bool] = field(default_factory=dict)
-    place: int = 0
+    position: int = 0
 
 
 @dataclass(frozen=True)
 class TrialData:
     """Cases of one dataset or folder; pixels are read one image at a time.
 
-    `name`: the dataset's, or "" for a folder; `place`: for messages; `sha256`: of its annotation files; `reader`: the
+    `name`: the dataset's, or "" for a folder; `source`: for messages; `sha256`: of its annotation files; `reader`: the
     version of the decoders; `prepare`: one file -> uint8 [1, 1, S, S]; `read`: as `InputReader`, None without
     annotations; `apart`: hashes of the model inputs that `images` leaves out, and `left_out` counts them and the images
     that cannot be read.
     """
 
     name: str
-    place: str
+    source: str
     cases: tuple[TrialCase, ...]
     prepare: Callable[[Path, Geometry], NDArray[np.uint8]]
     read: InputReader | None = None
@@ -89,7 +89,7 @@ class TrialData:
         best = max(shared, key=lambda name: (shared[name], -len(sets[name])))
         if shared[best] == 0:
             raise ConfigError(
-                f"{self.place} has the classes {', '.join(self.classes) or 'none'}, and no prompt set asks for one of "
+                f"{self.source} has the classes {', '.join(self.classes) or 'none'}, and no prompt set asks for one of "
                 "them: use the findings' names, or give prompts for yours with --prompts FILE."
             )
         return best
@@ -103,7 +103,7 @@ class TrialData:
         assert self.read is not None  # `choose` has refused data without classes
         self.left_out.clear()
         index = {name: number for number, name in enumerate(findings) if name in self.classes}
-        inputs = self.read(geometry, list(index), places=[case.place for case in self.cases])
+        inputs = self.read(geometry, list(index), places=[case.position for case in self.cases])
         for case, image in zip(self.cases, inputs, strict=True):
             if image.pixels is None:
                 self._count("unreadable", f"{case.image}: {image.problem}")
@@ -133,7 +133,7 @@ class TrialData:
     def _count(self, why: str, where: str = "") -> None:
         self.left_out[why] = self.left_out.get(why, 0) + 1
         if why == "unreadable" and 2 * self.left_out[why] > len(self.cases):
-            raise DataError(f"Most images of {self.place} cannot be read, {where}.")
+            raise DataError(f"Most images of {self.source} cannot be read, {where}.")
 
 
 def parted(
@@ -151,7 +151,7 @@ def parted(
     chosen = calibration.only(_spread(calibration.patients, most))
     if not trial.classes:
         raise ConfigError(
-            f"{trial.place} has no annotations, and a lower precision is judged by pointing, Dice and AUC; give "
+            f"{trial.source} has no annotations, and a lower precision is judged by pointing, Dice and AUC; give "
             "--parity-data a dataset, or a folder with annotations.csv."
         )
     files, patients = {case.image.resolve() for case in chosen.cases}, set(chosen.patients) if same else set()
@@ -161,7 +161,7 @@ def parted(
         if case.patient not in patients and case.image.resolve() not in files
     ]
     if not rest:
-        raise ConfigError(f"{trial.place} has no image that is not calibrated on; give --parity-data other images.")
+        raise ConfigError(f"{trial.source} has no image that is not calibrated on; give --parity-data other images.")
     apart = frozenset(_digest(pixels) for pixels in chosen.inputs(geometry))
     return chosen, replace(trial.only(rest), apart=apart)
 
@@ -169,7 +169,7 @@ def parted(
 def _spread(patients: Sequence[str], most: int) -> list[int]:
     """Numbers of about `most` cases, spread evenly, with all cases of each patient."""
     step = max(len(patients) / most, 1.0)
-    taken = {patients[int(place * step)] for place in range(min(most, len(patients)))}
+    taken = {patients[int(index * step)] for index in range(min(most, len(patients)))}
     return [number for number, patient in enumerate(patients) if patient in taken]
 
 

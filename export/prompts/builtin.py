@@ -90,5 +90,5 @@ def known_sets(sets: PromptSets, findings: Sequence[str]) -> PromptSets:
         name: tuple(entry for entry in entries if set(findings).issuperset(entry.texts))
         for name, entries in sets.items()
     }
-    whole = tuple(FindingPrompts(finding, (finding,), status="official") for finding in findings)
-    return {**{name: entries for name, entries in answered.items() if entries}, FINDINGS_SET: whole}
+    all_findings = tuple(FindingPrompts(finding, (finding,), status="official") for finding in findings)
+    return {**{name: entries for name, entries in answered.items() if entries}, FINDINGS_SET: all_findings}

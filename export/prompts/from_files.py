@@ -56,7 +56,7 @@ def _published(model: str, folder: Path) -> list[Path]:
     for places in PLACES[model]:
         name = Path(places[0]).name
         plain = (name, f"{model}_{name}", f"{model}_{name.replace(' ', '_')}")
-        candidates = [folder / place for place in (*places, *plain)]
+        candidates = [folder / address for address in (*places, *plain)]
         files += [path for path in candidates if path.is_file()][:1]
     if not files:
         raise ConfigError(

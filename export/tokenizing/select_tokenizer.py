@@ -53,10 +53,14 @@ def select_tokenizer(
 
 def tokenizer_beside(adapter: Adapter, checkpoint: Path | None) -> Path | None:
     """The folder of the weights, if the model asks for a tokenizer that is in it."""
-    kind, names = adapter.tokenizer.kind, VOCABULARY_FILES
-    if checkpoint is None or adapter.tokenizer.vocabulary is not None or kind not in ("wordpiece", "tokenizer.json"):
+    spec_kind, names = adapter.tokenizer.kind, VOCABULARY_FILES
+    if (
+        checkpoint is None
+        or adapter.tokenizer.vocabulary is not None
+        or spec_kind not in ("wordpiece", "tokenizer.json")
+    ):
         return None
-    if kind == "tokenizer.json":
+    if spec_kind == "tokenizer.json":
         from .folder_tokenizer import FILES as names
 
         checkpoint = checkpoint.parent if checkpoint.is_file() else checkpoint
@@ -142,13 +146,13 @@ def _find_folder(folder: Path | None, adapter: Adapter) -> FolderTokenizer | Non
     """The tokenizer in `folder`, or of the first of the model's repositories in the local Hugging Face cache."""
     from .folder_tokenizer import FILES, FolderTokenizer
 
-    whole = adapter.tokenizer.refuses_long
+    refuses_long = adapter.tokenizer.refuses_long
     if folder is not None:
-        return FolderTokenizer(folder, adapter.context, refuses_long=whole)
+        return FolderTokenizer(folder, adapter.context, refuses_long=refuses_long)
     for repository in adapter.tokenizer.sources:
         path = cached_file(repository, *FILES)
         if path is not None:
-            return FolderTokenizer(path.parent, adapter.context, source=repository, refuses_long=whole)
+            return FolderTokenizer(path.parent, adapter.context, source=repository, refuses_long=refuses_long)
     return None
 
 
@@ -187,9 +191,11 @@ def _read(path: Path) -> dict[str, int]:
         if path.suffix == ".txt":
             return _from_lines(text, path)
         model = parse_json(text)["model"]
-        kind = model.get("type", "BPE" if "merges" in model else "WordPiece")
-        if kind != "WordPiece":
-            raise ConfigError(f"{path} is a {kind} tokenizer, not WordPiece; give --tokenizer another folder.")
+        tokenizer_type = model.get("type", "BPE" if "merges" in model else "WordPiece")
+        if tokenizer_type != "WordPiece":
+            raise ConfigError(
+                f"{path} is a {tokenizer_type} tokenizer, not WordPiece; give --tokenizer another folder."
+            )
         return {str(piece): int(number) for piece, number in model["vocab"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(

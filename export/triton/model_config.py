@@ -19,14 +19,14 @@ class Word(str):
 class TritonLimits:
     """batch: largest number of images in an engine call; delay: microseconds the first request of a batch waits for
     others; queue: requests that may wait; timeout: microseconds a request may wait; instances: copies of the engine;
-    kind: KIND_GPU or KIND_CPU."""
+    instance_kind: KIND_GPU or KIND_CPU."""
 
     batch: int = BATCH
     delay: int = 2000
     queue: int = 64
     timeout: int = 30_000_000
     instances: int = 1
-    kind: str = "KIND_GPU"
+    instance_kind: str = "KIND_GPU"
 
     def scheduling(self) -> dict[str, Any]:
         """The settings for batches and for the queue before them."""
@@ -46,7 +46,7 @@ class TritonLimits:
 
     def instance_group(self, profile: str | None = None) -> dict[str, Any]:
         """The number of copies and their device; `profile`: the plan's optimisation profile."""
-        group: dict[str, Any] = {"count": self.instances, "kind": Word(self.kind)}
+        group: dict[str, Any] = {"count": self.instances, "kind": Word(self.instance_kind)}
         return {"instance_group": [{**group, **({"profile": [profile]} if profile is not None else {})}]}
 
 

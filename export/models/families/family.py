@@ -36,8 +36,8 @@ class TextPadding(NamedTuple):
     def fill(self, ids: Tensor, mask: Tensor, context: int) -> Tensor:
         """ids, mask int64 [T, N], padded on the right by anything, N <= context -> int64 [T, context]."""
         if self.last is not None:
-            whole = self._replace(last=None).fill(ids, mask, context - 1)
-            return torch.cat([whole, whole.new_full((1, 1), self.last).expand(whole.shape[0], -1)], dim=1)
+            padded = self._replace(last=None).fill(ids, mask, context - 1)
+            return torch.cat([padded, padded.new_full((1, 1), self.last).expand(padded.shape[0], -1)], dim=1)
         rest = ids.new_full((1, context), self.number).expand(ids.shape[0], -1)
         plain = torch.where(mask > 0, ids, self.number)
         if self.separator is not None:
@@ -78,9 +78,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def patch_grid(
-    tower: ImageTower, whole: Callable[[Tensor], Tensor], size: int, title: str, device: torch.device | None = None
+    tower: ImageTower,
+    image_vector: Callable[[Tensor], Tensor],
+    size: int,
+    title: str,
+    device: torch.device | None = None,
 ) -> tuple[int, int]:
-    """The grid of the patches, found by running the tower. Its image vector must equal the model's own, of `whole`.
+    """The grid of the patches, found by running the tower. Its image vector must equal `image_vector`, the model's own.
 
     Raises ConfigError where no patches can be read.
     """
@@ -88,7 +92,7 @@ def patch_grid(
     with torch.inference_mode():
         try:
             pooled, patches = tower(picture)
-            expected = whole(picture)
+            expected = image_vector(picture)
         except (RuntimeError, ValueError, AssertionError, IndexError, TypeError, AttributeError) as error:
             reason = short_reason(error, 160)
             raise ConfigError(f"No patches can be read from {title}: {reason}; write an adapter for it.") from error

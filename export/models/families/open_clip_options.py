@@ -79,12 +79,12 @@ def check_sizes(model: nn.Module, size: Any, tensors: Mapping[str, Tensor], path
     for name in _POSITIONS:
         if sides := patches_per_side(shapes.get(name, ()), needed.get(name, ())):
             trained, expected = sides
-            whole = isinstance(size, int) and size * trained % expected == 0
+            divides = isinstance(size, int) and size * trained % expected == 0
             raise CheckpointError(
                 f"{path} is of another image size than {title}: it has the positions of {trained} x {trained} patches, "
                 f"the architecture those of {expected} x {expected}, and positions are not interpolated here as "
                 "open_clip does it"
-                + (f"; export it with preprocess = {{size = {size * trained // expected}}}." if whole else ".")
+                + (f"; export it with preprocess = {{size = {size * trained // expected}}}." if divides else ".")
             )
 
 

@@ -40,7 +40,7 @@ class TransformersAdapter(ModelFamily):
         """
         check_style(prompt_style)
         folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
-        model_type = _kind(folder)
+        model_type = _model_type(folder)
         model = _build(folder, model_type)
         source = read_checkpoint(checkpoint)
         tensors = {name: one for name, one in source.tensors("logit_scale").items() if not name.endswith(_NOT_WEIGHTS)}
@@ -50,7 +50,7 @@ class TransformersAdapter(ModelFamily):
             _processor(folder), int(image.image_size), f"The image processor of {folder} (preprocessor_config.json)"
         )
         spec, padding, context = _texts(tokenizer or folder, str(folder), model_type, int(text.max_position_embeddings))
-        tower, whole = _clip(model) if model_type == "clip" else _siglip(model)
+        tower, image_vector = _clip(model) if model_type == "clip" else _siglip(model)
         project = model.text_projection if model_type == "clip" else None
         made = cls(
             module=model,
@@ -60,7 +60,7 @@ class TransformersAdapter(ModelFamily):
             mean=entry.mean,
             std=entry.std,
             saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
-            grid=patch_grid(tower, whole, entry.geometry.size, str(folder)),
+            grid=patch_grid(tower, image_vector, entry.geometry.size, str(folder)),
             text_inputs=("input_ids", "attention_mask"),
             context=context,
             text_shape=(int(model.config.projection_dim if model_type == "clip" else text.projection_size),),
@@ -149,7 +149,7 @@ def _siglip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:
     return read, lambda image: vision(pixel_values=image).pooler_output
 
 
-def _kind(folder: Path) -> str:
+def _model_type(folder: Path) -> str:
     path = folder / "config.json"
     try:
         model_type = parse_json(path.read_text(encoding="utf-8"))["model_type"]
