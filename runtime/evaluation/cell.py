@@ -166,8 +166,8 @@ def _once_an_image(engine: Engine, pixels: NDArray[np.uint8], cases: Sequence[Ca
 def distinct_images(cases: Sequence[Case]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The places of the first case of each image, in order, and for each case its image among these: cases of one
     image, such as those of three readers, are one forward pass."""
-    place: dict[Path, int] = {}
-    image_of = np.array([place.setdefault(case.image, len(place)) for case in cases], np.intp)
+    image_numbers: dict[Path, int] = {}
+    image_of = np.array([image_numbers.setdefault(case.image, len(image_numbers)) for case in cases], np.intp)
     return np.unique(image_of, return_index=True)[1], image_of
 
 

@@ -34,9 +34,9 @@ class Options:
         outputs depend on the batch size. The shard is included only if there is one, so that merged shards have the
         key of an undivided evaluation.
         """
-        found: dict[str, Any] = {"chunk": self.chunk, "limit": self.limit}
+        parts: dict[str, Any] = {"chunk": self.chunk, "limit": self.limit}
         if batch:
-            found["batch"] = self.batch
+            parts["batch"] = self.batch
         if self.shard is not None:
-            found["shard"] = str(self.shard)
-        return found
+            parts["shard"] = str(self.shard)
+        return parts

@@ -58,23 +58,23 @@ class CaseReader:
 
     def begin(self, cases: Sequence[Case], target: NDArray[np.uint8], pool: ThreadPoolExecutor) -> BegunBlock:
         """Reads what is prepared into `target`, uint8 [n, 1, S, S], and hands the other cases to the threads."""
-        found, sizes, images = read_many(self.source, cases, target)
+        prepared, sizes, images = read_many(self.source, cases, target)
         self.sizes.update({case.case_id: (h, w) for case, (h, w) in zip(cases, sizes.tolist(), strict=True) if h})
         frames = np.array([self.frame(height, width) for height, width in sizes.tolist()], np.float64)
-        own = [case.size for case in cases]
-        if any(own):
-            sizes = np.array([size or read for size, read in zip(own, sizes.tolist(), strict=True)], np.int32)
-        if found.all():
+        stated_sizes = [case.size for case in cases]
+        if any(stated_sizes):
+            sizes = np.array([size or read for size, read in zip(stated_sizes, sizes.tolist(), strict=True)], np.int32)
+        if prepared.all():
             regions = self.draw(cases, sizes, self.findings)
         else:
-            places = np.flatnonzero(found)
+            places = np.flatnonzero(prepared)
             regions = self.draw([cases[at] for at in places.tolist()], sizes[places], self.findings).at(places)
-        rest = np.flatnonzero(~found).tolist()
+        rest = np.flatnonzero(~prepared).tolist()
         waiting = [
             pool.submit(self._one_by_one, cases, rest[start : start + _PIECE], target)
             for start in range(0, len(rest), _PIECE)
         ]
-        columns = CaseColumns(cases, found, images, found.copy())
+        columns = CaseColumns(cases, prepared, images, prepared.copy())
         return BegunBlock(self.findings, columns, target, frames, sizes, regions, waiting)
 
     def _one_by_one(self, cases: Sequence[Case], places: Sequence[int], target: NDArray[np.uint8]) -> DecodedPiece:
@@ -125,9 +125,9 @@ class BegunBlock:
         frames, sizes = self.frames, self.sizes
         if columns.unread:
             places = np.flatnonzero(columns.readable)
-            for to, place in enumerate(places.tolist()):
-                if to != place:
-                    pixels[to] = pixels[place]
+            for to, source in enumerate(places.tolist()):
+                if to != source:
+                    pixels[to] = pixels[source]
             cases, frames, sizes = [cases[at] for at in places.tolist()], frames[places], sizes[places]
             regions = regions._replace(of_case=(np.cumsum(columns.readable) - 1)[regions.of_case])
             pixels = pixels[: len(places)]
@@ -175,7 +175,7 @@ def _take(free: list[NDArray[np.uint8]], count: int, side: int) -> NDArray[np.ui
 
     Memory that is new costs more time than reading what is prepared into it.
     """
-    for place, memory in enumerate(free):
+    for index, memory in enumerate(free):
         if len(memory) >= count:
-            return free.pop(place)
+            return free.pop(index)
     return np.empty((count, 1, side, side), np.uint8)

@@ -37,25 +37,27 @@ class CaseColumns:
         """The columns of cases that were decoded one by one, with the faults of `findings`."""
         count = len(decoded)
         columns = CaseColumns(
-            [each.case for each in decoded],
+            [decoded_case.case for decoded_case in decoded],
             np.zeros(count, np.bool_),
             np.zeros((count, HASH_BYTES), np.uint8),
             np.zeros(count, np.bool_),
         )
-        place = {name: at for at, name in enumerate(findings)}
+        position = {name: at for at, name in enumerate(findings)}
         columns.put(list(enumerate(decoded)))
-        for at, each in enumerate(decoded):
-            columns.faults.extend((at, place[name], fault) for name, fault in each.faults.items() if name in place)
+        for at, decoded_case in enumerate(decoded):
+            columns.faults.extend(
+                (at, position[name], fault) for name, fault in decoded_case.faults.items() if name in position
+            )
         return columns
 
     def put(self, decoded: Sequence[tuple[int, DecodedCase]]) -> None:
         """Enters cases that were decoded one by one, with their places and without their faults."""
-        for at, each in decoded:
-            self.readable[at] = each.status == "ok"
-            if each.status != "ok":
-                self.unread[at] = each.status, each.reason
-            if each.image is not None:
-                self.images[at] = np.frombuffer(each.image, np.uint8)
+        for at, decoded_case in decoded:
+            self.readable[at] = decoded_case.status == "ok"
+            if decoded_case.status != "ok":
+                self.unread[at] = decoded_case.status, decoded_case.reason
+            if decoded_case.image is not None:
+                self.images[at] = np.frombuffer(decoded_case.image, np.uint8)
                 self.hashed[at] = True
 
 
@@ -80,11 +82,14 @@ class DrawnPairs:
     @staticmethod
     def of(decoded: Sequence[DecodedCase], findings: Sequence[str]) -> DrawnPairs:
         """The pairs of these cases, which are readable, and findings."""
-        regions = ManyRegions.of([(at, (each.masks, each.sub_pixel, {})) for at, each in enumerate(decoded)], findings)
+        regions = ManyRegions.of(
+            [(at, (decoded_case.masks, decoded_case.sub_pixel, {})) for at, decoded_case in enumerate(decoded)],
+            findings,
+        )
         of_case, of_finding, masks, sub_pixel, _ = regions
-        frames = np.array([each.frame for each in decoded], np.float64).reshape(-1, 4)
-        sizes = np.array([each.size or (0, 0) for each in decoded], np.int32).reshape(-1, 2)
-        cases = [each.case for each in decoded]
+        frames = np.array([decoded_case.frame for decoded_case in decoded], np.float64).reshape(-1, 4)
+        sizes = np.array([decoded_case.size or (0, 0) for decoded_case in decoded], np.int32).reshape(-1, 2)
+        cases = [decoded_case.case for decoded_case in decoded]
         return DrawnPairs(findings, of_case, of_finding, masks, frames[of_case], sub_pixel, cases, sizes)
 
     def part(self, start: int, stop: int) -> DrawnPairs:

@@ -109,7 +109,7 @@ class Finisher:
             self._warned.add((cell.loaded.name, "patients"))
             self._progress.say(f"{cell.loaded.name}: {count_patients(cell.loaded.cases).sentence}")
         early = cell.loaded.warnings.items()
-        self._warn(cell, {kind: text for kind, text in early if kind not in BY_FILES} | dict(cell.warnings))
+        self._warn(cell, {warning: text for warning, text in early if warning not in BY_FILES} | dict(cell.warnings))
         self._note(cell, "running", **entry, **self._threads(cell))
         loaded, chunk = cell.loaded, cell.loaded.chunk
         drop_parts_of_other_images(
@@ -132,10 +132,10 @@ class Finisher:
             cell.loaded.read_sizes()
         warnings = cell.loaded.warnings | dict(cell.warnings)
         self._warn(cell, warnings)
-        told = self._threads(cell, alone=computed == len(cell.loaded.cases))
-        told |= {"warnings": warnings} if warnings else {}
+        details = self._threads(cell, alone=computed == len(cell.loaded.cases))
+        details |= {"warnings": warnings} if warnings else {}
         self._index(cell).save(cell.loaded.contents)
-        self._note(cell, "done", **self._entry(cell), **coverage, **timing, **told)
+        self._note(cell, "done", **self._entry(cell), **coverage, **timing, **details)
         cases, unread = len(cell.loaded.cases), self._unread(cell)
         self._progress.say(f"{cell.title}: {cell_summary(cases, computed, coverage, seconds, unread)}")
 
@@ -150,18 +150,18 @@ class Finisher:
     def _warn(self, cell: PlannedCell, warnings: Mapping[str, str]) -> None:
         """Reports each kind of warning about a dataset once."""
         name = cell.loaded.name
-        for kind, text in warnings.items():
-            if (name, kind) not in self._warned:
-                self._warned.add((name, kind))
+        for warning, text in warnings.items():
+            if (name, warning) not in self._warned:
+                self._warned.add((name, warning))
                 self._progress.say(f"{name}: warning: {text}")
 
     def _unread(self, cell: PlannedCell) -> str:
         """What could not be read of a finished cell, in words; a cell that is mostly unreadable is in the outcome."""
-        found = unread_cases(self.files(cell).final, len(cell.findings), str(cell.facts["weights"]))
-        if found.mostly_lost(part=cell.loaded.config.part):
+        unread = unread_cases(self.files(cell).final, len(cell.findings), str(cell.facts["weights"]))
+        if unread.mostly_lost(part=cell.loaded.config.part):
             name = cell.loaded.name
-            self.outcome.mostly_lost.append((cell.model, name, found.sentence(name)))
-        return found.words(cell.loaded.name)
+            self.outcome.mostly_lost.append((cell.model, name, unread.sentence(name)))
+        return unread.words(cell.loaded.name)
 
     def compute(self, cell: PlannedCell, work: Callable[[CellFiles, Callable[[int], None]], int]) -> None:
         """Reuses a cell that is on disk, else calls `work` to compute it.

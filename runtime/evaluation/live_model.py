@@ -83,7 +83,9 @@ class LiveEngine(Engine):
         # The function may keep what it gets, and the memory of a block is used again (`reading.read_ahead`).
         returned: object = self._model.function(pixels.copy(), list(texts))
         if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise EngineError(f"{name} returned {_kind(returned)}; it must return two arrays, logits and saliency.")
+            raise EngineError(
+                f"{name} returned {_type_name(returned)}; it must return two arrays, logits and saliency."
+            )
         logits, saliency = (_floats(name, what, item) for what, item in zip(_OUTPUTS, returned, strict=True))
         if logits.shape != wanted or saliency.shape[:2] != wanted or saliency.ndim != 4 or 0 in saliency.shape:
             raise EngineError(
@@ -165,13 +167,13 @@ def _floats(name: str, what: str, value: Any) -> NDArray[np.float32]:
     elif hasattr(value, "__cuda_array_interface__"):
         value = value.get()
     if not hasattr(value, "shape"):
-        raise EngineError(f"{name} returned {what} as {_kind(value)}; return a NumPy array or a tensor.")
+        raise EngineError(f"{name} returned {what} as {_type_name(value)}; return a NumPy array or a tensor.")
     array = np.asarray(value)
     if array.dtype.kind != "f":
         raise EngineError(f"{name} returned {what} of {array.dtype}; return floating-point numbers.")
     return np.ascontiguousarray(array, np.float32)
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     size = f" of {len(value)}" if isinstance(value, tuple | list) else ""
     return f"{type(value).__name__}{size}"

@@ -56,12 +56,12 @@ class Measure:
         if isinstance(maps, np.ndarray) or len({saliency.shape for saliency in maps}) == 1:
             return self.counted(pairs, maps, self.launch(np.asarray(maps), pairs.masks, pairs.frames))
         shapes = [saliency.shape for saliency in maps]
-        groups = [[place for place, other in enumerate(shapes) if other == shape] for shape in dict.fromkeys(shapes)]
+        groups = [[pair for pair, other in enumerate(shapes) if other == shape] for shape in dict.fromkeys(shapes)]
         swept = [
-            self.launch(np.stack([maps[place] for place in group]), pairs.masks[group], pairs.frames[group])
+            self.launch(np.stack([maps[pair] for pair in group]), pairs.masks[group], pairs.frames[group])
             for group in groups
         ]
-        order = np.argsort([place for group in groups for place in group])
+        order = np.argsort([pair for group in groups for pair in group])
         joined = tuple(Counts.concatenate(same).take(order) for same in zip(*swept, strict=True))
         return self.counted(pairs, maps, joined)
 
@@ -70,12 +70,12 @@ class Measure:
 
         Maps and masks can be CuPy arrays; then the counts are CuPy arrays too, and the work is only enqueued.
         """
-        chosen, place = self.protocol, {"size": (GRID, GRID), "frames": frames}
-        counts = self.sweep(maps, masks, **place, **self._arguments)
+        chosen, target = self.protocol, {"size": (GRID, GRID), "frames": frames}
+        counts = self.sweep(maps, masks, **target, **self._arguments)
         if not chosen.pointing_from_default:
             return (counts,)
         # Only the counts of normalised maps show which maxima tie.
-        return counts, self.sweep(maps, masks, **place, sweeping=Sweeping(chosen.sweeping.upsample))
+        return counts, self.sweep(maps, masks, **target, sweeping=Sweeping(chosen.sweeping.upsample))
 
     def counted(
         self,
@@ -90,21 +90,21 @@ class Measure:
             counts = replace(counts, hit=pointing_hits(swept[1], self.protocol.options.ties) > 0)
         if not self.protocol.native_size:
             return counts, None
-        return counts, [self._native(pairs, place, saliency) for place, saliency in enumerate(maps)]
+        return counts, [self._native(pairs, pair, saliency) for pair, saliency in enumerate(maps)]
 
     @property
     def _arguments(self) -> dict[str, Any]:
         """Additional arguments of the sweep; empty if they equal the defaults."""
         return {} if self.protocol.sweeping == DEFAULT else {"sweeping": self.protocol.sweeping}
 
-    def _native(self, pairs: DrawnPairs, place: int, saliency: NDArray[np.float32]) -> dict[str, Any] | None:
-        case = int(pairs.of_case[place])
+    def _native(self, pairs: DrawnPairs, pair: int, saliency: NDArray[np.float32]) -> dict[str, Any] | None:
+        case = int(pairs.of_case[pair])
         height, width = pairs.sizes[case].tolist()
         if not height:
             return None
         size = height, width
-        region = pairs.cases[case].regions[pairs.findings[pairs.of_finding[place]]].mask(*size)
-        frames = pairs.frames[place : place + 1]
+        region = pairs.cases[case].regions[pairs.findings[pairs.of_finding[pair]]].mask(*size)
+        frames = pairs.frames[pair : pair + 1]
         counts = self.sweep(saliency[None], region[None], size=size, frames=frames, **self._arguments)
         flat = bool(counts.degenerate[0])
         cut = np.zeros(size, np.bool_) if flat else segment(native_map(saliency, *size, tuple(frames[0].tolist())))

@@ -37,9 +37,9 @@ def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]
         return list(config.datasets.values())
     for name in names:
         if name not in config.datasets:
-            known = [*config.datasets, *(DATASETS.names() if name not in DATASETS.names() else ())]
+            valid = [*config.datasets, *(DATASETS.names() if name not in DATASETS.names() else ())]
             raise ConfigError(
-                f"The dataset '{name}' is not configured: {did_you_mean(name, known)}; give its folder with --data "
+                f"The dataset '{name}' is not configured: {did_you_mean(name, valid)}; give its folder with --data "
                 f"{name}=PATH."
             )
     return [config.datasets[name] for name in dict.fromkeys(names)]
@@ -51,25 +51,25 @@ def select_bundles(config: Config, names: Sequence[str]) -> list[Path]:
 
     Raises ConfigError when there is no bundle, a name matches none, or two bundles have the same name.
     """
-    found = [path for folder in config.bundles for path in find_bundles(folder)]
-    found = list(dict.fromkeys(path.resolve() for path in found))
+    paths = [path for folder in config.bundles for path in find_bundles(folder)]
+    paths = list(dict.fromkeys(path.resolve() for path in paths))
     if names:
-        found = list(dict.fromkeys(path for name in names for path in _named(name, found)))
-    elif not found:
+        paths = list(dict.fromkeys(path for name in names for path in _named(name, paths)))
+    elif not paths:
         where = ", ".join(str(folder) for folder in config.bundles) or "no folder is configured"
         raise ConfigError(
             f"No bundle was found ({where}); make one with xbench-export and name its folder with --bundles."
         )
     else:
-        found.sort(key=_place)
+        paths.sort(key=_model_rank)
     seen: dict[str, Path] = {}
-    for path in found:
+    for path in paths:
         if path.name in seen:
             raise ConfigError(
                 f"Two bundles are called '{path.name}': {seen[path.name]} and {path}; rename one of them."
             )
         seen[path.name] = path
-    return found
+    return paths
 
 
 def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> str | None:
@@ -126,14 +126,14 @@ def input_geometry(geometry: Geometry, dataset: DatasetConfig, rules: Protocol) 
 def needed_geometries(bundles: Sequence[Path], rules: Protocol, loaded: LoadedDataset) -> list[Geometry]:
     """The distinct geometries that these bundles need for a dataset under a protocol; a damaged bundle, or one without
     prompts for the dataset, needs none."""
-    found: dict[str, Geometry] = {}
+    geometries: dict[str, Geometry] = {}
     for path in bundles:
         with suppress(BundleError):
             bundle = Bundle.load(path, check_hashes=False)
             if loaded.dataset.asks_phrases or prompt_set_name(bundle, loaded.config, loaded.dataset) is not None:
                 geometry = input_geometry(bundle.manifest.geometry, loaded.config, rules)
-                found.setdefault(geometry.key, geometry)
-    return list(found.values())
+                geometries.setdefault(geometry.key, geometry)
+    return list(geometries.values())
 
 
 def shared_findings(findings: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
@@ -147,24 +147,24 @@ def shared_findings(findings: Sequence[str], classes: Sequence[str]) -> dict[str
     return {name: finding for name, finding in pairs.items() if finding is not None}
 
 
-def _named(name: str, found: Sequence[Path]) -> list[Path]:
+def _named(name: str, bundles: Sequence[Path]) -> list[Path]:
     if has_file(Path(name) / "bundle.json"):
         return [Path(name).resolve()]
-    exact = [path for path in found if path.name == name]
+    exact = [path for path in bundles if path.name == name]
     if exact:
         return exact
-    family = [path for path in found if _model_of(path) == name]
+    family = [path for path in bundles if _model_of(path) == name]
     if family:
         return family
-    kind = name.partition("=")[0].partition(":")[0] + ":"
-    if ":" in name or kind in KINDS:
-        hint = did_you_mean(kind, KINDS)
+    prefix = name.partition("=")[0].partition(":")[0] + ":"
+    if ":" in name or prefix in KINDS:
+        hint = did_you_mean(prefix, KINDS)
         raise ConfigError(f"There is no model called '{name}': {hint}; or write the name of a bundle.")
-    hint = did_you_mean(name, [path.name for path in found])
+    hint = did_you_mean(name, [path.name for path in bundles])
     raise ConfigError(f"There is no bundle called '{name}': {hint}; make it with xbench-export or check --bundles.")
 
 
-def _place(path: Path) -> int:
+def _model_rank(path: Path) -> int:
     model = _model_of(path)
     return MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER)
 

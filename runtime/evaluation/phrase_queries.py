@@ -67,12 +67,12 @@ def most_queries(bundle: Bundle) -> int:
 
 def first_phrases(cases: Sequence[Case]) -> list[str]:
     """The first two distinct phrases of a dataset, or the only one."""
-    found: dict[str, None] = {}
+    phrases: dict[str, None] = {}
     for case in cases:
-        found.update(dict.fromkeys(case.phrases.values()))
-        if len(found) > 1:
+        phrases.update(dict.fromkeys(case.phrases.values()))
+        if len(phrases) > 1:
             break
-    return list(found)[:2]
+    return list(phrases)[:2]
 
 
 def see_one_another(

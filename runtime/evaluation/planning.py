@@ -70,7 +70,11 @@ class Planning:
                 "queries": len(prompts.texts) if phrases is None else len(asked),
                 "status": {name: prompts.status_of(finding) + alone for name, finding in findings.items()},
             },
-            **({"activation": told} if (told := (bundle.manifest.checkpoint or {}).get("activation")) else {}),
+            **(
+                {"activation": activation}
+                if (activation := (bundle.manifest.checkpoint or {}).get("activation"))
+                else {}
+            ),
             **({"supervised": True} if bundle.manifest.findings else {}),
             **({"uncompared_texts": True} if bundle.manifest.uncompared_texts else {}),
             **extent(loaded),

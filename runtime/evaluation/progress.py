@@ -164,8 +164,8 @@ def cell_summary(cases: int, computed: int, coverage: Mapping[str, int], seconds
         text += f", {computed / max(seconds, 1e-9):.1f} cases/s"
     if unread:
         text += f"; {unread}"
-    if told := fault_words(coverage):
-        text += f"; {told} (xbench-fast datasets check names them)"
+    if faults := fault_words(coverage):
+        text += f"; {faults} (xbench-fast datasets check names them)"
     return text
 
 
@@ -176,5 +176,5 @@ def fault_words(counts: Mapping[str, int]) -> str:
         "clipped": "partly outside their image and clipped",
         "empty": "without a pixel and not counted",
     }
-    told = [f"{counts[kind]} {words[kind]}" for kind in FAULTS if counts.get(kind)]
-    return f"regions: {', '.join(told)}" if told else ""
+    parts = [f"{counts[fault]} {words[fault]}" for fault in FAULTS if counts.get(fault)]
+    return f"regions: {', '.join(parts)}" if parts else ""

@@ -35,16 +35,16 @@ class Queries:
         """The entries of `of_finding` [P] grouped by the number n of positive prompts of their finding: for each n the
         places of its entries, [p], and their queries, [p, n]."""
         sizes = np.array([len(queries) for queries in self.positive], np.intp)[of_finding]
-        found = []
+        groups = []
         for size in np.unique(sizes).tolist():
             places = np.flatnonzero(sizes == size)
-            found.append((places, np.stack([self.positive[at] for at in of_finding[places].tolist()])))
-        return found
+            groups.append((places, np.stack([self.positive[at] for at in of_finding[places].tolist()])))
+        return groups
 
     @cached_property
     def _single(self) -> NDArray[np.intp] | None:
         """The query of each finding, where each has one positive prompt."""
-        return np.concatenate(self.positive) if all(len(each) == 1 for each in self.positive) else None
+        return np.concatenate(self.positive) if all(len(prompts) == 1 for prompts in self.positive) else None
 
     def maps(
         self, saliency: NDArray[np.float32], of_case: NDArray[np.intp], of_finding: NDArray[np.intp]
@@ -84,11 +84,11 @@ def prompt_mean(values: NDArray[np.float32]) -> Any:
 
 def _over_prompts(logits: NDArray[np.float32], queries: Sequence[NDArray[np.intp]]) -> NDArray[np.float32]:
     """float32 [B, F]: for each finding the mean over its queries, 0 for none, of logits [B, Q]; as `prompt_mean`."""
-    if all(len(each) == 1 for each in queries):
+    if all(len(members) == 1 for members in queries):
         return logits[:, np.concatenate(queries)]
     means = np.zeros((len(logits), len(queries)), np.float32)
-    for at, each in enumerate(queries):
-        if each.size:
-            chosen = np.ascontiguousarray(logits[:, each])
-            means[:, at] = chosen[:, 0] if len(each) == 1 else chosen.mean(axis=1, dtype=np.float64)
+    for at, members in enumerate(queries):
+        if members.size:
+            chosen = np.ascontiguousarray(logits[:, members])
+            means[:, at] = chosen[:, 0] if len(members) == 1 else chosen.mean(axis=1, dtype=np.float64)
     return means

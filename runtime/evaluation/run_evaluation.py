@@ -119,10 +119,12 @@ class Evaluation:
         boxes, others = split_boxes(others, asked.boxes)
         everything = not asked.models and asked.live is None
         bundles = select_bundles(config, others) if others or everything else []
-        found = Evaluation(config, options, asked.decoder, datasets, bundles, baselines, [*maps, *boxes], asked.live)
-        if asked.live is not None and found.names.count(asked.live.name) > 1:
+        evaluation = Evaluation(
+            config, options, asked.decoder, datasets, bundles, baselines, [*maps, *boxes], asked.live
+        )
+        if asked.live is not None and evaluation.names.count(asked.live.name) > 1:
             raise ConfigError(f"Two models are called '{asked.live.name}'; give the live one another name.")
-        return found
+        return evaluation
 
     @property
     def names(self) -> list[str]:
@@ -148,9 +150,9 @@ class Evaluation:
             self._check_engine(chosen)
             progress.say(line)
         here = bool(self.bundles or self.live) and workers is None
-        decoder, told = choose_decoder(self.decoder) if here else (CPU, None)
-        if told:
-            progress.say(told)
+        decoder, remark = choose_decoder(self.decoder) if here else (CPU, None)
+        if remark:
+            progress.say(remark)
         with RunDirectory(config.eval.out) as run:
             run.begin(self._provenance(self.decoder if workers is not None else decoder.name))
             if workers is not None:

@@ -165,8 +165,9 @@ class Runner:
             return f"its folder {config.root} does not exist"
         loaded = self._load(config)
         if loaded.dataset.asks_phrases:
-            if known := bundle.manifest.findings:
-                return f"it reads no phrases: it is supervised and knows {len(known)} findings ({some_names(known)})"
+            if supervised := bundle.manifest.findings:
+                names = some_names(supervised)
+                return f"it reads no phrases: it is supervised and knows {len(supervised)} findings ({names})"
             if config.prompts is not None:
                 raise ConfigError(
                     f"The dataset '{config.name}' asks each image its own phrases, so it takes no prompt set; leave "
@@ -180,23 +181,23 @@ class Runner:
             return asked
         prompts, findings = asked
         classes = loaded.dataset.classes
-        if left := [each for each in classes if each not in findings]:
+        if left := [finding for finding in classes if finding not in findings]:
             self._cells.remark(bundle.name, config.name, not_asked_line(prompts.name, left, len(classes)))
         return loaded, prompts, findings
 
     def _load(self, config: DatasetConfig) -> LoadedDataset:
-        found = self._loaded.get(config.name)
-        if found is None:
+        loaded = self._loaded.get(config.name)
+        if loaded is None:
             try:
                 options = self._options
-                found = load_dataset(config, options.limit, options.shard, options.chunk, verify=options.verify)
-                self._cells.learn(found)
+                loaded = load_dataset(config, options.limit, options.shard, options.chunk, verify=options.verify)
+                self._cells.learn(loaded)
             except XBenchError as error:
-                found = error
-            self._loaded[config.name] = found
-        if isinstance(found, XBenchError):
-            raise found
-        return found
+                loaded = error
+            self._loaded[config.name] = loaded
+        if isinstance(loaded, XBenchError):
+            raise loaded
+        return loaded
 
     def _live(self, model: LiveModel, config: DatasetConfig) -> None:
         if self._options.skip_absent and not has_folder(config.root):
@@ -204,11 +205,11 @@ class Runner:
             return
         loaded = self._load(config)
         classes = loaded.dataset.classes
-        own = loaded.dataset.asks_phrases
-        texts = first_phrases(loaded.asked) if own else classes
-        with LiveEngine(model, texts, secret=own) as engine:
+        asks_phrases = loaded.dataset.asks_phrases
+        texts = first_phrases(loaded.asked) if asks_phrases else classes
+        with LiveEngine(model, texts, secret=asks_phrases) as engine:
             side = model.geometry.size
-            phrases = self._phrases(model.name, loaded, engine.ask, side, "fp32") if own else None
+            phrases = self._phrases(model.name, loaded, engine.ask, side, "fp32") if asks_phrases else None
             cell = self._planning.of_live(model, engine, loaded, phrases)
             prompts = one_query_each(classes)
             self._compute_here(cell, engine, prompts, {name: name for name in classes}, phrases)
@@ -252,26 +253,26 @@ class Runner:
             self._cells.skip(name, config.name, f"its folder {config.root} does not exist")
             return
         options, loaded = self._options, self._load(config)
-        found, rows_of = find_reference(model, loaded, self._measure)
-        if isinstance(found, str):
-            self._cells.skip(name, config.name, found)
+        reference, rows_of = find_reference(model, loaded, self._measure)
+        if isinstance(reference, str):
+            self._cells.skip(name, config.name, reference)
             return
-        for line in found.remarks:
+        for line in reference.remarks:
             self._cells.remark(name, config.name, line)
         how = options.ingredients(batch=False) | made_by(self._measure, loaded.dataset, rows_of)
-        ingredients = reference_ingredients(name, found.description, (loaded.name, loaded.digest), how)
+        ingredients = reference_ingredients(name, reference.description, (loaded.name, loaded.digest), how)
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
             return compute_reference(
-                found, loaded, files, chunk=options.chunk, workers=options.threads, advance=advance
+                reference, loaded, files, chunk=options.chunk, workers=options.threads, advance=advance
             )
 
-        facts = {**found.facts, **extent(loaded), **({"fault": found.fault} if found.fault else {})}
+        facts = {**reference.facts, **extent(loaded), **({"fault": reference.fault} if reference.fault else {})}
         self._cells.compute(
-            PlannedCell(name, loaded, found.findings, ingredients, facts, warnings=found.warnings), compute
+            PlannedCell(name, loaded, reference.findings, ingredients, facts, warnings=reference.warnings), compute
         )
-        if found.fault:
-            self._cells.outcome.mostly_lost.append((name, config.name, found.fault))
+        if reference.fault:
+            self._cells.outcome.mostly_lost.append((name, config.name, reference.fault))
 
 
 def compute_anywhere(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:

@@ -62,7 +62,7 @@ def rows_table(
     readable = np.concatenate([np.zeros(0, np.bool_), *(part.readable for part in columns)])
     if sum(part.cases for part in scored) != np.count_nonzero(readable):
         raise ValueError("the scored cases are not the readable ones")
-    each = np.repeat(np.arange(len(cases), dtype=np.int32), len(findings))
+    case_of_row = np.repeat(np.arange(len(cases), dtype=np.int32), len(findings))
     kinds = {entry.name: entry.type for entry in result_schema()}
 
     of_case = {
@@ -71,9 +71,9 @@ def rows_table(
         **_read_of(columns),
     }
     columns_of = {
-        "model": pa.repeat(pa.scalar(model, kinds["model"]), len(each)),
-        "dataset": pa.repeat(pa.scalar(dataset, kinds["dataset"]), len(each)),
-        **_taken(of_case, pa.array(each)),
+        "model": pa.repeat(pa.scalar(model, kinds["model"]), len(case_of_row)),
+        "dataset": pa.repeat(pa.scalar(dataset, kinds["dataset"]), len(case_of_row)),
+        **_taken(of_case, pa.array(case_of_row)),
         "finding": pa.array(findings, kinds["finding"]).take(
             pa.array(np.tile(np.arange(len(findings), dtype=np.int32), len(cases)))
         ),
@@ -98,20 +98,20 @@ def _taken(columns: Mapping[str, Any], places: pa.Array) -> dict[str, Any]:
     return dict(zip(columns, taken.columns, strict=True))
 
 
-def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], kind: Any) -> Any:
+def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], column_type: Any) -> Any:
     """A column of facts that a case has for some findings; the others are null."""
     import pyarrow as pa
 
     if not any(held):
-        return pa.nulls(len(held) * len(findings), kind)
-    every = itemgetter(*findings, findings[0])  # a tuple also of one finding
+        return pa.nulls(len(held) * len(findings), column_type)
+    in_order = itemgetter(*findings, findings[0])  # a tuple also of one finding
     values: list[Any] = []
     for facts in held:
         try:
-            values += every(facts)[:-1]
+            values += in_order(facts)[:-1]
         except KeyError:
             values += map(facts.get, findings)
-    return pa.array(values, kind)
+    return pa.array(values, column_type)
 
 
 def _read_of(columns: Sequence[CaseColumns]) -> dict[str, Any]:
@@ -159,19 +159,19 @@ def _scores(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
     """The columns of logits; null where the image was not read, or the model has no scores."""
     import pyarrow as pa
 
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, values in (("logit", "positive"), ("logit_negative", "negative")):
         column = np.zeros((len(readable), findings), np.float32)
         absent = np.ones((len(readable), findings), np.bool_)
         rows = np.flatnonzero(readable)
         for part in scored:
-            mine, rows = rows[: part.cases], rows[part.cases :]
+            own_rows, rows = rows[: part.cases], rows[part.cases :]
             if part.logits is not None:
-                column[mine] = getattr(part.logits, values)
+                column[own_rows] = getattr(part.logits, values)
                 # NaN: a case asks no phrase of this finding.
-                absent[mine] = part.logits.without if values == "negative" else np.isnan(part.logits.positive)
-        found[name] = pa.array(column.reshape(-1), mask=absent.reshape(-1))
-    return found
+                absent[own_rows] = part.logits.without if values == "negative" else np.isnan(part.logits.positive)
+        columns[name] = pa.array(column.reshape(-1), mask=absent.reshape(-1))
+    return columns
 
 
 def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int) -> dict[str, Any]:
@@ -184,10 +184,10 @@ def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
         places.append(row_of[first + part.pairs.of_case] + part.pairs.of_finding)
         first += part.cases
     at = np.concatenate(places)
-    slots, whole = np.zeros(len(readable) * findings, np.int32), np.repeat(readable, findings)
+    slots, readable_rows = np.zeros(len(readable) * findings, np.int32), np.repeat(readable, findings)
     absent = np.ones(len(slots), np.bool_)
     slots[at], absent[at] = np.arange(len(at)), False
-    place = pa.array(slots, mask=absent)
+    slot_of_row = pa.array(slots, mask=absent)
     counts = Counts.concatenate([part.counts for part in scored])
     region, sub_pixel = np.zeros(len(slots), np.int32), np.zeros(len(slots), np.bool_)
     region[at] = counts.region
@@ -210,11 +210,11 @@ def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
     no_map[at] = without
     held = [part for part in scored if len(part.pairs)]
     return {
-        "region_area": pa.array(region, mask=~whole),
-        "sub_pixel": pa.array(sub_pixel, mask=~whole),
+        "region_area": pa.array(region, mask=~readable_rows),
+        "sub_pixel": pa.array(sub_pixel, mask=~readable_rows),
         "region": _lists(pa.binary(), absent, [part.pairs.masks for part in held]),
         "saliency": _lists(pa.list_(pa.float32()), no_map, [part.maps for part in held if part.maps is not None]),
-        **_taken(columns, place),
+        **_taken(columns, slot_of_row),
     }
 
 
@@ -224,7 +224,7 @@ def _fixed(values: NDArray[Any]) -> Any:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
 
 
-def _lists(kind: Any, absent: NDArray[np.bool_], parts: Sequence[NDArray[Any]]) -> Any:
+def _lists(list_type: Any, absent: NDArray[np.bool_], parts: Sequence[NDArray[Any]]) -> Any:
     """The entries of arrays [P, ...], P > 0, as values of bytes or lists, in order, null where `absent`. Nothing is
     copied: each array is a chunk of its own, and the last chunk has the rows behind it."""
     import pyarrow as pa
@@ -239,10 +239,10 @@ def _lists(kind: Any, absent: NDArray[np.bool_], parts: Sequence[NDArray[Any]]) 
         np.cumsum(np.where(missing, 0, part[0].size), out=ends[1:])
         values = pa.py_buffer(np.ascontiguousarray(part))
         buffers = [pa.array(~missing).buffers()[1], pa.py_buffer(ends)]
-        if kind == pa.binary():
-            chunks.append(pa.Array.from_buffers(kind, stop - start, [*buffers, values]))
+        if list_type == pa.binary():
+            chunks.append(pa.Array.from_buffers(list_type, stop - start, [*buffers, values]))
         else:
-            inner = pa.Array.from_buffers(kind.value_type, part.size, [None, values])
-            chunks.append(pa.Array.from_buffers(kind, stop - start, buffers, children=[inner]))
+            inner = pa.Array.from_buffers(list_type.value_type, part.size, [None, values])
+            chunks.append(pa.Array.from_buffers(list_type, stop - start, buffers, children=[inner]))
         start = stop
-    return pa.chunked_array(chunks, kind)
+    return pa.chunked_array(chunks, list_type)

@@ -75,7 +75,7 @@ def pair_maps(saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:
     """The map of each pair, cupy float32 [P, h, w], of saliency [B, Q, h, w]: the mean over its positive prompts, as
     `Queries.maps` takes it on the host, to the last bit."""
     lists = [queries.positive[finding] for finding in pairs.of_finding.tolist()]
-    lengths = [len(found) for found in lists]
+    lengths = [len(group) for group in lists]
     places = np.concatenate(lists) + np.repeat(pairs.of_case * saliency.shape[1], lengths)
     return mean_maps(saliency.reshape(-1, *saliency.shape[2:]), np.cumsum([0, *lengths]), places)
 

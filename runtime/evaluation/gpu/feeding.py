@@ -87,8 +87,8 @@ class PinnedFeed:
         return buffer.batch
 
 
-def pinned(cupy: Any, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+def pinned(cupy: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """An empty array in page-locked memory of the host, from CuPy's pool: copies do not block the CPU."""
     count = int(np.prod(shape))
-    memory = cupy.cuda.alloc_pinned_memory(max(1, count) * np.dtype(kind).itemsize)
-    return np.frombuffer(memory, kind, count).reshape(shape)
+    memory = cupy.cuda.alloc_pinned_memory(max(1, count) * np.dtype(dtype).itemsize)
+    return np.frombuffer(memory, dtype, count).reshape(shape)

@@ -41,11 +41,11 @@ def answer_column(values: Mapping[str, Any]) -> pa.StructArray:
     """The column of its fields by name, as arrays or lists."""
     import pyarrow as pa
 
-    kind = result_schema(answers=True).field("answer").type
-    columns = [values[entry.name] for entry in kind]
-    made = [found if isinstance(found, pa.Array) else pa.array(found) for found in columns]
+    answer_type = result_schema(answers=True).field("answer").type
+    columns = [values[entry.name] for entry in answer_type]
+    made = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
     return pa.StructArray.from_arrays(
-        [found.cast(entry.type) for found, entry in zip(made, kind, strict=True)], fields=list(kind)
+        [column.cast(entry.type) for column, entry in zip(made, answer_type, strict=True)], fields=list(answer_type)
     )
 
 
@@ -60,11 +60,11 @@ def float_lists(values: Sequence[NDArray[np.float64] | None]) -> Any:
     """A list array of numbers, null where the value is None."""
     import pyarrow as pa
 
-    known = [value.reshape(-1) for value in values if value is not None]
+    present = [value.reshape(-1) for value in values if value is not None]
     ends = np.cumsum([0, *(0 if value is None else value.size for value in values)], dtype=np.int32)
     absent = np.array([value is None for value in values], np.bool_)
     return pa.ListArray.from_arrays(
-        pa.array(ends), pa.array(np.concatenate([np.zeros(0), *known])), mask=pa.array(absent)
+        pa.array(ends), pa.array(np.concatenate([np.zeros(0), *present])), mask=pa.array(absent)
     )
 
 

@@ -50,12 +50,12 @@ BASELINES = {
 
 def split_baselines(models: Sequence[str]) -> tuple[list[str], list[str]]:
     """The baselines among the names of models, with their prefix, and the other names. Raises ConfigError."""
-    found = list(dict.fromkeys(name for name in models if name.startswith(PREFIX)))
-    for name in found:
-        known = [PREFIX + other for other in BASELINES]
-        if name not in known:
-            raise ConfigError(f"There is no baseline '{name}': {did_you_mean(name, known)}.")
-    return found, [name for name in models if not name.startswith(PREFIX)]
+    baselines = list(dict.fromkeys(name for name in models if name.startswith(PREFIX)))
+    for name in baselines:
+        valid = [PREFIX + other for other in BASELINES]
+        if name not in valid:
+            raise ConfigError(f"There is no baseline '{name}': {did_you_mean(name, valid)}.")
+    return baselines, [name for name in models if not name.startswith(PREFIX)]
 
 
 def describe_baseline(name: str) -> str:
@@ -102,8 +102,8 @@ def baseline_scores(name: str, batch: Sequence[DecodedCase], findings: Sequence[
         maps = np.repeat(center_map()[None], len(pairs), axis=0)
     else:
         ids = [drawn[case].case.case_id for case in pairs.of_case.tolist()]
-        each = [_random(case, findings[at]) for case, at in zip(ids, pairs.of_finding.tolist(), strict=True)]
-        maps = np.array(each, np.float32).reshape(-1, _CELLS, _CELLS)
+        drawn_maps = [_random(case, findings[at]) for case, at in zip(ids, pairs.of_finding.tolist(), strict=True)]
+        maps = np.array(drawn_maps, np.float32).reshape(-1, _CELLS, _CELLS)
     counts, native = measure.count(pairs, maps)
     return Scored(pairs, counts, maps=None if baseline_grid(name) is None else maps, native=native)
 

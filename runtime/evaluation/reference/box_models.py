@@ -55,9 +55,9 @@ class BoxModel:
         """What the rows depend on: the contents of the file and of those that explain it, and the options."""
         if self.reader:  # the key has the dataset
             return f"{self.reader} reader {self.options.missing}"
-        told = self.options.read
-        files = [file_digest(path) for path in (self.path, told.coco, told.mapping) if path is not None]
-        explained = [told.coco is not None, told.mapping is not None, told.count_bad_lines]
+        options = self.options.read
+        files = [file_digest(path) for path in (self.path, options.coco, options.mapping) if path is not None]
+        explained = [options.coco is not None, options.mapping is not None, options.count_bad_lines]
         return " ".join(map(str, (*files, *explained, self.options.missing, *["moved"] * self.moved)))
 
 
@@ -68,12 +68,12 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
     """
     names = list(models)
     chosen = dict.fromkeys(name for name in names if name.startswith((PREFIX, MOVED)))
-    found: dict[str, BoxModel] = {}
+    boxed: dict[str, BoxModel] = {}
     readers = list(dict.fromkeys(name for name in names if name.startswith(READER)))
     for name in readers:
         if name not in READERS:
             raise ConfigError(f"There is no reader '{name}': {did_you_mean(name, READERS)}.")
-        found[name] = BoxModel(Path(name), name, options, reader=name.removeprefix(READER))
+        boxed[name] = BoxModel(Path(name), name, options, reader=name.removeprefix(READER))
     for text in chosen:
         prefix = MOVED if text.startswith(MOVED) else PREFIX
         given = text.removeprefix(prefix)
@@ -85,13 +85,13 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
         if not has_file(path):
             raise ConfigError(f"The file {path} of {text} does not exist; give the file of the boxes.")
         model = BoxModel(path, prefix + (name if named else path.stem), options, prefix == MOVED)
-        if model.name in found:
+        if model.name in boxed:
             raise ConfigError(
-                f"Two files of boxes are called '{model.name}': {found[model.name].path} and {path}; name one of them, "
+                f"Two files of boxes are called '{model.name}': {boxed[model.name].path} and {path}; name one of them, "
                 f"as {prefix}NAME={path}."
             )
-        found[model.name] = model
-    return list(found.values()), [name for name in names if name not in (*chosen, *readers)]
+        boxed[model.name] = model
+    return list(boxed.values()), [name for name in names if name not in (*chosen, *readers)]
 
 
 def file_digest(path: Path) -> str:

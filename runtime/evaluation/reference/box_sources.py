@@ -24,7 +24,7 @@ def read_answers(model: BoxModel, marks: ReaderBoxes | None, questions: Question
         return read_boxes(model.path, questions, model.options.read)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{model.reader}.jsonl"
-        unknown, known = Path(), 0
+        unknown, written = Path(), 0
         with path.open("w", encoding="utf-8") as file:
             file.write(json.dumps({"xbench_boxes": 1, "frame": marks.frame}))
             for line in marks.lines:  # where an image has no known size, its boxes have no place
@@ -32,10 +32,10 @@ def read_answers(model: BoxModel, marks: ReaderBoxes | None, questions: Question
                 if questions.size(row) is None:
                     unknown = questions.cases[row].image
                 else:
-                    known += file.write("\n" + json.dumps(line))
-        if unknown.name and not known:
-            told = f"No image that {model.name} marked can be read for its size, such as {unknown}"
-            raise DataError(f"{told}; correct the dataset's root or its options.")
+                    written += file.write("\n" + json.dumps(line))
+        if unknown.name and not written:
+            problem = f"No image that {model.name} marked can be read for its size, such as {unknown}"
+            raise DataError(f"{problem}; correct the dataset's root or its options.")
         return read_boxes(path, questions)
 
 
@@ -44,12 +44,12 @@ def sources(file: BoxFile, questions: Questions, model: BoxModel) -> NDArray[np.
     counted = np.ones(len(file.positives), np.bool_)
     if model.options.missing == "leave-out":
         counted = file.positives.state != State.MISSING
-    found = np.where(counted, np.arange(len(counted)), -1)
+    pairs = np.where(counted, np.arange(len(counted)), -1)
     if model.moved:
         kept = np.flatnonzero(counted)
         row_of, class_of = np.divmod(file.positives.places[kept], len(questions.classes))
         cases = [questions.cases[row].patient for row in row_of.tolist()]
         _, patient_of = np.unique(np.array(cases, np.str_), return_inverse=True)
         other = next_patients(class_of, patient_of)
-        found[kept] = np.where(other >= 0, kept[other], -1)
-    return found
+        pairs[kept] = np.where(other >= 0, kept[other], -1)
+    return pairs

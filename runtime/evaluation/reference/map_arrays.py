@@ -32,7 +32,7 @@ class MapFile:
         if self.problem:
             raise ImageError(f"{self.path} cannot be read: {self.problem}.")
         try:
-            if _kind(self.path) == ".png":
+            if _suffix(self.path) == ".png":
                 values = _read_png(self.path)
             else:
                 with _opened(self.path, self.member) as stream:
@@ -46,21 +46,21 @@ class MapFile:
             raise ImageError(f"{self.path} cannot be read: it is damaged ({error}).") from error
 
 
-def _kind(path: Path) -> str:
+def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
 def maps_in(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
     """The maps in a file: by its name `key`, and in an archive by its name and that of each array."""
     try:
-        if _kind(path) == ".png":
+        if _suffix(path) == ".png":
             from ...data.images.png_jpeg import check_pixels
             from ...data.images.size import image_size
 
             size = image_size(path)
             check_pixels(size)
             yield key, MapFile(path, None, size)
-        elif _kind(path) == ".npy":
+        elif _suffix(path) == ".npy":
             yield key, _array(path, None)
         else:
             with zipfile.ZipFile(path) as archive:
@@ -81,13 +81,13 @@ def _array(path: Path, member: str | None) -> MapFile:
         with _opened(path, member) as stream:
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, kind = read(stream)
+            shape, _, dtype = read(stream)
         sides = [side for side in shape if side != 1]
         sides = list(shape[-2:]) if len(sides) < 2 <= len(shape) else sides
         if len(sides) != 2 or sides[0] * sides[1] != math.prod(shape):
             return MapFile(path, member, problem=f"its array has the shape {shape}, a map has two dimensions")
-        if kind.kind not in "fiub":
-            return MapFile(path, member, problem=f"its array is of the type {kind}, a map holds real numbers")
+        if dtype.kind not in "fiub":
+            return MapFile(path, member, problem=f"its array is of the type {dtype}, a map holds real numbers")
         check_pixels((sides[0], sides[1]))
     except Exception as error:  # as above
         return MapFile(path, member, problem=f"it is damaged or no file of this kind ({error})")

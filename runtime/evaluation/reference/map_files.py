@@ -68,12 +68,12 @@ class MapFolder:
     @cached_property
     def _paths(self) -> list[Path]:
         below = [path for path in tree(self.folder) if has_file(path)]
-        found = sorted(path for path in below if path.suffix.lower() in SUFFIXES)
-        if not found:
+        paths = sorted(path for path in below if path.suffix.lower() in SUFFIXES)
+        if not paths:
             pickled = sum(path.suffix.lower() == ".pkl" for path in below)
             more = f"; it has {pickled} pickles, which are not read: save their maps with numpy.save" if pickled else ""
             raise DataError(f"{self.folder} holds no maps, no .npy, .npz or .png files{more}.")
-        return found
+        return paths
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
@@ -115,14 +115,14 @@ class CaseMaps:
 
     def findings(self, cases: Iterable[Case]) -> list[str]:
         """The classes for which any of these cases has a map."""
-        known = [case.case_id for case in cases]
-        return [name for name in self._classes if any(self.find(case, name) is not None for case in known)]
+        case_ids = [case.case_id for case in cases]
+        return [name for name in self._classes if any(self.find(case, name) is not None for case in case_ids)]
 
     def size(self, cases: Iterable[Case], findings: Iterable[str]) -> tuple[int, int] | None:
         """Height and width of the maps of regions if all are equal, else None."""
         wanted = list(findings)
-        found = (self.find(case.case_id, name) for case in cases for name in wanted if name in case.regions)
-        shapes = {item.shape for item in found if item is not None and not item.problem}
+        map_files = (self.find(case.case_id, name) for case in cases for name in wanted if name in case.regions)
+        shapes = {item.shape for item in map_files if item is not None and not item.problem}
         return shapes.pop() if len(shapes) == 1 else None
 
 
@@ -130,13 +130,13 @@ def split_maps(models: Iterable[str]) -> tuple[list[MapFolder], list[str]]:
     """The folders of maps among the names of models, and the other names. Raises ConfigError."""
     names = list(models)
     chosen = dict.fromkeys(name for name in names if name.startswith(PREFIX))
-    found: dict[str, MapFolder] = {}
+    folders: dict[str, MapFolder] = {}
     for text in chosen:
         folder = MapFolder(Path(text.removeprefix(PREFIX)).expanduser())
-        if folder.name in found:
+        if folder.name in folders:
             raise ConfigError(
-                f"Two folders of maps are called '{folder.name}': {found[folder.name].folder} and {folder.folder}; "
+                f"Two folders of maps are called '{folder.name}': {folders[folder.name].folder} and {folder.folder}; "
                 "rename one of them."
             )
-        found[folder.name] = folder
-    return list(found.values()), [name for name in names if name not in chosen]
+        folders[folder.name] = folder
+    return list(folders.values()), [name for name in names if name not in chosen]

@@ -82,10 +82,10 @@ class NamedMaps:
     def _put(self, name: str, item: MapFile) -> bool:
         fit = self._fit(name, item)
         if fit is None:
-            whole = self._case_of(name) if item.problem else None
-            if whole is None:
+            case_id = self._case_of(name) if item.problem else None
+            if case_id is None:
                 return False
-            self._damaged.setdefault(whole, item)
+            self._damaged.setdefault(case_id, item)
             return True
         pair = fit.case_id, fit.finding
         other = self._maps.get(pair)

@@ -53,13 +53,13 @@ class Prior:
 
     @cached_property
     def _others(self) -> tuple[OtherPatients, dict[str, int]]:
-        numbers = {name: place for place, name in enumerate(dict.fromkeys(case.patient for case in self._cases))}
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(case.patient for case in self._cases))}
         masks, class_of, patient_of = [np.zeros((0, GRID, GRID // 8), np.uint8)], list[int](), list[int]()
         for case in self._cases:
-            found = draw_case(case, self._findings, self._contents).masks
-            masks += [pack_masks(mask[None]) for mask in found.values()]
-            class_of += map(self._findings.index, found)
-            patient_of += [numbers[case.patient]] * len(found)
+            masks_of_case = draw_case(case, self._findings, self._contents).masks
+            masks += [pack_masks(mask[None]) for mask in masks_of_case.values()]
+            class_of += map(self._findings.index, masks_of_case)
+            patient_of += [numbers[case.patient]] * len(masks_of_case)
         packed = np.concatenate(masks)
         means = OtherPatients(
             lambda places: unpack_masks(packed[places], GRID),

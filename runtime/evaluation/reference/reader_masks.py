@@ -42,7 +42,7 @@ def masks_reference(model: BoxModel, marks: ReaderMasks, loaded: LoadedDataset, 
     pairs = [(case.case_id, finding) for case in loaded.all_cases for finding in case.regions]
     share = float(np.mean([case not in marks.listed for case, _ in pairs])) if pairs else 0.0
     digests = [file_digest(file) for file in marks.files]
-    told = {
+    record = {
         "reader": model.reader,
         "masks": True,
         "files": [str(file.absolute()) for file in marks.files],
@@ -58,7 +58,7 @@ def masks_reference(model: BoxModel, marks: ReaderMasks, loaded: LoadedDataset, 
         score=partial(_score, marks=marks, loaded=loaded, model=model, native=measure.protocol.native_size),
         batch=16,  # bounds the memory of the native masks
         description=" ".join([model.description, *digests]),
-        facts={"weights": "boxes", "grid": None, "boxes": told},
+        facts={"weights": "boxes", "grid": None, "boxes": record},
         answers=True,
         remarks=[*silent, *marks.remarks],
     )
@@ -80,12 +80,12 @@ def _score(
     pairs = DrawnPairs.of(drawn, findings)
     named = [(drawn[c], findings[f]) for c, f in zip(pairs.of_case, pairs.of_finding, strict=True)]
     marked = [_Marked(marks, case, finding) for case, finding in named]
-    grid = np.stack([each.grid for each in marked]) if marked else np.zeros((0, GRID, GRID), np.bool_)
+    grid = np.stack([item.grid for item in marked]) if marked else np.zeros((0, GRID, GRID), np.bool_)
     truth = unpack_masks(pairs.masks, GRID)
-    sizes = np.array([each.size[::-1] for each in marked], np.int64).reshape(-1, 2)
+    sizes = np.array([item.size[::-1] for item in marked], np.int64).reshape(-1, 2)
     on_grid = UnionCounts(*(np.asarray(masks.sum(axis=(1, 2)), np.int64) for masks in (grid, grid & truth, truth)))
-    point = np.array([each.points[0] if each.points else (-1, -1) for each in marked], np.int64).reshape(-1, 2)
-    hit = np.array([bool(each.hits) and each.hits[0] for each in marked], np.bool_)
+    point = np.array([item.points[0] if item.points else (-1, -1) for item in marked], np.int64).reshape(-1, 2)
+    hit = np.array([bool(item.hits) and item.hits[0] for item in marked], np.bool_)
     asked = [
         (c * len(findings) + f, _state(marks, case.case, name))
         for c, case in enumerate(drawn)
@@ -105,7 +105,7 @@ def _score(
             "crowd": [None] * len(states),
             "width": [*sizes[:, 0].tolist(), *without],
             "height": [*sizes[:, 1].tolist(), *without],
-            **{name: [*(getattr(each, name) for each in marked), *without] for name in ("area", "overlap", "region")},
+            **{name: [*(getattr(item, name) for item in marked), *without] for name in ("area", "overlap", "region")},
             **dict.fromkeys(_NONE, np.zeros(len(states), np.int32)),
             **dict.fromkeys(_NEVER, np.zeros(len(states), np.bool_)),
         }
@@ -117,7 +117,7 @@ def _score(
         pairs,
         one_level(on_grid, point, sizes, hit),
         answers=placed(column, order),
-        native=[each.at_native_size for each in marked] if native else None,
+        native=[item.at_native_size for item in marked] if native else None,
     )
     return batch, [scored]
 
@@ -135,7 +135,7 @@ class _Marked:
             self.grid = np.zeros((GRID, GRID), np.bool_) if mark is None else region_grid(mark, *self.size)[0]
         except DataError as error:
             raise DataError(f"{marks.files[0]}: the mask of '{case}', '{finding}': {error}") from error
-        self.area, self.overlap, self.region = (int(each.sum()) for each in (mask, mask & region, region))
+        self.area, self.overlap, self.region = (int(area.sum()) for area in (mask, mask & region, region))
         self.points = [(int(x), int(y)) for x, y in marks.points.get(case, {}).get(finding, ())]
         height, width = self.size
         if not all(x < width and y < height for x, y in self.points):
@@ -160,5 +160,5 @@ class _Marked:
 def _state(marks: ReaderMasks, case: Case, finding: str) -> int:
     if case.case_id not in marks.listed:
         return int(State.MISSING)
-    told = finding in marks.masks.get(case.case_id, {}) or bool(marks.points.get(case.case_id, {}).get(finding))
-    return int(State.ANSWERED if told else State.SILENT)
+    marked = finding in marks.masks.get(case.case_id, {}) or bool(marks.points.get(case.case_id, {}).get(finding))
+    return int(State.ANSWERED if marked else State.SILENT)

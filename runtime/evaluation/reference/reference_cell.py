@@ -65,11 +65,11 @@ def compute_reference(
             cases: list[DecodedCase] = []
             scored: list[Scored] = []
             for batch in batches(islice(prepared, len(chunks[index])), reference.batch):
-                found, said = reference.score(batch)
-                for case in found:
+                drawn_cases, scores = reference.score(batch)
+                for case in drawn_cases:
                     case.masks = {}  # they are counted
-                cases += found
-                scored += said
+                cases += drawn_cases
+                scored += scores
                 advance(len(batch))
             columns = [CaseColumns.of(cases, reference.findings)]
             table = rows_table(columns, scored, reference.findings, reference.name, loaded.name, metadata)
@@ -83,8 +83,8 @@ def _with_answers(table: pa.Table, cases: Sequence[DecodedCase], scored: Sequenc
     import pyarrow as pa
 
     schema = result_schema(table.schema.metadata, answers=True)
-    kind = schema.field("answer").type
-    whole = np.repeat([case.status == "ok" for case in cases], table.num_rows // max(len(cases), 1))
-    place = pa.array(np.cumsum(whole, dtype=np.int32) - 1, mask=~whole)
-    held = pa.chunked_array([part.answers for part in scored if part.answers is not None], kind)
-    return table.append_column(schema.field("answer"), held.combine_chunks().take(place)).cast(schema)
+    answer_type = schema.field("answer").type
+    readable = np.repeat([case.status == "ok" for case in cases], table.num_rows // max(len(cases), 1))
+    row = pa.array(np.cumsum(readable, dtype=np.int32) - 1, mask=~readable)
+    held = pa.chunked_array([part.answers for part in scored if part.answers is not None], answer_type)
+    return table.append_column(schema.field("answer"), held.combine_chunks().take(row)).cast(schema)

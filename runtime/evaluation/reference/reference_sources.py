@@ -112,7 +112,7 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
             "grid": None if grid is None else list(grid),
             "map_size": None if size is None else list(size),
         },
-        warnings={f"{kind} {folder.name}": f"{folder.name}: {text}" for kind, text in warnings.items() if text},
+        warnings={f"{title} {folder.name}": f"{folder.name}: {text}" for title, text in warnings.items() if text},
     )
 
 

@@ -65,14 +65,14 @@ class _WorkersDecoder(Decoder):
 class _WorkersEngine(Engine):
     """Describes the engine of the workers: it has an info and computes nothing here."""
 
-    def __init__(self, bundle: Bundle, found: EngineInfo | str) -> None:
+    def __init__(self, bundle: Bundle, description: EngineInfo | str) -> None:
         super().__init__(bundle)
-        self._found = found
+        self._description = description
 
     def _open(self) -> EngineInfo:
-        if isinstance(self._found, str):
-            raise EngineError(self._found)
-        return self._found
+        if isinstance(self._description, str):
+            raise EngineError(self._description)
+        return self._description
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
         raise EngineError(f"{self.bundle.name} runs on the workers, not here.")

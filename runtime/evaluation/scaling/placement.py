@@ -41,7 +41,7 @@ class Placement:
     gpus: float
 
 
-def place(
+def placement_for(
     nodes: Sequence[Node], workers: int | None = None, gpus: float | None = None, threads: int | None = None
 ) -> Placement:
     """Computes the values that are not given.
@@ -82,12 +82,12 @@ def _most_threads(nodes: Sequence[Node], workers: int, gpus: float) -> int:
 
 def _too_many(nodes: Sequence[Node], workers: int, room: Placement) -> str:
     gpus = f" and {room.gpus:g} GPU" if room.gpus else ""
-    kinds = sorted(Counter(nodes).items(), key=lambda kind: (-kind[1], kind[0].cpus, kind[0].gpus))
-    have = [f"{_count(many, 'node')} of {kind}" for kind, many in kinds[:_NAMED]] + ["..."] * (len(kinds) > _NAMED)
+    kinds = sorted(Counter(nodes).items(), key=lambda entry: (-entry[1], entry[0].cpus, entry[0].gpus))
+    have = [f"{_count(many, 'node')} of {entry}" for entry, many in kinds[:_NAMED]] + ["..."] * (len(kinds) > _NAMED)
     has = ", ".join(have) or "no nodes"
-    each = f"{_count(room.workers, 'worker')} of {_count(room.threads, 'CPU')}{gpus} each"
+    largest = f"{_count(room.workers, 'worker')} of {_count(room.threads, 'CPU')}{gpus} each"
     return (
-        f"The cluster has room for {each}, not for {workers} ({has}); a worker must fit on one node, "
+        f"The cluster has room for {largest}, not for {workers} ({has}); a worker must fit on one node, "
         "so ask for less with --workers, --threads or --gpus-per-worker."
     )
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 from ....engines.errors import ConfigError, EngineError, MissingExtraError, XBenchError
 from ....engines.extras import missing_package
 from .jobs import ChunkJob, Described, Part, WorkPlan
-from .placement import Node, place
+from .placement import Node, placement_for
 from .worker import ChunkWorker, describe
 
 _ATTEMPTS = 3  # per chunk: one that kills its worker each time must not be repeated for ever
@@ -35,7 +35,7 @@ class RayWorkers:
 
     workers: their number, default one for each share of a GPU, or for each node of a cluster without GPUs.
     gpus_per_worker: default 1, or 0 in a cluster without GPUs. threads: of each worker, counted as CPUs by Ray;
-    default the largest number with which all workers fit, each on one node (`placement.place`). A context manager;
+    default the largest number with which all workers fit, each on one node (`placement_for`). A context manager;
     entering raises MissingExtraError or ConfigError. An existing Ray connection of this process is used and left open.
     """
 
@@ -66,7 +66,7 @@ class RayWorkers:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave()
 
@@ -77,17 +77,17 @@ class RayWorkers:
 
     def describe(self, plan: WorkPlan) -> Described:
         """The setup of a worker, found by a task with a worker's resources. Raises EngineError."""
-        found: Described = _told(lambda: self._described(plan))
-        if found.error:
-            raise EngineError(found.error)
-        return found
+        description: Described = _result_of(lambda: self._described(plan))
+        if description.error:
+            raise EngineError(description.error)
+        return description
 
     def compute(self, plan: WorkPlan, jobs: Sequence[ChunkJob]) -> Iterator[Part]:
         """One part for each job, in the order of completion. Raises EngineError when Ray fails."""
         # A separate actor, because workers are independent; Ray deletes it when it is no longer referenced.
         tally = self._ray.remote(_Tally).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         stream = self._stream(plan, jobs, tally)
-        while (batch := _told(lambda: next(stream, None))) is not None:
+        while (batch := _result_of(lambda: next(stream, None))) is not None:
             yield from (Part(**row) for row in batch.to_pylist())
 
     def _described(self, plan: WorkPlan) -> Described:
@@ -105,8 +105,8 @@ class RayWorkers:
                 "ray status what holds it, and run the same command again."
             )
         next(answers)
-        found: Described = self._ray.get(next(answers))
-        return found
+        description: Described = self._ray.get(next(answers))
+        return description
 
     def _stream(self, plan: WorkPlan, jobs: Sequence[ChunkJob], tally: Any) -> Iterator[Any]:
         import ray.data
@@ -133,8 +133,8 @@ class RayWorkers:
         """Computes number and resources of the workers. Raises ConfigError when the cluster is too small for them."""
         living = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         nodes = [Node(int(have.get("CPU", 0)), int(have.get("GPU", 0))) for have in living]
-        found = place(nodes, *self._given)
-        self.workers, self.threads, self.gpus = found.workers, found.threads, found.gpus
+        placement = placement_for(nodes, *self._given)
+        self.workers, self.threads, self.gpus = placement.workers, placement.threads, placement.gpus
 
     def _leave(self) -> None:
         if self._owns:
@@ -225,7 +225,7 @@ def check_reachable(address: str) -> None:
         ) from error
 
 
-def _told(ask: Callable[[], Any]) -> Any:
+def _result_of(ask: Callable[[], Any]) -> Any:
     """The result of `ask`; exceptions of Ray become an EngineError."""
     try:
         return ask()

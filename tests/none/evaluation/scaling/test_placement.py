@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.runtime.evaluation.scaling.placement import Node, Placement, place
+from xbench_fast.runtime.evaluation.scaling.placement import Node, Placement, placement_for
 
 
 def fitting(nodes: list[Node], gpus: Fraction, threads: int) -> int:
@@ -44,7 +44,7 @@ def test_what_is_placed_fits_and_what_is_refused_does_not(
     gpus = Fraction(share) if share is not None else Fraction(int(any(node.gpus for node in nodes)))
     room = fitting(nodes, gpus, threads or 1)
     try:
-        found = place(nodes, workers, None if share is None else float(share), threads)
+        found = placement_for(nodes, workers, None if share is None else float(share), threads)
     except ConfigError as error:
         assert room < (workers or 1) and f"has room for {room} " in str(error)
         return
@@ -79,7 +79,7 @@ def test_what_is_placed_fits_and_what_is_refused_does_not(
     ],
 )
 def test_what_is_not_given_is_settled(nodes: list[Node], given: dict[str, float], expected: tuple[float, ...]) -> None:
-    assert place(nodes, **given) == Placement(*expected)  # type: ignore[arg-type]
+    assert placement_for(nodes, **given) == Placement(*expected)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_what_is_not_given_is_settled(nodes: list[Node], given: dict[str, float]
 )
 def test_too_small_a_cluster_is_told_with_its_nodes(nodes: list[Node], given: dict[str, float], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence) as told:
-        place(nodes, **given)  # type: ignore[arg-type]
+        placement_for(nodes, **given)  # type: ignore[arg-type]
     assert "\n" not in str(told.value) and str(told.value).endswith(".")
