@@ -113,7 +113,7 @@ def _record(answers: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str
     return {
         "file": str(answers.path),
         "sha256": answers.sha256,
-        "kind": answers.kind,
+        "kind": answers.file_format,
         "lines": answers.lines,
         "rejected": answers.rejected,
         "unknown_label": answers.unknown_label,

@@ -91,9 +91,9 @@ class BoxAnswers:
 
     def positions(self, places: NDArray[np.int64]) -> NDArray[np.intp]:
         """intp: the position of the pair at each of `places`, -1 where it is none of these pairs."""
-        found = np.searchsorted(self.places, places)
-        known = np.append(self.places, -1)[found] == places
-        return np.where(known, found, -1)
+        nearest = np.searchsorted(self.places, places)
+        exists = np.append(self.places, -1)[nearest] == places
+        return np.where(exists, nearest, -1)
 
     @property
     def tried(self) -> NDArray[np.bool_]:
@@ -135,8 +135,8 @@ class BoxFile:
     rejected: lines that `--bad-lines count` left out; lines: all lines with an answer.
     provenance: the header's model, prompt, commit, dataset, created, seed, attempts, temperature and note, where given;
     line_provenance: the same keys where lines have values of their own: the first 20 distinct ones, in file order.
-    kind: "jsonl", "coco" or "radfact". frames: the coordinate conventions in the file -> number of lines, such as
-    "pixels", "permille yxyx" or a dialect. written: for the check of the frame.
+    file_format: "jsonl", "coco" or "radfact". frames: the coordinate conventions in the file, e.g. "pixels",
+    "permille yxyx" or a dialect -> number of lines. written: for the check of the frame.
     tags: closing tags of unknown meaning with boxes before and after them -> number of answers. first_unread: the first
     line whose answer could not be read, and how it begins; empty without one.
     tokenless: dialects of tokens without a token in any answer -> answers.
@@ -147,7 +147,7 @@ class BoxFile:
 
     path: Path
     sha256: str
-    kind: str
+    file_format: str
     positives: BoxAnswers
     negatives: BoxAnswers
     not_asked: int

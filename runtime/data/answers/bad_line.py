@@ -21,22 +21,22 @@ class BadLine(Exception):
         key: str,
         text: str,
         name: str = "",
-        known: Iterable[str] = (),
+        valid: Iterable[str] = (),
         written: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(text)
         self.key, self.text = key, text
-        self._name, self._known, self._written = name, known, written
+        self._name, self._valid, self._written = name, valid, written
 
     @property
     def sentence(self) -> str:
         """What is wrong, with the nearest known name."""
-        known = list(dict.fromkeys(self._known))
-        if not known:
+        valid = list(dict.fromkeys(self._valid))
+        if not valid:
             return self.text
-        hint = did_you_mean(self._name, known, self._written)
-        if len(known) > _LISTED:
-            hint = hint.partition("known are")[0].strip() or f"none of the {len(known)} known ones is similar"
+        hint = did_you_mean(self._name, valid, self._written)
+        if len(valid) > _LISTED:
+            hint = hint.partition("known are")[0].strip() or f"none of the {len(valid)} known ones is similar"
         return f"{self.text}: {hint}"
 
 

@@ -60,7 +60,7 @@ class FileReading:
     path: Path
     questions: Questions
     options: ReadOptions
-    kind: str = JSON_LINES
+    file_format: str = JSON_LINES
     word: str = "line"
     lines: int = 0
     rejected: int = 0
@@ -99,28 +99,30 @@ class FileReading:
 
     def add(self, places: Sequence[Place], number: int, answer: FittedAnswer, *, scores: bool = False) -> None:
         """Adds the answer for these pairs; `scores`: its boxes have scores. Raises BadLine."""
-        for place in places:
-            if self._seen[place]:
-                pair = self.questions.pair(place)
+        for pair_number in places:
+            if self._seen[pair_number]:
+                pair = self.questions.pair(pair_number)
                 raise BadLine("case", f"'{pair.asked}' of '{pair.case_id}' was answered before; keep one of the two")
         if answer.written:
             if self._scored not in (None, scores):
-                told = "has no scores, and lines before do" if self._scored else "has scores, and lines before do not"
-                raise BadLine("scores", f"this {self.word} {told}; write them in all or in none")
+                problem = (
+                    "has no scores, and lines before do" if self._scored else "has scores, and lines before do not"
+                )
+                raise BadLine("scores", f"this {self.word} {problem}; write them in all or in none")
             self._scored = scores
         if answer.tag:
             self.tags[answer.tag] += 1
         if answer.state == State.UNPARSABLE and not self.first_unread:
             self.first_unread = f"{self.word} {number}" + f": {answer.excerpt}" * bool(answer.excerpt)
-        for place in places:
-            self._add(place, number, answer)
+        for pair_number in places:
+            self._add(pair_number, number, answer)
 
-    def _add(self, place: Place, number: int, answer: FittedAnswer) -> None:
-        self._seen[place] = 1
-        if self._regions[place]:
-            self.positives.add(place, number, answer, checked=True)
-        elif (label := self.questions.label(place)) == 0:
-            self.negatives.add(place, number, answer)
+    def _add(self, pair_number: Place, number: int, answer: FittedAnswer) -> None:
+        self._seen[pair_number] = 1
+        if self._regions[pair_number]:
+            self.positives.add(pair_number, number, answer, checked=True)
+        elif (label := self.questions.label(pair_number)) == 0:
+            self.negatives.add(pair_number, number, answer)
         elif label is None:
             self.unknown_label += 1
         else:
@@ -130,10 +132,12 @@ class FileReading:
         """Makes the positive and negative pairs of these cases and classes silent that were not answered."""
         wanted = list(columns)
         for row in rows:
-            for place in (self.questions.place(row, column) for column in wanted):
-                if not self._seen[place] and (self._regions[place] or self.questions.label(place) == 0):
+            for pair_number in (self.questions.pair_number(row, column) for column in wanted):
+                if not self._seen[pair_number] and (
+                    self._regions[pair_number] or self.questions.label(pair_number) == 0
+                ):
                     size = self.questions.cases[row].size
-                    self._add(place, 0, FittedAnswer(State.SILENT, (size[1], size[0]) if size else (0, 0)))
+                    self._add(pair_number, 0, FittedAnswer(State.SILENT, (size[1], size[0]) if size else (0, 0)))
 
     def sense(self, frame: str | None, boxes: Sequence[Corners], number: int, *, text: bool) -> None:
         """Notes the written boxes of a line in one of the frames whose numbers can be impossible. Raises BadLine."""
@@ -176,27 +180,27 @@ class FileReading:
         """Raises BadLine when the file says that it is about another dataset."""
         name = provenance.get("dataset")
         if name is not None and not self.questions.is_named(name):
-            told = f"the file is about the dataset '{name}', and this is '{self.questions.names[0]}'"
-            raise BadLine("dataset", f"{told}; name that one, or correct the key")
+            problem = f"the file is about the dataset '{name}', and this is '{self.questions.names[0]}'"
+            raise BadLine("dataset", f"{problem}; name that one, or correct the key")
 
     def finished(self, sha256: str) -> BoxFile:
         """The result. Raises DataError for a frame that is impossible for the whole file, and without any line."""
         seen = self._sense
-        if not self.lines and self.kind == JSON_LINES:
+        if not self.lines and self.file_format == JSON_LINES:
             raise self.error(BadLine("", f"it has no {self.word} with an answer; write one a pair"), 0)
         if seen.pixels and not seen.above:
-            told = "no coordinate of the file is above 1, and the frame is pixels"
-            raise self.error(BadLine("frame", f"{told}; correct the frame, such as unit"), seen.pixels)
+            problem = "no coordinate of the file is above 1, and the frame is pixels"
+            raise self.error(BadLine("frame", f"{problem}; correct the frame, such as unit"), seen.pixels)
         if seen.wide and not seen.narrow:
-            told = f"every box of the file has a coordinate above {_UNIT_MOST}, and the frame is unit"
-            raise self.error(BadLine("frame", f"{told}; correct the frame"), seen.wide)
+            problem = f"every box of the file has a coordinate above {_UNIT_MOST}, and the frame is unit"
+            raise self.error(BadLine("frame", f"{problem}; correct the frame"), seen.wide)
         places = self.questions.positives
         scored = bool(self._scored)
         negatives = self.negatives.answers(self.questions, None, State.MISSING, scored=scored)
         return BoxFile(
             path=self.path,
             sha256=sha256,
-            kind=self.kind,
+            file_format=self.file_format,
             positives=self.positives.answers(self.questions, places, State.MISSING, scored=scored),
             negatives=negatives,
             not_asked=self.questions.negatives - len(negatives),
@@ -207,7 +211,7 @@ class FileReading:
             provenance=self.provenance,
             line_provenance={key: tuple(values.values()) for key, values in self._values.items()},
             frames=dict(self.conventions),
-            silence="line" if self.kind == JSON_LINES else "absent",
+            silence="line" if self.file_format == JSON_LINES else "absent",
             unmatched=self.unmatched,
             tags=dict(self.tags),
             first_unread=self.first_unread,

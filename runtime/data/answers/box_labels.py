@@ -42,8 +42,8 @@ def names_another(label: str, asked: Iterable[str], classes: tuple[str, ...]) ->
     that is part of what was asked, or the reverse, is that: "effusion" of "Pleural_Effusion".
     """
     words = _words(label)
-    wanted = [_words(each) for each in asked]
-    if not words or any(words <= each or each <= words for each in wanted if each):
+    wanted = [_words(words_asked) for words_asked in asked]
+    if not words or any(words <= words_asked or words_asked <= words for words_asked in wanted if words_asked):
         return False
     meant = _findings(label)
     if meant & frozenset().union(*map(_findings, asked)):
@@ -53,8 +53,8 @@ def names_another(label: str, asked: Iterable[str], classes: tuple[str, ...]) ->
 
 @lru_cache(maxsize=4096)
 def _words(name: str) -> frozenset[str]:
-    found = _WORD.findall(spelling_key(name))
-    return frozenset(word[:-1] if word.endswith("s") and not word.endswith(("ss", "is")) else word for word in found)
+    words = _WORD.findall(spelling_key(name))
+    return frozenset(word[:-1] if word.endswith("s") and not word.endswith(("ss", "is")) else word for word in words)
 
 
 @lru_cache(maxsize=4096)

@@ -32,9 +32,9 @@ def is_coco_file(document: Any) -> bool:
 
 def annotations_given(path: Path) -> DataError:
     """The error for such a file where answers should be."""
-    told = "it seems to be a COCO file of annotations, which has no answers"
+    problem = "it seems to be a COCO file of annotations, which has no answers"
     return DataError(
-        f"{path}: {told}; give the list of results as the file of boxes, and name this one: --coco {path}."
+        f"{path}: {problem}; give the list of results as the file of boxes, and name this one: --coco {path}."
     )
 
 
@@ -44,8 +44,8 @@ class _Found:
     def __init__(self) -> None:
         self.places, self.numbers, self.sizes, self.boxes = array("q"), array("q"), array("i"), array("d")
 
-    def add(self, place: Place, number: int, size: Size, box: Sequence[float]) -> None:
-        self.places.append(place)
+    def add(self, pair_number: Place, number: int, size: Size, box: Sequence[float]) -> None:
+        self.places.append(pair_number)
         self.numbers.append(number)
         self.sizes.extend(size)
         self.boxes.extend(box)
@@ -66,30 +66,30 @@ def read_coco_results(reading: FileReading) -> str:
 
     Absent detections are silence, since the format cannot say more. Raises DataError.
     """
-    reading.kind, reading.word = COCO, "entry"
+    reading.file_format, reading.word = COCO, "entry"
     if reading.options.coco is None:
-        told = "it is a JSON list, as COCO results are; name the COCO file with its images and categories"
-        raise DataError(f"{reading.path}: {told}: --coco FILE.")
-    names, file, found = _Names(reading.options.coco), JsonFile(reading.path), _Found()
+        problem = "it is a JSON list, as COCO results are; name the COCO file with its images and categories"
+        raise DataError(f"{reading.path}: {problem}: --coco FILE.")
+    names, file, detections = _Names(reading.options.coco), JsonFile(reading.path), _Found()
     for number, (_, entry) in enumerate(file.entries(), 1):
         reading.lines += 1
         try:
-            _add(reading, names, entry, number, found)
+            _add(reading, names, entry, number, detections)
         except BadLine as error:
             reading.bad(error, number)
-    for place, number, size, given in found.pairs():
+    for pair_number, number, size, given in detections.pairs():
         answer = FittedAnswer(State.ANSWERED, size)
         fit(answer, [(x1, y1, x2, y2) for x1, y1, x2, y2, _ in given], [score for *_, score in given])
         answer.state = State.ANSWERED if answer.boxes else State.UNPARSABLE
         try:
             reading.sense("pixels", answer.written, number, text=False)
-            reading.add([place], number, answer, scores=True)
+            reading.add([pair_number], number, answer, scores=True)
         except BadLine as error:
             reading.bad(error, number)
     reading.conventions["pixels xywh"] = reading.lines
     questions = reading.questions
     rows = [row for name, _ in names.images.values() if (row := _row(reading, name)) is not None]
-    columns = [place for place, name in enumerate(questions.classes) if name in names.categories.values()]
+    columns = [column for column, name in enumerate(questions.classes) if name in names.categories.values()]
     reading.silence(dict.fromkeys(rows), columns)
     return file.sha256
 
@@ -98,7 +98,7 @@ class _Names:
     """Ids of a COCO file: image -> file name and stated width and height; category -> name."""
 
     def __init__(self, path: Path) -> None:
-        document = JsonFile(path).whole()
+        document = JsonFile(path).document()
         self.images: dict[object, tuple[str, Size | None]] = {}
         self.categories: dict[object, str] = {}
         for key, name in (("images", "file_name"), ("categories", "name")):
@@ -115,7 +115,7 @@ class _Names:
                     self.categories[item["id"]] = text
 
 
-def _add(reading: FileReading, names: _Names, entry: Any, number: int, found: _Found) -> None:
+def _add(reading: FileReading, names: _Names, entry: Any, number: int, detections: _Found) -> None:
     if not isinstance(entry, dict):
         raise BadLine("", "it is no JSON object; an entry has image_id, category_id, bbox and score")
     image, category = entry.get("image_id"), entry.get("category_id")
@@ -129,7 +129,7 @@ def _add(reading: FileReading, names: _Names, entry: Any, number: int, found: _F
     row = _row(reading, name)
     if row is None:
         row = reading.questions.case(name)  # raises
-    place = reading.questions.place(row, reading.questions.finding(names.categories[category]))
+    pair_number = reading.questions.pair_number(row, reading.questions.finding(names.categories[category]))
     for key in ("bbox", "score"):
         if key not in entry:
             raise BadLine(key, f"it has no {key}; COCO results have bbox and score")
@@ -138,17 +138,17 @@ def _add(reading: FileReading, names: _Names, entry: Any, number: int, found: _F
         (score,) = score_list([entry["score"]], 1)
     except BadLine as error:
         raise BadLine({"boxes": "bbox", "scores": "score"}[error.key], error.text) from None
-    found.add(place, number, _size(reading, row, stated), (*ordered((x, y, width, height), "xywh"), score))
+    detections.add(pair_number, number, _size(reading, row, stated), (*ordered((x, y, width, height), "xywh"), score))
 
 
 def _size(reading: FileReading, row: int, stated: Size | None) -> Size:
-    known = reading.questions.size(row)
-    if known is not None and stated is not None and known != stated:
-        told = f"the COCO file says {stated[0]} x {stated[1]}, and the dataset {known[0]} x {known[1]}"
-        raise BadLine("image_id", f"{told}; use detections in the images of the dataset")
-    if known is None and stated is None:
+    dataset_size = reading.questions.size(row)
+    if dataset_size is not None and stated is not None and dataset_size != stated:
+        problem = f"the COCO file says {stated[0]} x {stated[1]}, and the dataset {dataset_size[0]} x {dataset_size[1]}"
+        raise BadLine("image_id", f"{problem}; use detections in the images of the dataset")
+    if dataset_size is None and stated is None:
         raise BadLine("image_id", "the size of the image is not known; write width and height in the COCO file")
-    return known or stated or (0, 0)
+    return dataset_size or stated or (0, 0)
 
 
 def _row(reading: FileReading, name: str) -> int | None:

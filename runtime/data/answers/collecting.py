@@ -28,12 +28,12 @@ class Columns:
 
     def __init__(self) -> None:
         self._places = array("q")
-        self._numbers = {name: array(kind) for name, kind in _NUMBERS.items()}
+        self._numbers = {name: array(typecode) for name, typecode in _NUMBERS.items()}
         self._boxes, self._scores = array("d"), array("d")
         self._written = {name: array("d") for name in ("boxes", "axes")}
         self._written_of, self._written_counts = array("q"), array("q")
 
-    def add(self, place: Place, line: int, answer: FittedAnswer, *, checked: bool = False) -> None:
+    def add(self, pair_number: Place, line: int, answer: FittedAnswer, *, checked: bool = False) -> None:
         """Adds the answer of a line; `checked`: its written boxes may be kept."""
         if checked and answer.written and len(self._written_of) < CHECKED:
             self._written_of.append(len(self._places))
@@ -41,7 +41,7 @@ class Columns:
             self._written["axes"].extend(answer.axes)
             for box in answer.written:
                 self._written["boxes"].extend(box)
-        self._places.append(place)
+        self._places.append(pair_number)
         numbers = self._numbers
         numbers["line"].append(line)
         numbers["state"].append(answer.state)
@@ -61,12 +61,12 @@ class Columns:
 
         absent: the state of a pair without an answer.
         """
-        own = np.array(self._places, np.int64)
-        wanted = np.sort(own) if places is None else places
-        rows = np.searchsorted(wanted, own)
+        answered = np.array(self._places, np.int64)
+        wanted = np.sort(answered) if places is None else places
+        rows = np.searchsorted(wanted, answered)
         filled = {name: self._spread(name, rows, len(wanted)) for name in self._numbers}
         state = filled["state"]
-        state[np.isin(wanted, own, invert=True)] = absent
+        state[np.isin(wanted, answered, invert=True)] = absent
         sizes = np.stack([filled["width"], filled["height"]], axis=1)
         for row in np.flatnonzero(sizes[:, 0] == 0):
             size = questions.case_of(int(wanted[row]))[0].size
@@ -107,9 +107,9 @@ class Columns:
 
     def _spread(self, name: str, rows: NDArray[np.intp], count: int) -> NDArray[Any]:
         values = np.asarray(self._numbers[name])
-        found = np.zeros(count, values.dtype)
-        found[rows] = values
-        return found
+        column = np.zeros(count, values.dtype)
+        column[rows] = values
+        return column
 
 
 def _taken(counts: NDArray[np.int8], order: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -106,10 +106,10 @@ def read_view(value: Any) -> View:
     if isinstance(value, Mapping):
         if not {"min_pixels", "max_pixels"} <= value.keys() <= {"min_pixels", "max_pixels", "factor"}:
             raise ValueError("an object for view has min_pixels and max_pixels, and may have factor")
-        found = [_whole(value.get(key, 28), 1 << 40) for key in ("min_pixels", "max_pixels", "factor")]
-        if found[0] > found[1]:
+        limits = [_integer(value.get(key, 28), 1 << 40) for key in ("min_pixels", "max_pixels", "factor")]
+        if limits[0] > limits[1]:
             raise ValueError("min_pixels is above max_pixels")
-        return Budget(*found)
+        return Budget(*limits)
     return read_size(value)
 
 
@@ -117,10 +117,10 @@ def read_size(value: Any) -> Size:
     """The value of the key `size`, or a view as [width, height]. Raises ValueError."""
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError("it must be [width, height]")
-    return _whole(value[0], _MAX_SIDE), _whole(value[1], _MAX_SIDE)
+    return _integer(value[0], _MAX_SIDE), _integer(value[1], _MAX_SIDE)
 
 
-def _whole(value: Any, most: int) -> int:
+def _integer(value: Any, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise ValueError(f"its numbers must be whole, from 1 to {most}")
     return value

@@ -25,7 +25,7 @@ def asked_by(line: Mapping[str, Any], questions: Questions) -> tuple[int, list[P
         return questions.places_of_phrase(case, _text(line, "phrase"), finding)
     finding = _text(line, "finding")
     row = questions.case(case)
-    return row, [questions.place(row, questions.finding(finding))]
+    return row, [questions.pair_number(row, questions.finding(finding))]
 
 
 def convention(line: Mapping[str, Any], settings: Settings) -> str:
@@ -69,9 +69,9 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
     if settings.dialect is None:
         raise BadLine("dialect", "text needs a dialect; write that of the model", "", DIALECTS)
     dialect = DIALECTS[settings.dialect]
-    if dialect.frame and "frame" in settings.own and settings.frame != dialect.frame:
-        told = f"the dialect {settings.dialect} has the frame {dialect.frame}, not {settings.frame}"
-        raise BadLine("frame", f"{told}; leave frame out")
+    if dialect.frame and "frame" in settings.line_keys and settings.frame != dialect.frame:
+        problem = f"the dialect {settings.dialect} has the frame {dialect.frame}, not {settings.frame}"
+        raise BadLine("frame", f"{problem}; leave frame out")
     frame = dialect.frame or settings.frame
     if frame is None:
         raise BadLine("frame", f"the dialect {JSON} needs a frame; write it in the header or in the line")
@@ -82,7 +82,7 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
     if parsed.boxes:
         assert size is not None
         answer = _placed(frame, size, view)
-        fit(answer, parsed.boxes, None, whole=dialect.whole)
+        fit(answer, parsed.boxes, None, truncate=dialect.whole_pixels)
     answer.illegal += parsed.illegal
     answer.truncated, answer.tag, answer.labels = parsed.truncated, parsed.tag, parsed.labels
     if answer.boxes:
@@ -101,13 +101,13 @@ def _placed(frame: str, size: Size, view: Size | None) -> FittedAnswer:
 def _size(settings: Settings, row: int, questions: Questions, *, needed: bool) -> Size | None:
     """Width and height of the original image. Raises BadLine when they are needed and nobody states them."""
     stated = settings.size
-    known = questions.size(row) if needed or stated is not None else None
-    if stated is not None and known is not None and stated != known:
-        told = f"{stated[0]} x {stated[1]}, and the dataset says {known[0]} x {known[1]}"
-        raise BadLine("size", f"size is {told}; correct it, or leave it out")
-    if needed and stated is None and known is None:
+    dataset_size = questions.size(row) if needed or stated is not None else None
+    if stated is not None and dataset_size is not None and stated != dataset_size:
+        sizes = f"{stated[0]} x {stated[1]}, and the dataset says {dataset_size[0]} x {dataset_size[1]}"
+        raise BadLine("size", f"size is {sizes}; correct it, or leave it out")
+    if needed and stated is None and dataset_size is None:
         raise BadLine("size", "the size of the image is not known, since its file cannot be read; write size")
-    return known or stated
+    return dataset_size or stated
 
 
 def _view(settings: Settings, frame: str, size: Size | None, view: View | None) -> Size | None:

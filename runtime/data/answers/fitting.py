@@ -42,37 +42,40 @@ class FittedAnswer:
     axes: Axes = AS_THEY_ARE
 
 
-def fit(answer: FittedAnswer, boxes: Sequence[Corners], scores: Sequence[float] | None, *, whole: bool = False) -> None:
-    """Enters the boxes x1, y1, x2, y2 of an answer whose `size` and `axes` are known; `whole`: as `Dialect.whole`.
+def fit(
+    answer: FittedAnswer, boxes: Sequence[Corners], scores: Sequence[float] | None, *, truncate: bool = False
+) -> None:
+    """Enters the boxes x1, y1, x2, y2 of an answer whose `size` and `axes` are known.
 
-    A box that ends before it begins is illegal, one wholly outside the image is dropped, and one partly outside is
-    clipped. Of more than `MOST_BOXES` the surest are kept, without scores the first. The state is not changed.
+    truncate: to whole pixels, see `Dialect.whole_pixels`. A box that ends before it begins is illegal, one wholly
+    outside the image is dropped, and one partly outside is clipped. Of more than `MOST_BOXES` the surest are kept,
+    without scores the first. The state is not changed.
     """
     width, height = answer.size
     answer.written = boxes
     kept: list[tuple[Corners, Corners, int]] = []
-    for place, box in enumerate(boxes):
+    for number, box in enumerate(boxes):
         if not (box[0] < box[2] and box[1] < box[3]):
             answer.illegal += 1
             continue
         x1, y1, x2, y2 = in_pixels(box, answer.axes)
-        if whole:
+        if truncate:
             x1, y1, x2, y2 = float(int(x1)), float(int(y1)), float(int(x2)), float(int(y2))
         if not (x1 < x2 and y1 < y2):
             answer.illegal += 1
         elif x2 <= 0 or y2 <= 0 or x1 >= width or y1 >= height:
             answer.outside += 1
         else:
-            kept.append((box, (x1, y1, x2, y2), place))
+            kept.append((box, (x1, y1, x2, y2), number))
     if len(kept) > MOST_BOXES:
         answer.over_limit = True
         if scores is not None:
-            surest = sorted(range(len(kept)), key=lambda each: -scores[kept[each][2]])
-            kept = [kept[each] for each in sorted(surest[:MOST_BOXES])]
+            surest = sorted(range(len(kept)), key=lambda index: -scores[kept[index][2]])
+            kept = [kept[index] for index in sorted(surest[:MOST_BOXES])]
         kept = kept[:MOST_BOXES]
     answer.duplicates = len(kept) - len({box for box, _, _ in kept})
     if scores is not None:
-        answer.scores = [scores[place] for _, _, place in kept]
+        answer.scores = [scores[number] for _, _, number in kept]
     for _, (x1, y1, x2, y2), _ in kept:
         answer.clipped += max(-x1, -y1, x2 - width, y2 - height) > _ROUNDING
         answer.boxes.append((max(x1, 0.0), max(y1, 0.0), min(x2, float(width)), min(y2, float(height))))

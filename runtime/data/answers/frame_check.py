@@ -45,14 +45,14 @@ def frame_check(file: BoxFile, questions: Questions) -> str:
 
 def out_of_view(answers: BoxAnswers, questions: Questions) -> NDArray[np.bool_]:
     """bool [P]: more than half of the true boxes' area lies outside the centre square that the model saw."""
-    found = np.zeros(len(answers), np.bool_)
+    outside = np.zeros(len(answers), np.bool_)
     for pair in np.flatnonzero(answers.cropped).tolist():
         width, height = answers.sizes[pair].tolist()
         side, truth = min(width, height), _true_boxes(questions, answers, pair)
         left, top = (width - side) // 2, (height - side) // 2
         inside = np.clip(truth, (left, top, left, top), (left + side, top + side, left + side, top + side))
-        found[pair] = _area(inside).sum() < 0.5 * _area(truth).sum()
-    return found
+        outside[pair] = _area(inside).sum() < 0.5 * _area(truth).sum()
+    return outside
 
 
 def _true_boxes(questions: Questions, answers: BoxAnswers, pair: int) -> Float:
@@ -70,14 +70,14 @@ class _Table:
     """Every written box beside every true box of its pair, and the image they are in; truths: of each answer."""
 
     def __init__(self, written: Written, truths: Sequence[Float]) -> None:
-        counts, mine = np.diff(written.offsets), truths
-        true_counts = np.array([len(each) for each in mine], np.int64)
+        counts, true_boxes = np.diff(written.offsets), truths
+        true_counts = np.array([len(boxes) for boxes in true_boxes], np.int64)
         kept = np.repeat(true_counts > 0, counts)
         row = np.repeat(np.arange(len(counts)), counts)[kept]
         self.pairs = int(np.count_nonzero(true_counts))
         self._boxes, self._row = written.boxes[kept], row
         self._axes, self._sizes = written.axes[row], written.sizes[row].astype(np.float64)
-        self._all = np.concatenate([np.zeros((0, 4)), *mine])
+        self._all = np.concatenate([np.zeros((0, 4)), *true_boxes])
         starts = np.cumsum(true_counts) - true_counts
         times = true_counts[row]
         self._box_of = np.repeat(np.arange(len(row)), times)
@@ -94,8 +94,8 @@ class _Table:
             truth = self._all[self._true_of]
             low, high = np.maximum(boxes[:, :2], truth[:, :2]), np.minimum(boxes[:, 2:], truth[:, 2:])
             shared = np.prod(np.clip(high - low, 0, None), axis=1)
-            whole = _area(boxes) + _area(truth) - shared
-            values = np.where(whole > 0, shared / whole, 0.0)
+            union = _area(boxes) + _area(truth) - shared
+            values = np.where(union > 0, shared / union, 0.0)
         best = np.zeros(self._rows)
         np.maximum.at(best, self._row[self._box_of], values)
         return float(best.sum() / self.pairs)
@@ -127,12 +127,12 @@ def _from_budget(boxes: Float, axes: Float, size: Float, budget: Budget) -> Floa
 
 def _resized(size: Float, budget: Budget) -> Float:
     """What Qwen's image processor makes of each size; infinite where it refuses."""
-    distinct, place = np.unique(size, axis=0, return_inverse=True)
-    found = np.full(distinct.shape, np.inf)
+    distinct, inverse = np.unique(size, axis=0, return_inverse=True)
+    resized = np.full(distinct.shape, np.inf)
     for row, (width, height) in enumerate(distinct.astype(np.int64).tolist()):
         if max(width, height) <= 200 * min(width, height):
-            found[row] = smart_resize(height, width, budget)[::-1]
-    return np.asarray(found[place.reshape(-1)])
+            resized[row] = smart_resize(height, width, budget)[::-1]
+    return np.asarray(resized[inverse.reshape(-1)])
 
 
 def _mirrored(boxes: Float, axes: Float, size: Float) -> Float:
@@ -146,7 +146,7 @@ def _sums(boxes: Float, sign: int) -> Float:
 
 
 def _placed(boxes: Float, axes: Float) -> Float:
-    factor, divisor, offset = (axes[:, [place, place + 3] * 2] for place in range(3))
+    factor, divisor, offset = (axes[:, [axis, axis + 3] * 2] for axis in range(3))
     return np.asarray(boxes * factor / divisor + offset)
 
 

@@ -30,12 +30,12 @@ def read_grounded_phrases(reading: FileReading) -> str:
     not count. The boxes of all texts of a pair are one answer, and a pair of a study without a text is silent. Raises
     DataError.
     """
-    reading.kind, reading.word = RADFACT, "entry"
+    reading.file_format, reading.word = RADFACT, "entry"
     texts = _Texts(reading.questions, reading.options.mapping)
     file = JsonFile(reading.path)
-    if opening(reading.path) != b"{" and not isinstance(file.whole(), dict):
+    if opening(reading.path) != b"{" and not isinstance(file.document(), dict):
         raise DataError(f"{reading.path}: it is no JSON object of studies; write their phrases under their names.")
-    if '"images"' in file.text and is_coco_file(file.whole()):
+    if '"images"' in file.text and is_coco_file(file.document()):
         raise annotations_given(reading.path)
     rows = []
     for study, phrases in file.entries():
@@ -49,14 +49,14 @@ def read_grounded_phrases(reading: FileReading) -> str:
         rows += reading.questions.of_image(row)
         _study(reading, texts, row, phrases)
     if reading.unmatched and reading.unmatched == reading.lines - reading.rejected:
-        told = "none of its texts is a finding or a phrase of the dataset"
-        raise DataError(f"{reading.path}: {told}; map texts to findings in a JSON file and name it: --mapping FILE.")
+        problem = "none of its texts is a finding or a phrase of the dataset"
+        raise DataError(f"{reading.path}: {problem}; map texts to findings in a JSON file and name it: --mapping FILE.")
     reading.silence(dict.fromkeys(rows), range(len(reading.questions.classes)))
     return file.sha256
 
 
 def _study(reading: FileReading, texts: _Texts, row: int, phrases: list[Any]) -> None:
-    found: dict[Place, tuple[int, list[Corners]]] = {}
+    answers: dict[Place, tuple[int, list[Corners]]] = {}
     for phrase in phrases:
         reading.lines += 1
         try:
@@ -68,9 +68,9 @@ def _study(reading: FileReading, texts: _Texts, row: int, phrases: list[Any]) ->
         places = texts.places(row, text)
         reading.unmatched += not places
         reading.conventions["unit"] += bool(places)
-        for place in places:
-            found.setdefault(place, (reading.lines, []))[1].extend(boxes)
-    for place, (number, boxes) in found.items():
+        for pair_number in places:
+            answers.setdefault(pair_number, (reading.lines, []))[1].extend(boxes)
+    for pair_number, (number, boxes) in answers.items():
         answer = FittedAnswer(State.SILENT)
         try:
             if boxes:
@@ -80,7 +80,7 @@ def _study(reading: FileReading, texts: _Texts, row: int, phrases: list[Any]) ->
                 answer = FittedAnswer(State.ANSWERED, size, axes=placed_axes("unit", size, None))
                 fit(answer, boxes, None)
                 answer.state = State.ANSWERED if answer.boxes else State.UNPARSABLE
-            reading.add([place], number, answer)
+            reading.add([pair_number], number, answer)
         except BadLine as error:
             reading.bad(error, number)
 
@@ -109,7 +109,7 @@ class _Texts:
             self._read(mapping)
 
     def _read(self, path: Path) -> None:
-        document = JsonFile(path).whole()
+        document = JsonFile(path).document()
         if not isinstance(document, dict):
             raise DataError(
                 f"{path}: it is no JSON object; write texts as keys, and a finding, a phrase or null for each."
@@ -129,7 +129,7 @@ class _Texts:
             return []
         column = self._findings.get(phrase_key(name))
         if column is not None:
-            return [self._questions.place(row, column)]
+            return [self._questions.pair_number(row, column)]
         try:
             return self._questions.places_of_phrase(self._questions.cases[row].case_id, name, None)[1]
         except BadLine:

@@ -54,7 +54,10 @@ _WRITTEN: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a header states for every line, or a line with its header's values filled in. own: the line's own keys."""
+    """What a header states for every line, or a line with its header's values filled in.
+
+    line_keys: the keys that the line has itself.
+    """
 
     dialect: str | None = None
     frame: str | None = None
@@ -64,15 +67,15 @@ class Settings:
     key: str = "bbox_2d"
     thoughts: Tags = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    own: frozenset[str] = frozenset()
+    line_keys: frozenset[str] = frozenset()
 
 
 def header_settings(header: Mapping[str, Any]) -> Settings:
     """Raises BadLine."""
     version = header[HEADER]
     if version != VERSION or isinstance(version, bool):
-        told = _told(version)
-        raise BadLine(HEADER, f"the format has version {told}, and {VERSION} is read here; write {VERSION}")
+        shown = _shown(version)
+        raise BadLine(HEADER, f"the format has version {shown}, and {VERSION} is read here; write {VERSION}")
     return _settings(header, _HEADER, Settings())
 
 
@@ -83,15 +86,15 @@ def line_settings(line: Mapping[str, Any], header: Settings) -> Settings:
     return _settings(line, LINE_KEYS, header)
 
 
-def _settings(line: Mapping[str, Any], known: tuple[str, ...], above: Settings) -> Settings:
-    own = line.keys()
-    if not own <= set(known):
-        key = next(key for key in own if key not in known)
-        raise BadLine(key[:80], f"'{key[:80]}' is not a key of the format", key, known, _WRITTEN)
-    if own.isdisjoint(_SETTINGS) and own.isdisjoint(PROVENANCE):
-        return replace(above, provenance={}, own=frozenset())
+def _settings(line: Mapping[str, Any], valid: tuple[str, ...], above: Settings) -> Settings:
+    keys = line.keys()
+    if not keys <= set(valid):
+        key = next(key for key in keys if key not in valid)
+        raise BadLine(key[:80], f"'{key[:80]}' is not a key of the format", key, valid, _WRITTEN)
+    if keys.isdisjoint(_SETTINGS) and keys.isdisjoint(PROVENANCE):
+        return replace(above, provenance={}, line_keys=frozenset())
     for key in PROVENANCE:
-        if key in own:
+        if key in keys:
             _check_provenance(key, line[key])
     return Settings(
         dialect=_word(line, "dialect", DIALECTS, above.dialect),
@@ -101,19 +104,19 @@ def _settings(line: Mapping[str, Any], known: tuple[str, ...], above: Settings) 
         view=_read(line, "view", read_view, above.view),
         key=_read(line, "key", _name, above.key),
         thoughts=_read(line, "thoughts", _tags, above.thoughts),
-        provenance={key: line[key] for key in PROVENANCE if key in own},
-        own=frozenset(key for key in _SETTINGS if key in own),
+        provenance={key: line[key] for key in PROVENANCE if key in keys},
+        line_keys=frozenset(key for key in _SETTINGS if key in keys),
     )
 
 
 def _word(
-    line: Mapping[str, Any], key: str, known: Mapping[str, Any] | tuple[str, ...], above: str | None
+    line: Mapping[str, Any], key: str, valid: Mapping[str, Any] | tuple[str, ...], above: str | None
 ) -> str | None:
     if key not in line:
         return above
     value = line[key]
-    if not isinstance(value, str) or value not in known:
-        raise BadLine(key, f"there is no {key} {_told(value)}", str(value)[:80], known)
+    if not isinstance(value, str) or value not in valid:
+        raise BadLine(key, f"there is no {key} {_shown(value)}", str(value)[:80], valid)
     return value
 
 
@@ -123,7 +126,7 @@ def _read(line: Mapping[str, Any], key: str, read: Callable[[Any], Any], above: 
     try:
         return read(line[key])
     except ValueError as error:
-        raise BadLine(key, f"{key} is {_told(line[key])}; {error}") from None
+        raise BadLine(key, f"{key} is {_shown(line[key])}; {error}") from None
 
 
 def _name(value: Any) -> str:
@@ -149,43 +152,43 @@ def _check_provenance(key: str, value: Any) -> None:
     except (ValueError, RecursionError):
         raise BadLine(key, f"{key} is not a finite number; write a number, a text or null") from None
     if key == "dataset" and not isinstance(value, str):
-        raise BadLine(key, f"dataset is {_told(value)}; write the dataset's name")
+        raise BadLine(key, f"dataset is {_shown(value)}; write the dataset's name")
 
 
 def four_numbers(boxes: Any) -> list[Corners]:
     """The value of `boxes`, a list of four finite numbers each. Raises BadLine."""
     if not isinstance(boxes, list):
-        raise BadLine("boxes", f"boxes is {_told(boxes)}; write a list, [] if the model looked and found nothing")
-    found: list[Corners] = []
-    for place, box in enumerate(boxes, 1):
+        raise BadLine("boxes", f"boxes is {_shown(boxes)}; write a list, [] if the model looked and found nothing")
+    corners: list[Corners] = []
+    for number, box in enumerate(boxes, 1):
         if not isinstance(box, list) or len(box) != 4:
-            raise BadLine("boxes", f"box {place} is {_told(box)}, not a list of four numbers")
-        a, b, c, d = (_finite(value, "boxes", f"box {place}") for value in box)
-        found.append((a, b, c, d))
-    return found
+            raise BadLine("boxes", f"box {number} is {_shown(box)}, not a list of four numbers")
+        a, b, c, d = (_finite(value, "boxes", f"box {number}") for value in box)
+        corners.append((a, b, c, d))
+    return corners
 
 
 def score_list(scores: Any, count: int) -> list[float]:
     """The value of `scores`, a finite number for each of `count` boxes. Raises BadLine."""
     if not isinstance(scores, list) or len(scores) != count:
-        have = f"{len(scores)} scores" if isinstance(scores, list) else _told(scores)
+        have = f"{len(scores)} scores" if isinstance(scores, list) else _shown(scores)
         raise BadLine("scores", f"scores is {have} for {count} boxes; write one number a box")
     return [_finite(value, "scores", "a score") for value in scores]
 
 
 def _finite(value: Any, key: str, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadLine(key, f"{what} has {_told(value)}, which is no number; write numbers without quotes")
+        raise BadLine(key, f"{what} has {_shown(value)}, which is no number; write numbers without quotes")
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+        number = math.inf
+    if not math.isfinite(number):
         raise BadLine(key, f"{what} has a number that is not finite; write finite numbers")
-    return found
+    return number
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     """A value for a message, shortened."""
     try:
         text = json.dumps(value)

@@ -100,13 +100,13 @@ class JsonFile:
         except OSError as error:
             raise _unreadable(path, error) from error
         if len(content) > MAX_DOCUMENT:
-            told = f"is larger than {MAX_DOCUMENT >> 20} MiB; write it as JSON Lines (docs/boxes.md §1)"
-            raise DataError(f"{path} {told}.")
+            problem = f"is larger than {MAX_DOCUMENT >> 20} MiB; write it as JSON Lines (docs/boxes.md §1)"
+            raise DataError(f"{path} {problem}.")
         self.sha256 = hashlib.sha256(content).hexdigest()
         with self._parsing():
             self.text = content.decode().removeprefix("\ufeff")
 
-    def whole(self) -> Any:
+    def document(self) -> Any:
         """The value of the file."""
         with self._parsing():
             return json.loads(self.text, object_pairs_hook=distinct_keys)
@@ -150,13 +150,13 @@ class JsonFile:
         try:
             yield
         except (ValueError, RecursionError) as error:
-            told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
-            raise DataError(printable(f"{self.path} is not a JSON file: {told}; correct it.")) from error
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
+            raise DataError(printable(f"{self.path} is not a JSON file: {reason}; correct it.")) from error
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 def json_object(line: bytes | None) -> dict[str, Any]:
@@ -165,14 +165,14 @@ def json_object(line: bytes | None) -> dict[str, Any]:
         raise BadLine("", f"it is longer than {MAX_LINE >> 20} MiB; write one answer a line")
     try:
         # NaN and Infinity pass here, so that the message can name their key.
-        found = json.loads(line.decode(), object_pairs_hook=distinct_keys)
+        value = json.loads(line.decode(), object_pairs_hook=distinct_keys)
     except UnicodeDecodeError:
         raise BadLine("", "it is not UTF-8; write the file in UTF-8") from None
     except RecursionError:
         raise BadLine("", "it is nested too deeply; write one object without nesting") from None
     except ValueError as error:  # also a key twice, and a number of thousands of digits
-        told = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise BadLine("", f"it is not valid JSON ({told}); write one object a line") from None
-    if not isinstance(found, dict):
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise BadLine("", f"it is not valid JSON ({reason}); write one object a line") from None
+    if not isinstance(value, dict):
         raise BadLine("", "it is no JSON object; write one object a line")
-    return found
+    return value

@@ -38,15 +38,15 @@ class Questions:
     ) -> None:
         self.cases, self.classes, self.names = cases, tuple(classes), tuple(names)
         self._sizes = {} if sizes is None else sizes
-        self._class_of = {name: place for place, name in enumerate(self.classes)}
-        self._case_of = {case.case_id: place for place, case in enumerate(cases)}
+        self._class_of = {name: position for position, name in enumerate(self.classes)}
+        self._case_of = {case.case_id: position for position, case in enumerate(cases)}
 
     @cached_property
     def positives(self) -> NDArray[np.int64]:
         """int64 [P]: the place of every pair with a region, ascending."""
         return np.fromiter(
             (
-                self.place(row, column)
+                self.pair_number(row, column)
                 for row, case in enumerate(self.cases)
                 for column, name in enumerate(self.classes)
                 if name in case.regions
@@ -63,23 +63,23 @@ class Questions:
         """The number of places."""
         return len(self.cases) * len(self.classes)
 
-    def place(self, row: int, column: int) -> Place:
-        """The place of the pair of a case and a class, by their positions."""
+    def pair_number(self, row: int, column: int) -> Place:
+        """The number of the pair of a case and a class, by their positions."""
         return row * len(self.classes) + column
 
-    def case_of(self, place: Place) -> tuple[Case, str]:
+    def case_of(self, pair_number: Place) -> tuple[Case, str]:
         """The case and the class of a pair."""
-        row, column = divmod(place, len(self.classes))
+        row, column = divmod(pair_number, len(self.classes))
         return self.cases[row], self.classes[column]
 
-    def pair(self, place: Place) -> AskedPair:
+    def pair(self, pair_number: Place) -> AskedPair:
         """The names of a pair."""
-        case, name = self.case_of(place)
+        case, name = self.case_of(pair_number)
         return AskedPair(case.case_id, name)
 
-    def label(self, place: Place) -> int | None:
+    def label(self, pair_number: Place) -> int | None:
         """1, 0, or None where the dataset does not say."""
-        case, name = self.case_of(place)
+        case, name = self.case_of(pair_number)
         return case.labels.get(name)
 
     def case(self, name: str) -> int:
@@ -116,14 +116,21 @@ class Questions:
         if not pairs and (image, phrase_key(phrase)) in self._unasked:
             return self._case_of[image], []
         if not pairs:
-            told = f"the image '{_short(image)}' is not asked this phrase"
-            raise BadLine("phrase", f"{told}; write one of its phrases, upper and lower case do not count")
+            problem = f"the image '{_short(image)}' is not asked this phrase"
+            raise BadLine("phrase", f"{problem}; write one of its phrases, upper and lower case do not count")
         chosen = [pair for pair in pairs if finding in (None, pair[1])]
         if not chosen:
-            told = f"the image '{_short(image)}' is asked this phrase for another finding than '{_short(str(finding))}'"
-            raise BadLine("finding", f"{told}; correct it, or leave it out", str(finding), [pair[1] for pair in pairs])
+            problem = (
+                f"the image '{_short(image)}' is asked this phrase for another finding than '{_short(str(finding))}'"
+            )
+            raise BadLine(
+                "finding", f"{problem}; correct it, or leave it out", str(finding), [pair[1] for pair in pairs]
+            )
         row = self._case_of[chosen[0][0]]
-        return row, [self.place(self._case_of[case_id], self._class_of[own]) for case_id, own in chosen]
+        return row, [
+            self.pair_number(self._case_of[case_id], self._class_of[finding_of_pair])
+            for case_id, finding_of_pair in chosen
+        ]
 
     def of_image(self, row: int) -> list[int]:
         """The positions of the cases that have the image of a case: itself, and where phrases are asked its others."""
@@ -138,18 +145,18 @@ class Questions:
     def size(self, row: int) -> tuple[int, int] | None:
         """(width, height) of the original image of a case; None if neither the dataset nor the image's file says it."""
         case = self.cases[row]
-        found = case.size or self._sizes.get(case.case_id)
-        if found is None:
+        size = case.size or self._sizes.get(case.case_id)
+        if size is None:
             try:
-                found = image_size(case.image)
+                size = image_size(case.image)
             except ImageError:
                 return None
-            self._sizes[case.case_id] = found
-        return found[1], found[0]
+            self._sizes[case.case_id] = size
+        return size[1], size[0]
 
     def is_named(self, name: str) -> bool:
         """Whether a file may call the dataset `name`; upper and lower case do not count."""
-        return not self.names or name.strip().casefold() in {each.casefold() for each in self.names}
+        return not self.names or name.strip().casefold() in {title.casefold() for title in self.names}
 
     def _named(self, file: str) -> list[int]:
         """The cases whose image file has this name; of several, those whose path ends with its folders too."""

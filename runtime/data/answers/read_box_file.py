@@ -24,10 +24,10 @@ def read_boxes(path: Path, questions: Questions, options: ReadOptions | None = N
     correct. What a model did wrong is counted.
     """
     reading = FileReading(path, questions, options or ReadOptions())
-    kind = _format_of(path)
-    if kind == COCO:
+    file_format = _format_of(path)
+    if file_format == COCO:
         return reading.finished(read_coco_results(reading))
-    if kind == RADFACT:
+    if file_format == RADFACT:
         return reading.finished(read_grounded_phrases(reading))
     file = HashedFile(path)
     _read_json_lines(reading, file)
@@ -76,8 +76,8 @@ def _of_another_format(content: bytes | None, error: BadLine) -> BadLine:
     """The error for a first line; where that begins as no JSON object does, with the formats that are read."""
     if content is None or content.startswith(b"{"):
         return error
-    told = "a file of boxes is JSON Lines, COCO results or RadFact's grounded phrases (docs/boxes.md)"
-    return BadLine("", f"{error.text.partition(';')[0]}; {told}, so convert the file")
+    formats = "a file of boxes is JSON Lines, COCO results or RadFact's grounded phrases (docs/boxes.md)"
+    return BadLine("", f"{error.text.partition(';')[0]}; {formats}, so convert the file")
 
 
 def _header(reading: FileReading, line: dict[str, Any], number: int) -> Settings:
@@ -102,7 +102,7 @@ def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number
     if text and settings.dialect is not None:
         reading.note_tokens(settings.dialect, line["text"])
     asked = [line[key] for key in ("finding", "phrase") if key in line]
-    asked += [reading.questions.pair(place).asked for place in places]
+    asked += [reading.questions.pair(pair_number).asked for pair_number in places]
     reading.note_labels(answer.labels, asked)
     reading.no_region += not places
     reading.note(convention(line, settings), settings.provenance)

@@ -50,12 +50,12 @@ class UnreadAnswers:
         """What is wrong and what to look at, without a full stop; empty if all could be read."""
         if not self.count:
             return ""
-        told = f"{self.count} of {self.given} answers ({self.share:.1%}) could not be read"
+        problem = f"{self.count} of {self.given} answers ({self.share:.1%}) could not be read"
         first = f"; the first is {self.first}" if self.first else ""
         if self.cut:
             first += f"; {self.cut} end before any box, for which the model needs a larger limit of tokens"
         wrong = self.most and 2 * self.cut < self.count
-        return f"{told}{first}" + "; the dialect or the frame is most likely wrong" * wrong
+        return f"{problem}{first}" + "; the dialect or the frame is most likely wrong" * wrong
 
 
 def unread_answers(

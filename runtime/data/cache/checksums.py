@@ -56,12 +56,14 @@ def _checksum(record: Words, content: Words) -> Any:
     return _end_c(record, _digest_c(content, np.uint64(len(content))))
 
 
-def _copy_pixels(source: Words, records: Words, slots: NDArray[np.int64], out: Words, whole: NDArray[np.bool_]) -> None:
+def _copy_pixels(
+    source: Words, records: Words, slots: NDArray[np.int64], out: Words, intact: NDArray[np.bool_]
+) -> None:
     for i in range(len(slots)):
-        if whole[i]:
+        if intact[i]:
             out[i] = source[slots[i]]
             digest = _digest_c(out[i], np.uint64(out.shape[1]))
-            whole[i] = _end_c(records[i], digest) == records[i, _CHECK]
+            intact[i] = _end_c(records[i], digest) == records[i, _CHECK]
 
 
 def _copy_masks(
@@ -70,12 +72,12 @@ def _copy_masks(
     spans: NDArray[np.int64],
     rows: NDArray[np.int64],
     out: Words,
-    whole: NDArray[np.bool_],
+    intact: NDArray[np.bool_],
 ) -> None:
     for i in range(len(spans)):
-        if whole[i]:
+        if intact[i]:
             content = source[spans[i, 0] : spans[i, 1]].reshape(-1)
-            whole[i] = _end_c(records[i], _digest_c(content, np.uint64(len(content)))) == records[i, _CHECK]
+            intact[i] = _end_c(records[i], _digest_c(content, np.uint64(len(content)))) == records[i, _CHECK]
     for i in range(len(rows)):
         out[i] = source[rows[i], : out.shape[1]]
 

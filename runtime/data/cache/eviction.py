@@ -137,10 +137,10 @@ def _describe(folder: Path) -> StoreInfo:
     size, used, images = 0, 0.0, 0
     for name in STORE_FILES:
         with contextlib.suppress(OSError):
-            found = (folder / name).stat()
-            size += found.st_blocks * 512  # not st_size: the files are sparse
+            status = (folder / name).stat()
+            size += status.st_blocks * 512  # not st_size: the files are sparse
             if name in ("index.json", "use"):
-                used = max(used, found.st_mtime)
+                used = max(used, status.st_mtime)
     with contextlib.suppress(OSError, ValueError):
         images = int((np.fromfile(folder / "records.bin", RECORD)["state"] == READY).sum())
     return StoreInfo(
@@ -161,10 +161,10 @@ def _phrases(root: Path) -> Iterator[StoreInfo]:
     path = root / PHRASE_FEATURES
     count = stored_phrases(path)
     if count or count is None or _leads_nowhere(path):
-        found = path.lstat() if _leads_nowhere(path) else path.stat()
-        size, held = found.st_blocks * 512, count or 0
+        status = path.lstat() if _leads_nowhere(path) else path.stat()
+        size, held = status.st_blocks * 512, count or 0
         damaged, link = count is None, path.is_symlink()
-        yield StoreInfo(path, "phrases", "text features", held, held, size, found.st_mtime, False, damaged, link)
+        yield StoreInfo(path, "phrases", "text features", held, held, size, status.st_mtime, False, damaged, link)
 
 
 def _remove(store: StoreInfo) -> bool:

@@ -112,9 +112,9 @@ class PreparedStore:
         index = self._slots[index]
         path = self._paths[index]
         state = file_state(path)
-        found = self.find(index, state)
-        if found is not None:
-            return found
+        prepared = self.find(index, state)
+        if prepared is not None:
+            return prepared
         missing = [store for store in self.others if store.lacks(index, state)]
         try:
             data = self.contents.read(path)
@@ -151,10 +151,10 @@ class PreparedStore:
         """
         if index in self._skipped:
             raise ImageAccessError(self._skipped[index])
-        found = self._ready(index, state)
-        if found is None and index in self._reasons:
+        prepared = self._ready(index, state)
+        if prepared is None and index in self._reasons:
             raise ImageError(self._reasons[index] or f"{self._paths[index]} could not be read before.")
-        return found
+        return prepared
 
     def lacks(self, index: int, state: FileState) -> bool:
         """Whether the case is neither prepared nor recorded as unreadable, and this process may write."""
@@ -186,10 +186,10 @@ class PreparedStore:
     def get(self, index: int) -> Pixels | None:
         """Read-only view [S, S] of a prepared case; None: empty, unreadable, missing, or its file has changed."""
         try:
-            found = self._ready(self._slots[index], file_state(self._paths[index]))
+            prepared = self._ready(self._slots[index], file_state(self._paths[index]))
         except OSError:
             return None
-        return None if found is None else found[0]
+        return None if prepared is None else prepared[0]
 
     def put(self, index: int, pixels: Pixels, native_size: tuple[int, int], state: FileState | None = None) -> None:
         """Stores the pixels [S, S] of a case and its file's (height, width).
@@ -239,13 +239,13 @@ class PreparedStore:
 
     def _is_of(self, record: CaseRecord, index: int, state: FileState, content: Pixels | str | None) -> bool:
         """Whether a record was made from the current content of its file, which is read if its state changed."""
-        known, path = record.file, self._paths[index]
-        if known == state and not self.contents.verify:
+        recorded, path = record.file, self._paths[index]
+        if recorded == state and not self.contents.verify:
             self.contents.note(path, (*state, record.content, None))
             return True
-        if known.bytes != state.bytes or self.contents.hash_now(path) != record.content:
+        if recorded.bytes != state.bytes or self.contents.hash_now(path) != record.content:
             return False
-        if known != state:
+        if recorded != state:
             self._write(index, record.state, (record.height, record.width), state, content, record_only=True)
         return True
 
@@ -270,7 +270,7 @@ class PreparedStore:
     def _write(
         self,
         index: int,
-        kind: int,
+        record_state: int,
         size: tuple[int, int],
         state: FileState | None,
         content: Pixels | str | None = None,
@@ -282,6 +282,8 @@ class PreparedStore:
         if files is None or not files.writes:
             return
         image = bytes(HASH_BYTES) if state is None else self.contents.hash_of(self._paths[index])
-        record = np.array([(kind, *size, 0, *(state or (0,) * len(FileState._fields)), image)], RECORD).tobytes()
+        record = np.array(
+            [(record_state, *size, 0, *(state or (0,) * len(FileState._fields)), image)], RECORD
+        ).tobytes()
         files.write(index, record, content, record_only=record_only)
         self._checked[index] = True

@@ -190,8 +190,8 @@ def _writer(path: Path, wait: Callable[[], None] | None) -> int | None:
 def _same_file(descriptor: int, path: Path) -> bool:
     """Whether `path` still names the open file; False: the store was deleted after it was opened."""
     try:
-        found = path.stat()
+        named = path.stat()
     except OSError:
         return False
     opened = os.fstat(descriptor)
-    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

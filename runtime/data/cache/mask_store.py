@@ -75,11 +75,11 @@ class MaskStore:
         self._files, self._verify = files, verify
         self._index = {case.case_id: number for number, case in enumerate(cases)}
         classes = sorted({name for case in cases for name in case.regions})
-        place = {name: at for at, name in enumerate(classes)}
+        class_number = {name: at for at, name in enumerate(classes)}
         self._classes = classes
         self._first = np.zeros(len(cases) + 1, np.int64)
         np.cumsum([len(case.regions) for case in cases], out=self._first[1:])
-        self._class_of = np.array([place[name] for case in cases for name in sorted(case.regions)], np.int64)
+        self._class_of = np.array([class_number[name] for case in cases for name in sorted(case.regions)], np.int64)
         self._asked: tuple[tuple[str, ...], NDArray[np.int64]] = (), np.full(len(classes), -1, np.int64)
         self.damaged: set[int] = set()
 
@@ -108,7 +108,7 @@ class MaskStore:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         files, self._files = self._files, None
         if files is not None:
@@ -116,16 +116,16 @@ class MaskStore:
 
     def __call__(self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]) -> ManyRegions:
         """As `draw_regions`."""
-        ready, found = self._stored(cases, sizes, findings)
+        ready, stored = self._stored(cases, sizes, findings)
         if ready.all():
-            return found
+            return stored
         rest = np.flatnonzero(~ready)
         drawn = self._drawn([cases[at] for at in rest.tolist()], sizes[rest], findings)
-        return ManyRegions.joined([found, ManyRegions.of(list(zip(rest.tolist(), drawn, strict=True)), findings)])
+        return ManyRegions.joined([stored, ManyRegions.of(list(zip(rest.tolist(), drawn, strict=True)), findings)])
 
     def _drawn(self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]) -> list[DrawnRegions]:
         """The regions of each case, which has some; they are kept."""
-        found, kept = list[DrawnRegions](), list[tuple[int, bytes, Sequence[str], DrawnRegions]]()
+        regions_of_cases, kept = list[DrawnRegions](), list[tuple[int, bytes, Sequence[str], DrawnRegions]]()
         for case, size in zip(cases, sizes.tolist(), strict=True):
             names = sorted(case.regions)
             try:
@@ -134,16 +134,16 @@ class MaskStore:
                 kept.append((self._index[case.case_id], facts, names, drawn))
             except DataError:
                 drawn = region_masks(case, tuple(size), findings)  # raises, unless it is of a class that nobody asks
-            found.append(drawn)
+            regions_of_cases.append(drawn)
         if self._files is not None:
             self._keep(self._files, kept)
-        return found
+        return regions_of_cases
 
     def _keep(self, files: StoreFiles, drawn: Sequence[tuple[int, bytes, Sequence[str], DrawnRegions]]) -> None:
         """Writes what was drawn of cases, unless it is there: the number of each, the first fields of its record, the
         names of its rows, and its regions."""
-        every = _rows([(names, regions) for _, _, names, regions in drawn])
-        for (number, facts, _, _), rows in zip(drawn, every, strict=True):
+        rows_of_cases = _rows([(names, regions) for _, _, names, regions in drawn])
+        for (number, facts, _, _), rows in zip(drawn, rows_of_cases, strict=True):
             record, first = files.records[number].tobytes(), int(self._first[number])
             if record.startswith(facts):
                 if is_whole(record, rows) and np.array_equal(files.pixels[first : first + len(rows)], rows):
@@ -167,7 +167,7 @@ class MaskStore:
         records = all_records[numbers]
         spans = self._first[numbers[:, None] + (0, 1)]
         held = spans[:, 1] - spans[:, 0]
-        whole = (records[:, 0] == READY) & (records[:, 1:3] == sizes).all(axis=1) & (held > 0)
+        intact = (records[:, 0] == READY) & (records[:, 1:3] == sizes).all(axis=1) & (held > 0)
         case_of = np.repeat(np.arange(count), held)
         rows = np.arange(len(case_of)) + np.repeat(spans[:, 1] - np.cumsum(held), held)
         finding_of = self._places(tuple(findings))[self._class_of[rows]]
@@ -175,26 +175,26 @@ class MaskStore:
         order = order[finding_of[order] >= 0]
         rows, case_of, finding_of = rows[order], case_of[order], finding_of[order]
         bits = np.empty((len(rows), _SAID), np.uint8)
-        said = files.pixels[rows, _SAID]
-        copy_masks(files.pixels.view(np.uint32), records, spans, rows, bits.view(np.uint32), whole)
+        flags = files.pixels[rows, _SAID]
+        copy_masks(files.pixels.view(np.uint32), records, spans, rows, bits.view(np.uint32), intact)
         if not files.writes:  # another process may have written meanwhile
-            whole &= (all_records[numbers] == records).all(axis=1)
-        kept = whole[case_of]
+            intact &= (all_records[numbers] == records).all(axis=1)
+        kept = intact[case_of]
         faults: list[tuple[int, int, str]] = []
-        if not (kept & (said == _DRAWN)).all():
-            wrong = np.flatnonzero(kept & (said >= _FAULT)).tolist()
-            faults = [(int(case_of[at]), int(finding_of[at]), FAULTS[said[at] // _FAULT - 1]) for at in wrong]
-            kept &= (said & _DRAWN) > 0
-            bits, said, case_of, finding_of = bits[kept], said[kept], case_of[kept], finding_of[kept]
-        sub_pixel = (said & _SUB_PIXEL) > 0
-        whole |= held == 0
-        return whole, ManyRegions(case_of, finding_of, bits.reshape(-1, *_BITS), sub_pixel, faults)
+        if not (kept & (flags == _DRAWN)).all():
+            wrong = np.flatnonzero(kept & (flags >= _FAULT)).tolist()
+            faults = [(int(case_of[at]), int(finding_of[at]), FAULTS[flags[at] // _FAULT - 1]) for at in wrong]
+            kept &= (flags & _DRAWN) > 0
+            bits, flags, case_of, finding_of = bits[kept], flags[kept], case_of[kept], finding_of[kept]
+        sub_pixel = (flags & _SUB_PIXEL) > 0
+        intact |= held == 0
+        return intact, ManyRegions(case_of, finding_of, bits.reshape(-1, *_BITS), sub_pixel, faults)
 
     def _places(self, findings: tuple[str, ...]) -> NDArray[np.int64]:
         """The place of each class among the findings, -1 of one that is none."""
         if self._asked[0] != findings:
-            place = {name: at for at, name in enumerate(findings)}
-            self._asked = findings, np.array([place.get(name, -1) for name in self._classes], np.int64)
+            position = {name: at for at, name in enumerate(findings)}
+            self._asked = findings, np.array([position.get(name, -1) for name in self._classes], np.int64)
         return self._asked[1]
 
 
@@ -204,7 +204,7 @@ def _rows(cases: Sequence[tuple[Sequence[str], DrawnRegions]]) -> list[Rows]:
 
     held = [masks[name] for names, (masks, _, _) in cases for name in names if name in masks]
     packed = iter(pack_masks(np.array(held, np.bool_).reshape(-1, *GRID)).reshape(-1, _SAID))
-    found = []
+    rows_of_cases = []
     for names, (masks, sub_pixel, faults) in cases:
         rows = np.zeros((len(names), MASK_ROW), np.uint8)
         for row, name in zip(rows, names, strict=True):
@@ -215,5 +215,5 @@ def _rows(cases: Sequence[tuple[Sequence[str], DrawnRegions]]) -> list[Rows]:
                 row[_SAID] |= _SUB_PIXEL
             if name in faults:
                 row[_SAID] |= _FAULT * (1 + FAULTS.index(faults[name]))
-        found.append(rows)
-    return found
+        rows_of_cases.append(rows)
+    return rows_of_cases

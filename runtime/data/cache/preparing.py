@@ -72,7 +72,7 @@ class PreparedSet:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
 
@@ -145,17 +145,17 @@ def prepare(
     Raises RunError, and EngineError when the decoder fails.
     """
     start = time.monotonic()
-    found: Counter[Filled] = Counter()
+    counts: Counter[Filled] = Counter()
     on_gpu = _fill_on_gpu(images, cases, threads, decoder)
     with closing(decode_ahead(images.fill, cases, threads, window=4 * threads)) as filled:
         for state in filled:
-            found[state] += 1
+            counts[state] += 1
             advance(1)
     seconds = time.monotonic() - start
-    found["ready"] -= on_gpu
-    found["decoded"] += on_gpu
+    counts["ready"] -= on_gpu
+    counts["decoded"] += on_gpu
     return Preparation(
-        len(cases), found["decoded"], found["ready"], found["missing"], found["unreadable"], round(seconds, 3)
+        len(cases), counts["decoded"], counts["ready"], counts["missing"], counts["unreadable"], round(seconds, 3)
     )
 
 
@@ -188,13 +188,13 @@ def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decod
             for (slot, state), made in zip(
                 wanted, dali.decode([stores[0].path(slot) for slot, _ in wanted]), strict=True
             ):
-                for place, store in enumerate(stores):
+                for number, store in enumerate(stores):
                     if isinstance(made, ImageAccessError):
                         # The exact decoder is not used instead: a store holds the pixels of one decoder only.
                         store.skip(slot, str(made))
                     elif isinstance(made, ImageError):
                         store.refuse(slot, str(made), state)
                     else:
-                        store.put(slot, made[0][place], made[1:], state)
+                        store.put(slot, made[0][number], made[1:], state)
                 done += not isinstance(made, ImageError)
     return done

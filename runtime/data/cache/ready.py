@@ -33,16 +33,16 @@ def read_ready(
     all_records = files.records.view(np.uint32).reshape(-1, _WORDS)
     records = all_records[slots]
     states = file_states(paths)
-    found = (records[:, _STATE] == READY) & (records[:, _FILE].copy().view(np.int64) == states).all(axis=1)
-    copy_pixels(pixels.view(np.uint32), records, slots, target.reshape(count, -1).view(np.uint32), found)
+    intact = (records[:, _STATE] == READY) & (records[:, _FILE].copy().view(np.int64) == states).all(axis=1)
+    copy_pixels(pixels.view(np.uint32), records, slots, target.reshape(count, -1).view(np.uint32), intact)
     if not files.writes:  # another process may have written meanwhile
-        found &= (all_records[slots] == records).all(axis=1)
+        intact &= (all_records[slots] == records).all(axis=1)
     images = records[:, _CONTENT].copy().view(np.uint8)
     sizes = records[:, _SIZE].astype(np.int32)
-    if found.all():
+    if intact.all():
         contents.note_all(paths, states, images)
     else:
-        some = np.flatnonzero(found)
+        some = np.flatnonzero(intact)
         contents.note_all([paths[at] for at in some.tolist()], states[some], images[some])
-        sizes[~found] = 0
-    return ReadyImages(found, sizes, images)
+        sizes[~intact] = 0
+    return ReadyImages(intact, sizes, images)

@@ -183,16 +183,16 @@ class StoreFiles:
 
         record_only: the content is there. Raises RunError.
         """
-        place = index * RECORD.itemsize
+        offset = index * RECORD.itemsize
         try:
             if isinstance(content, str) and not record_only:
                 self._add_reason(index, content)
             elif content is not None and not record_only:
                 if self.records[index]["state"] != EMPTY:
-                    _write_all(self.record_file, bytes(RECORD.itemsize), place)
+                    _write_all(self.record_file, bytes(RECORD.itemsize), offset)
                 begin = (index if row is None else row) * math.prod(self.pixels.shape[1:])
                 _write_all(self.pixel_file, np.ascontiguousarray(content).data.cast("B"), begin)
-            _write_all(self.record_file, _checked(record, content), place)
+            _write_all(self.record_file, _checked(record, content), offset)
         except OSError as error:
             raise disk_error(self.folder, error) from error
 
@@ -207,13 +207,15 @@ class StoreFiles:
 
     def reasons(self) -> dict[int, str]:
         """The last reason of every unreadable case; empty if a killed process wrote only a part of the line."""
-        found: dict[int, str] = {}
+        last_reasons: dict[int, str] = {}
         with contextlib.suppress(OSError):
             for line in (self.folder / "reasons.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
                 with contextlib.suppress(ValueError, TypeError, KeyError):
                     entry = json.loads(line)
-                    found[int(entry["case"])] = str(entry["reason"])
-        return {index: found.get(index, "") for index in np.flatnonzero(self.records["state"] == UNREADABLE).tolist()}
+                    last_reasons[int(entry["case"])] = str(entry["reason"])
+        return {
+            index: last_reasons.get(index, "") for index in np.flatnonzero(self.records["state"] == UNREADABLE).tolist()
+        }
 
     def close(self) -> None:
         """Flushes to the disk, marks the store as closed, and releases the lock; never fails.

@@ -69,18 +69,18 @@ def _key(cases: Sequence[Case], geometry: Geometry, reader: str) -> str:
 
 def read_meaning(folder: Path) -> dict[str, object] | None:
     """The content of a store's index; None when it is missing or damaged."""
-    found = (_index(folder) or {}).get("meaning")
-    return found if isinstance(found, dict) else None
+    meaning = (_index(folder) or {}).get("meaning")
+    return meaning if isinstance(meaning, dict) else None
 
 
 def _index(folder: Path) -> dict[str, object] | None:
     """What index.json says; None when it is missing or damaged. One of older versions has no checksum."""
     try:
-        found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        whole = isinstance(found, dict) and found.get(CHECKSUM, checksum_of(found)) == checksum_of(found)
+        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        intact = isinstance(index, dict) and index.get(CHECKSUM, checksum_of(index)) == checksum_of(index)
     except (OSError, ValueError, RecursionError):
         return None
-    return found if whole else None
+    return index if intact else None
 
 
 def boot_id() -> str:
@@ -96,8 +96,8 @@ def last_opened(folder: Path, meaning: Mapping[str, object], sizes: Mapping[str,
     index = _index(folder) or {}
     try:
         # The key covers all that the content depends on, so another dataset with this folder has the same images.
-        known = index["meaning"]
-        same = isinstance(known, dict) and {**known, "dataset": meaning.get("dataset")} == meaning
+        stored = index["meaning"]
+        same = isinstance(stored, dict) and {**stored, "dataset": meaning.get("dataset")} == meaning
         if not same or any((folder / name).stat().st_size != sizes[name] for name in sizes):
             return None
         return "" if index["open_since_boot"] is None else str(index["open_since_boot"])

@@ -94,22 +94,26 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
             names.setdefault(key, name)
             if key in boxes:
                 notes.append(Note("duplicate", name, file, row, f"'{name}' was listed before; the entries were merged"))
-            mine = boxes.setdefault(key, {})
+            boxes_of_image = boxes.setdefault(key, {})
             rows.setdefault(key, []).append(row)
             for finding, corners in drawn:
-                mine.setdefault(finding, []).append(corners)
+                boxes_of_image.setdefault(finding, []).append(corners)
         notes += classes.notes(file)
         return [
             Case(
                 case_id=key,
                 image=folder.named(names[key], (".png", ".jpg", ".jpeg", ".dcm"), file, rows[key][0]),
-                labels={finding: int(finding in mine) for finding in self.classes},
-                regions={finding: Boxes(tuple(mine[finding])) for finding in self.classes if finding in mine},
+                labels={finding: int(finding in boxes_of_image) for finding in self.classes},
+                regions={
+                    finding: Boxes(tuple(boxes_of_image[finding]))
+                    for finding in self.classes
+                    if finding in boxes_of_image
+                },
                 split=self.split,
                 rows=tuple(rows[key]),
                 size=(self.frame, self.frame),
             )
-            for key, mine in boxes.items()
+            for key, boxes_of_image in boxes.items()
         ]
 
     def _entry(
@@ -122,7 +126,7 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
         syms, boxes = entry.get("syms"), entry.get("boxes")
         if not isinstance(syms, list) or not isinstance(boxes, list) or len(syms) != len(boxes):
             raise fail(file, row, "syms and boxes are not two lists of equal length")
-        found = []
+        shapes = []
         for sym, box in zip(syms, boxes, strict=True):
             if not isinstance(sym, str):
                 raise fail(file, row, f"the class {sym!r} is not a name")
@@ -139,5 +143,5 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
                 continue
             if x2 == x1 or y2 == y1:
                 notes.append(Note("degenerate", finding, file, row, f"the box {box} has no area"))
-            found.append((finding, (x1, y1, x2, y2)))
-        return entry["file_name"].strip(), found
+            shapes.append((finding, (x1, y1, x2, y2)))
+        return entry["file_name"].strip(), shapes

@@ -166,12 +166,12 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
                 continue
             image = images.setdefault(name, _Image())
             image.rows.append(row)
-            mine = image.boxes.setdefault(finding, {})
-            if box in mine:
+            corners_seen = image.boxes.setdefault(finding, {})
+            if box in corners_seen:
                 notes.append(Note("duplicate", name, file, row, f"the box {box} of '{name}' was listed before"))
             elif box[2] == 0 or box[3] == 0:
                 notes.append(Note("degenerate", finding, file, row, f"the box {box} has no area"))
-            mine[box] = None
+            corners_seen[box] = None
         notes += classes.notes(file)
         return images
 

@@ -35,7 +35,7 @@ def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: li
     """Non-empty masks, kept compressed; `keys` returns None for a text that names no image. Raises DataError."""
     shapes = Shapes(file)
     for key, finding, shape in entries(file, keys, classes, notes):
-        mine = shapes.regions.setdefault(key, {})
+        regions = shapes.regions.setdefault(key, {})
         if finding is None:
             continue
         where = f"'{key}', '{finding}'"
@@ -49,7 +49,7 @@ def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: li
         except DataError as error:
             raise DataError(f"{file}: {where}: {error}") from error
         if mask.area:
-            mine[finding] = mask
+            regions[finding] = mask
     return shapes
 
 
@@ -57,7 +57,7 @@ def read_polygons(file: Path, keys: Keys, classes: Sequence[str], notes: list[No
     """Polygons by image and finding; the size is missing if `img_size` is. Raises DataError."""
     shapes = Shapes(file)
     for key, finding, shape in entries(file, keys, classes, notes):
-        mine = shapes.regions.setdefault(key, {})
+        regions = shapes.regions.setdefault(key, {})
         if finding is None:
             if shape is not None:
                 shapes.sizes[key] = _size(shape, file, f"'{key}'")
@@ -73,7 +73,7 @@ def read_polygons(file: Path, keys: Keys, classes: Sequence[str], notes: list[No
             outlines.append(tuple((x, y) for x, y in points))
         if any(outlines):
             try:
-                mine[finding] = Polygons(tuple(outlines))
+                regions[finding] = Polygons(tuple(outlines))
             except DataError as error:
                 raise DataError(f"{file}: {where}: {error}") from error
     return shapes

@@ -44,14 +44,14 @@ def number(value: object, file: Path, row: int | None, what: str) -> float:
             raise ValueError
         if isinstance(value, str) and "_" in value:  # Python takes 1_0 for 10
             raise ValueError
-        found = float(value)
+        result = float(value)
     except (ValueError, OverflowError):
         comma = isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d*,\d+\s*", value)
         hint = "; write a point instead of the decimal comma" if comma else ""
         raise fail(file, row, f"{what} is {value!r}, not a number{hint}") from None
-    if not math.isfinite(found):
+    if not math.isfinite(result):
         raise fail(file, row, f"{what} is {value!r}, not a finite number")
-    return found
+    return result
 
 
 def numbers(value: object, count: int, file: Path, row: int | None, what: str) -> tuple[float, ...]:

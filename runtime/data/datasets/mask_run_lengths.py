@@ -71,8 +71,8 @@ def decode_coco(text: str) -> NDArray[np.int64]:
     digits = last - first + 1
     if digits.max() > 7:
         raise DataError("A compressed run-length string holds a number of more than 35 bits.")
-    place = np.arange(codes.size) - np.repeat(first, digits)
-    values = np.add.reduceat((codes & 31) << (5 * place), first)
+    digit = np.arange(codes.size) - np.repeat(first, digits)
+    values = np.add.reduceat((codes & 31) << (5 * digit), first)
     values -= np.where(codes[last] & 16, np.int64(1) << (5 * digits), 0)
     # Runs 1, 3, 5, ... and 2, 4, 6, ... are two chains of differences; run 0 belongs to neither.
     values[1::2] = np.cumsum(values[1::2])

@@ -89,7 +89,7 @@ def read_patients(file: Path) -> dict[str, str]:
         wanted = [*(IMAGE_COLUMNS if image is None else ()), *(PATIENT_COLUMNS if patient is None else ())]
         hint = renames(wanted, header)
         raise fail(file, line, f"{text}; {hint}" if hint else text)
-    found: dict[str, str] = {}
+    patients: dict[str, str] = {}
     for line, cells in rows:
         if len(cells) != len(header):
             raise fail(file, line, f"{len(cells)} cells, the header has {len(header)}")
@@ -99,11 +99,11 @@ def read_patients(file: Path) -> dict[str, str]:
             name, who = cells[image], stem_of(cells[index or 0]).partition("_")[0]
         if not name:
             raise fail(file, line, f"{header[image]} is empty")
-        before = found.setdefault(name, who)
+        before = patients.setdefault(name, who)
         if before and who and before != who:
             raise fail(file, line, f"'{name}' belongs to the patient '{who}', but to '{before}' before")
-        found[name] = before or who
-    return found
+        patients[name] = before or who
+    return patients
 
 
 def read_indices(file: Path) -> dict[str, str]:

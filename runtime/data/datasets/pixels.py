@@ -21,10 +21,10 @@ class PixelSource(Protocol):
 
 
 class ReadyImages(NamedTuple):
-    """Which of n images were read at once. found: bool [n]; sizes int32 [n, 2], native height and width, 0 of the
+    """Which of n images were read at once. ready: bool [n]; sizes int32 [n, 2], native height and width, 0 of the
     others; images uint8 [n, 16], hashes of the files."""
 
-    found: NDArray[np.bool_]
+    ready: NDArray[np.bool_]
     sizes: NDArray[np.int32]
     images: NDArray[np.uint8]
 

@@ -98,13 +98,13 @@ class Boxes:
                 f"A box reaches {excess:.0f} pixels beyond an image of {width} x {height}; the image seems to be "
                 "resized, so name the file of the native sizes in the reader's option sizes, or use the native images."
             )
-        found = []
+        spans = []
         for x1, y1, x2, y2 in self.extents(height, width):
             (row, row1), (column, column1) = self._range(y1, y2), self._range(x1, x2)
             span = (max(row, 0), min(row1, height), max(column, 0), min(column1, width))
             if span[0] < span[1] and span[2] < span[3]:
-                found.append(span)
-        return found
+                spans.append(span)
+        return spans
 
     def _range(self, low: float, high: float) -> tuple[int, int]:
         if not self.centres:
@@ -127,8 +127,8 @@ def extents(region: object, height: int, width: int) -> Sequence[Corners]:
 
     None for a mask, which has its own grid and cannot leave it, and for a region of a reader without this method.
     """
-    found: Callable[[int, int], Sequence[Corners]] | None = getattr(region, "extents", None)
-    return () if found is None else found(height, width)
+    method: Callable[[int, int], Sequence[Corners]] | None = getattr(region, "extents", None)
+    return () if method is None else method(height, width)
 
 
 def distinct(region: Region) -> tuple[Region, int]:

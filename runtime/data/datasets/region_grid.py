@@ -37,17 +37,17 @@ class ManyRegions(NamedTuple):
         """The regions of single cases, each with the place of its case, in rising order."""
         from ....metrics_gpu.sweep.masks import pack_masks
 
-        place = {name: at for at, name in enumerate(findings)}
-        found, faults = list[tuple[int, int, NDArray[np.bool_], bool]](), list[tuple[int, int, str]]()
+        position = {name: at for at, name in enumerate(findings)}
+        regions, faults = list[tuple[int, int, NDArray[np.bool_], bool]](), list[tuple[int, int, str]]()
         for case, (masks, sub_pixel, wrong) in drawn:
-            for at in sorted(place[name] for name in masks if name in place):
-                found.append((case, at, masks[findings[at]], findings[at] in sub_pixel))
-            faults += [(case, place[name], fault) for name, fault in wrong.items() if name in place]
+            for at in sorted(position[name] for name in masks if name in position):
+                regions.append((case, at, masks[findings[at]], findings[at] in sub_pixel))
+            faults += [(case, position[name], fault) for name, fault in wrong.items() if name in position]
         return ManyRegions(
-            np.array([case for case, _, _, _ in found], np.intp),
-            np.array([at for _, at, _, _ in found], np.intp),
-            pack_masks(np.stack([mask for _, _, mask, _ in found])) if found else np.zeros((0, *_PACKED), np.uint8),
-            np.array([flag for _, _, _, flag in found], np.bool_),
+            np.array([case for case, _, _, _ in regions], np.intp),
+            np.array([at for _, at, _, _ in regions], np.intp),
+            pack_masks(np.stack([mask for _, _, mask, _ in regions])) if regions else np.zeros((0, *_PACKED), np.uint8),
+            np.array([flag for _, _, _, flag in regions], np.bool_),
             faults,
         )
 

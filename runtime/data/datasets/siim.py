@@ -72,8 +72,8 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
             self.cases_per_image = _MOST_ROWS
         self.annotations = self._annotation_files()
         self.masks = self.path_option("masks", "") if "masks" in self.options else None
-        known = [self.root / name for name in _FOLDERS if has_folder(self.root / name)]
-        self.images = [self.path_option("images", "")] if "images" in self.options else known or [self.root]
+        folders = [self.root / name for name in _FOLDERS if has_folder(self.root / name)]
+        self.images = [self.path_option("images", "")] if "images" in self.options else folders or [self.root]
 
     def _annotation_files(self) -> list[Path]:
         given = self.options.get("annotations")
@@ -116,11 +116,11 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
                 if self.unit == "image":
                     cases.append(made[key])
             if self.unit == "row":
-                whole, seen[key] = made[key], seen.get(key, 0) + 1
+                case, seen[key] = made[key], seen.get(key, 0) + 1
                 # Rows of an image are resampled together; the annotation has no patient id.
                 cases.append(
                     Case(
-                        f"{key}#{seen[key]}", whole.image, whole.labels, whole.regions,
+                        f"{key}#{seen[key]}", case.image, case.labels, case.regions,
                         self.split, key, (row,), self.frame,
                     )
                 )  # fmt: skip

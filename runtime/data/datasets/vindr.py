@@ -131,9 +131,9 @@ are the paper's, six of them with fewer than 12 positives."""
         for key, image in images.items():
             path = folder.find(key, _SUFFIXES, self.annotations, image.rows[0] if image.rows else None)
             if self.readers == LEAVE_ONE_OUT:
-                each = Case(key, path, {}, {}, self.split, rows=tuple(image.rows), size=sizes.get(key))
+                case = Case(key, path, {}, {}, self.split, rows=tuple(image.rows), size=sizes.get(key))
                 if len(image.readers) == READERS:
-                    cases += self._left_out.cases(each, self.classes, image.readers, image.boxes, self._exact(path))
+                    cases += self._left_out.cases(case, self.classes, image.readers, image.boxes, self._exact(path))
                 else:
                     text = f"'{key}' was read by {len(image.readers)} readers, not by {READERS}; not used"
                     notes.append(Note("other_readers", key, self.annotations, image.rows[0], text))
@@ -214,12 +214,12 @@ are the paper's, six of them with fewer than 12 positives."""
             x1, y1, x2, y2 = (number(cell, file, row, "a box coordinate") for cell in given)
             if x2 < x1 or y2 < y1:
                 raise fail(file, row, f"the box {(x1, y1, x2, y2)} ends before it begins")
-            mine = image.boxes.setdefault(finding, {}).setdefault(reader, {})
-            if (x1, y1, x2, y2) in mine:
+            drawn = image.boxes.setdefault(finding, {}).setdefault(reader, {})
+            if (x1, y1, x2, y2) in drawn:
                 notes.append(Note("duplicate", key, file, row, f"the box {given} of '{key}' was listed before"))
             elif x2 == x1 or y2 == y1:
                 notes.append(Note("degenerate", finding, file, row, f"the box {given} has no area"))
-            mine[x1, y1, x2, y2] = None
+            drawn[x1, y1, x2, y2] = None
         notes += classes.notes(file)
 
     def _read_labels(self, images: dict[str, _Image], notes: list[Note]) -> set[str]:

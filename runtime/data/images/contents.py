@@ -49,14 +49,14 @@ A plain tuple of plain values, because the garbage collector need not look at th
 def file_state(path: Path) -> FileState:
     """The current state of an image file. Raises FileNotFoundError when it does not exist, ImageAccessError."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise FileNotFoundError(str(path)) from error
     except OSError as error:
         raise ImageAccessError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise FileNotFoundError(str(path))
-    return FileState(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 def content_hash(data: bytes) -> bytes:
@@ -128,36 +128,36 @@ class Contents:
             self.known.update(zip(paths, new, strict=False))
             self.news |= bool(paths)
         else:
-            for path, known in zip(paths, new, strict=False):
-                self.note(path, known)
+            for path, entry in zip(paths, new, strict=False):
+                self.note(path, entry)
 
     def hash_of(self, path: Path) -> bytes:
         """The hash of the content that was read last; ABSENT when none could be read."""
-        known = self.known.get(path)
-        return ABSENT if known is None else known[4] or ABSENT
+        entry = self.known.get(path)
+        return ABSENT if entry is None else entry[4] or ABSENT
 
     def size_hash(self, path: Path) -> bytes:
         """A hash of the size that was read last; ABSENT when none could be read."""
-        known = self.known.get(path)
-        return ABSENT if known is None or known[5] is None else _hash_of_size(known[5])
+        entry = self.known.get(path)
+        return ABSENT if entry is None or entry[5] is None else _hash_of_size(entry[5])
 
     def is_known(self, path: Path, *, size: bool = False) -> bool:
         """Whether `hash_now`, or `size_hash_now`, answers without reading the file."""
-        known = self._unchanged(path)
-        return known is not None and known[5 if size else 4] is not None
+        entry = self._unchanged(path)
+        return entry is not None and entry[5 if size else 4] is not None
 
     def hash_now(self, path: Path) -> bytes:
         """The hash of the content of a file now, ABSENT if there is none; reads it unless its state is known."""
-        known = self._unchanged(path)
-        if known is not None and known[4] is not None:
-            return known[4]
+        entry = self._unchanged(path)
+        if entry is not None and entry[4] is not None:
+            return entry[4]
         return self._asked(path, lambda: content_hash(self.read(path)))
 
     def size_hash_now(self, path: Path) -> bytes:
         """As `hash_now`, of the height and width in the header."""
-        known = self._unchanged(path)
-        if known is not None and known[5] is not None:
-            return _hash_of_size(known[5])
+        entry = self._unchanged(path)
+        if entry is not None and entry[5] is not None:
+            return _hash_of_size(entry[5])
         return self._asked(path, lambda: _hash_of_size(self.read_size(path)))
 
     def _unchanged(self, path: Path) -> Known | None:
@@ -166,10 +166,10 @@ class Contents:
             state = file_state(path)
         except (FileNotFoundError, ImageError):
             return None
-        known = self.known.get(path)
-        if known is None or known[:4] != state or (self.verify and self._sure.get(path) != state):
+        entry = self.known.get(path)
+        if entry is None or entry[:4] != state or (self.verify and self._sure.get(path) != state):
             return None
-        return known
+        return entry
 
     @staticmethod
     def _asked(path: Path, ask: Callable[[], bytes]) -> bytes:

@@ -108,7 +108,7 @@ class DaliDecoder:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._encoded = self._pixels = None
 
@@ -129,9 +129,9 @@ class DaliDecoder:
                     encoded.append((number, np.frombuffer(files[number], np.uint8), size))
                 except ImageError as error:
                     errors[number] = error
-            whole = self._try(encoded)
-            if whole is not None:
-                yield whole
+            decoded_batch = self._try(encoded)
+            if decoded_batch is not None:
+                yield decoded_batch
             else:
                 # One damaged file stops the batch; the exact decoder finds the file and the reason.
                 for number, _, _ in encoded:
@@ -146,12 +146,12 @@ class DaliDecoder:
         """For each file: its pixels uint8 [S, S] in each geometry, on the host, and the native height and width; or the
         error."""
         errors: dict[int, ImageError] = {}
-        found: dict[int, tuple[list[NDArray[np.uint8]], int, int]] = {}
+        decoded: dict[int, tuple[list[NDArray[np.uint8]], int, int]] = {}
         for batch in self.batches(paths, errors):
             host = batch.to_host()
-            for place, (number, (height, width)) in enumerate(zip(batch.numbers, batch.sizes, strict=True)):
-                found[number] = ([np.ascontiguousarray(images[place]) for images in host], height, width)
-        return [found[number] if number in found else errors[number] for number in range(len(paths))]
+            for index, (number, (height, width)) in enumerate(zip(batch.numbers, batch.sizes, strict=True)):
+                decoded[number] = ([np.ascontiguousarray(images[index]) for images in host], height, width)
+        return [decoded[number] if number in decoded else errors[number] for number in range(len(paths))]
 
     def _check(self, height: int, width: int) -> None:
         for geometry in self.geometries:
@@ -188,18 +188,18 @@ def _pipeline(geometries: Sequence[Geometry], batch: int, threads: int, device: 
     with pipeline:
         image = fn.external_source(name="image", dtype=types.UINT8, ndim=1 if encoded else 3)
         if encoded:
-            place = "cpu" if device is None else "mixed"
+            placement = "cpu" if device is None else "mixed"
             # An EXIF orientation is not applied: sizes and regions refer to the pixels as stored.
-            image = fn.decoders.image(image, device=place, output_type=types.GRAY, adjust_orientation=False)
+            image = fn.decoders.image(image, device=placement, output_type=types.GRAY, adjust_orientation=False)
         elif device is not None:
             image = image.gpu()
         image = fn.reinterpret(image, layout="HWC")
         outputs = []
         for index, geometry in enumerate(geometries):
-            kind = types.INTERP_CUBIC if geometry.interpolation == "bicubic" else types.INTERP_TRIANGULAR
+            interpolation = types.INTERP_CUBIC if geometry.interpolation == "bicubic" else types.INTERP_TRIANGULAR
             size = fn.external_source(name=f"size{index}", dtype=types.FLOAT, ndim=1)
             start = fn.external_source(name=f"start{index}", dtype=types.INT32, ndim=1)
-            resized = fn.resize(image, size=size, interp_type=kind, antialias=True)
+            resized = fn.resize(image, size=size, interp_type=interpolation, antialias=True)
             outputs.append(fn.slice(resized, start=start, shape=[geometry.size] * 2, axes=[0, 1]))
         pipeline.set_outputs(*outputs)
     pipeline.build()
@@ -211,8 +211,8 @@ def _plain_size(data: bytes) -> tuple[int, int] | None:
 
     Raises ImageError for a damaged header.
     """
-    kind = image_kind(data)
-    if kind == "jpeg":
+    image_format = image_kind(data)
+    if image_format == "jpeg":
         try:
             frame = jpeg_frame(data)
         except ImageError:
@@ -220,7 +220,7 @@ def _plain_size(data: bytes) -> tuple[int, int] | None:
         if frame.marker not in _DCT or (frame.bits, frame.channels) != (8, 1):
             return None
         size = frame.height, frame.width
-    elif kind == "png" and data[24:26] == b"\x08\x00" and data[28:29] == b"\x00":
+    elif image_format == "png" and data[24:26] == b"\x08\x00" and data[28:29] == b"\x00":
         size = png_size(data)
         if b"tRNS" in data[: data.find(b"IDAT")]:
             return None

@@ -69,13 +69,13 @@ def decode_grey(data: bytes, name: str, *, stretched: bool = False) -> NDArray[n
 
     stretched: the grey levels follow from the stored values by the intensity rule of that name (docs/datasets.md §0.2).
     """
-    kind = image_kind(data)
+    image_format = image_kind(data)
     try:
-        if kind == "png":
+        if image_format == "png":
             return np.ascontiguousarray(decode_png(data, stretched=stretched))
-        if kind == "jpeg":
+        if image_format == "jpeg":
             return np.ascontiguousarray(decode_jpeg(data, stretched=stretched))
-        if kind == "dicom":
+        if image_format == "dicom":
             from .dicom.dicom_grey import decode_dicom
 
             return np.ascontiguousarray(decode_dicom(data, stretched=stretched))
@@ -87,7 +87,7 @@ def decode_grey(data: bytes, name: str, *, stretched: bool = False) -> NDArray[n
         cause = " ".join(str(error).split()) or type(error).__name__
         if _is_of_the_machine(error):
             raise ImageAccessError(f"{name} cannot be read on this machine at this time: {cause[:300]}.") from error
-        if kind == "dicom":  # whose values can be names of patients
+        if image_format == "dicom":  # whose values can be names of patients
             raise ImageError(f"{name} cannot be read: it is damaged ({type(error).__name__}).") from None
         raise ImageError(f"{name} cannot be read: it is damaged or of an unknown kind ({cause[:300]}).") from error
 

@@ -12,8 +12,8 @@ from ...host.installation_checks import MachineCheck, installed_version, tried
 
 def check_decoders() -> Iterator[MachineCheck]:
     """PNG, JPEG and the transfer syntaxes of DICOM."""
-    for kind in ("PNG", "JPEG"):
-        yield tried("decoder", kind, installed_version("pillow"), partial(_round_trip, kind))
+    for image_format in ("PNG", "JPEG"):
+        yield tried("decoder", image_format, installed_version("pillow"), partial(_round_trip, image_format))
     from .samples import SYNTAXES
 
     for name in SYNTAXES:
@@ -26,27 +26,27 @@ def check_gpu_decoder() -> Iterator[MachineCheck]:
     from .dali import dali_version
     from .decoders import dali_difference
 
-    found = dali_version()
-    if found is None:
+    release = dali_version()
+    if release is None:
         yield MachineCheck("gpu", "DALI decoder", False, None, "not installed; the exact decoders on the CPU are used")
         return
     try:
-        yield MachineCheck("gpu", "DALI decoder", True, found, str(dali_difference()))
+        yield MachineCheck("gpu", "DALI decoder", True, release, str(dali_difference()))
     # A broken installation can raise any exception; it is the reason of the check.
     except Exception as error:
-        yield MachineCheck("gpu", "DALI decoder", False, found, " ".join(str(error).split()) or type(error).__name__)
+        yield MachineCheck("gpu", "DALI decoder", False, release, " ".join(str(error).split()) or type(error).__name__)
 
 
-def _round_trip(kind: str) -> None:
+def _round_trip(image_format: str) -> None:
     import numpy as np
     from PIL import Image
 
     from .decode import decode_grey
 
     buffer = io.BytesIO()
-    Image.fromarray(np.full((8, 8), 130, np.uint8)).save(buffer, kind)
-    if abs(int(decode_grey(buffer.getvalue(), f"a test {kind}")[0, 0]) - 130) > 2:
-        raise ValueError(f"a test {kind} was decoded to wrong values")
+    Image.fromarray(np.full((8, 8), 130, np.uint8)).save(buffer, image_format)
+    if abs(int(decode_grey(buffer.getvalue(), f"a test {image_format}")[0, 0]) - 130) > 2:
+        raise ValueError(f"a test {image_format} was decoded to wrong values")
 
 
 def _dicom_round_trip(name: str) -> None:

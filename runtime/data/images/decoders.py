@@ -87,14 +87,14 @@ def dali_difference(device: int | None = 0) -> DecoderDifference:
             if path.stem == "turned":
                 exif[_ORIENTATION] = 6  # viewers rotate it by 90 degrees; the decoders must not
             buffer = io.BytesIO()
-            kind = "JPEG" if path.suffix == ".jpg" else "PNG"
-            Image.fromarray(_image()).save(buffer, kind, quality=95, exif=exif)
+            image_format = "JPEG" if path.suffix == ".jpg" else "PNG"
+            Image.fromarray(_image()).save(buffer, image_format, quality=95, exif=exif)
             path.write_bytes(buffer.getvalue())
         errors = []
-        for path, found in zip(paths, dali.decode(paths), strict=True):
-            if isinstance(found, XBenchError):
-                raise EngineError(f"DALI could not decode a test image: {found}")
-            errors.append(np.abs(to_model(read_grey(path), _PROBE).astype(np.int64) - found[0][0]))
+        for path, decoded in zip(paths, dali.decode(paths), strict=True):
+            if isinstance(decoded, XBenchError):
+                raise EngineError(f"DALI could not decode a test image: {decoded}")
+            errors.append(np.abs(to_model(read_grey(path), _PROBE).astype(np.int64) - decoded[0][0]))
     error = np.stack(errors)
     difference = DecoderDifference(int(error.max()), float(error.mean()), float((error > 0).mean()))
     if max(float(one.mean()) for one in errors) > _LIMIT:

@@ -23,20 +23,20 @@ _MODE, _INODE, _SIZE, _CTIME, _MTIME = 3, 4, 5, 12, 14  # a time has seconds and
 _KIND, _REGULAR, _SECOND = 0o170000, 0o100000, 1_000_000_000
 
 
-def _states(names: NDArray[np.uint8], found: NDArray[np.int64]) -> None:
+def _states(names: NDArray[np.uint8], states: NDArray[np.int64]) -> None:
     """Enters the state of each of `names`, of which every one ends with 0; -1 where there is no regular file."""
     data, start = np.zeros(_WORDS, np.int64), 0
-    for i in range(len(found)):
+    for i in range(len(states)):
         fails = _STATX(_HERE, names.ctypes.data + start, _FOLLOW, _BASIC, data.ctypes.data)
         while names[start]:
             start += 1
         start += 1
         if fails or (data[_MODE] >> 32) & _KIND != _REGULAR:
-            found[i] = -1
+            states[i] = -1
             continue
-        found[i, 0], found[i, 3] = data[_SIZE], data[_INODE]
+        states[i, 0], states[i, 3] = data[_SIZE], data[_INODE]
         for at, field in ((1, _MTIME), (2, _CTIME)):
-            found[i, at] = data[field] * _SECOND + (data[field + 1] & 0xFFFFFFFF)
+            states[i, at] = data[field] * _SECOND + (data[field + 1] & 0xFFFFFFFF)
 
 
 _states_c = compiled(_states, types.void(readonly(types.uint8, 1), types.int64[:, ::1]))
@@ -49,6 +49,6 @@ def file_states(paths: Sequence[Path]) -> NDArray[np.int64]:
     text = "\0".join(names)
     if text.count("\0") >= len(names):  # a name with a zero byte is that of no file
         text = "\0".join("" if "\0" in name else name for name in names)
-    found: NDArray[np.int64] = np.empty((len(paths), 4), np.int64)
-    _states_c(np.frombuffer(os.fsencode(text), np.uint8), found)
-    return found
+    states: NDArray[np.int64] = np.empty((len(paths), 4), np.int64)
+    _states_c(np.frombuffer(os.fsencode(text), np.uint8), states)
+    return states

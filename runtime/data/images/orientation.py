@@ -25,11 +25,11 @@ def exif_orientation(path: Path) -> int:
     # Pillow raises any exception on a damaged header; the decoder names the fault.
     try:
         with path.open("rb") as stream:
-            kind = image_kind(stream.read(KIND_BYTES))
-            if kind not in ("png", "jpeg"):
+            image_format = image_kind(stream.read(KIND_BYTES))
+            if image_format not in ("png", "jpeg"):
                 return 1
             stream.seek(0)
-            header = _without_pixels(stream) if kind == "png" else stream
+            header = _without_pixels(stream) if image_format == "png" else stream
             if header is None:
                 return 1
             with Image.open(header, formats=("PNG", "JPEG")) as image:
@@ -44,8 +44,8 @@ def _without_pixels(stream: IO[bytes]) -> IO[bytes] | None:
     has no such chunk."""
     chunks = [stream.read(_HEADER)]
     while len(head := stream.read(8)) == 8:
-        length, kind = int.from_bytes(head[:4]), head[4:]
-        if kind in _HOLDERS and length <= _MOST:
+        length, chunk_type = int.from_bytes(head[:4]), head[4:]
+        if chunk_type in _HOLDERS and length <= _MOST:
             chunks += head, stream.read(length + 4)
         else:
             stream.seek(length + 4, io.SEEK_CUR)

@@ -37,11 +37,11 @@ def refusal(data: bytes) -> str:
     if not data:
         return "it is empty"
     neither = "neither PNG, JPEG nor DICOM"
-    kind = _kind(data)
-    return f"it is {kind}, {neither}; save it as one of them" if kind else f"it is {neither}"
+    file_type = _file_type(data)
+    return f"it is {file_type}, {neither}; save it as one of them" if file_type else f"it is {neither}"
 
 
-def _kind(data: bytes) -> str | None:
+def _file_type(data: bytes) -> str | None:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     if data[4:8] == b"ftyp":

@@ -107,24 +107,24 @@ def _is_animation(data: bytes) -> bool:
     """Whether a PNG whose chunks are whole has more than one picture."""
     position = 8
     while position < len(data):
-        length, kind = struct.unpack_from(">I4s", data, position)
-        if kind in (b"IDAT", b"IEND"):
+        length, chunk_type = struct.unpack_from(">I4s", data, position)
+        if chunk_type in (b"IDAT", b"IEND"):
             return False
-        if kind == b"acTL":
+        if chunk_type == b"acTL":
             return bool(struct.unpack_from(">I", data, position + 8)[0] > 1)
         position += 12 + length
     return False
 
 
-def _by_pillow(data: bytes, kind: Literal["PNG", "JPEG"], stretched: bool) -> NDArray[np.uint8]:
+def _by_pillow(data: bytes, image_format: Literal["PNG", "JPEG"], stretched: bool) -> NDArray[np.uint8]:
     from PIL import Image
 
-    with Image.open(io.BytesIO(data), formats=(kind,)) as image:
+    with Image.open(io.BytesIO(data), formats=(image_format,)) as image:
         # Of an MPO, in which Pillow counts frames too, the further pictures are previews or other views.
-        if kind == "PNG" and getattr(image, "n_frames", 1) > 1:
+        if image_format == "PNG" and getattr(image, "n_frames", 1) > 1:
             raise ImageError(_ANIMATION)
         image.load()
-        if kind == "PNG":
+        if image_format == "PNG":
             check_rows(data, np.asarray(image))
         if stretched and image.mode in _KNOWN:
             # With an opacity its values count too, as in the loader's array.
@@ -148,10 +148,10 @@ def check_rows(data: bytes, values: NDArray[np.generic]) -> None:
     Pillow leaves such rows 0 and says nothing, so only a file whose last row is 0 is looked at. An interlaced file is
     not checked.
     """
-    width, height, depth, kind, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
+    width, height, depth, colour_type, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
     if values[-1].any() or interlaced:
         return
-    row = 1 + -(-width * depth * {2: 3, 4: 2, 6: 4}.get(kind, 1) // 8)
+    row = 1 + -(-width * depth * {2: 3, 4: 2, 6: 4}.get(colour_type, 1) // 8)
     pixels, position = zlib.decompressobj(), 8
     size, most = 0, height * row
     while position + 8 <= len(data) and size < most:
@@ -192,18 +192,20 @@ def png_size(data: bytes) -> tuple[int, int]:
 
     Pillow does not check the checksum of pixel chunks; a flipped bit there would give wrong pixels without an error.
     """
-    view, position, kind = memoryview(data), 8, b""
-    while kind != b"IEND":
+    view, position, chunk_type = memoryview(data), 8, b""
+    while chunk_type != b"IEND":
         if position + 12 > len(data):
             raise ImageError("it is truncated")
-        length, kind = struct.unpack_from(">I4s", data, position)
+        length, chunk_type = struct.unpack_from(">I4s", data, position)
         end = position + 8 + length
-        if position == 8 and (kind != b"IHDR" or length != 13):
+        if position == 8 and (chunk_type != b"IHDR" or length != 13):
             raise ImageError("its PNG header is damaged")
         if end + 4 > len(data):
             raise ImageError("it is truncated")
         if zlib.crc32(view[position + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
-            raise ImageError(f"the checksum of its PNG chunk {kind!r} at byte {position} does not fit, it is damaged")
+            raise ImageError(
+                f"the checksum of its PNG chunk {chunk_type!r} at byte {position} does not fit, it is damaged"
+            )
         position = end + 4
     width, height = struct.unpack_from(">II", data, 16)
     return height, width

@@ -28,19 +28,19 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     side = geometry.size
     if geometry.mode == "pad_crop":
         rows, columns, top, left = _padded(height, width, geometry)
-        whole = np.zeros((geometry.resize, geometry.resize), np.uint8)
+        canvas = np.zeros((geometry.resize, geometry.resize), np.uint8)
         resize = resize_area if geometry.interpolation == "area" else _resize_lanczos
-        whole[top : top + rows, left : left + columns] = resize(grey, rows, columns)
+        canvas[top : top + rows, left : left + columns] = resize(grey, rows, columns)
         top = left = _offset(geometry.resize, side)
     else:
         rows, columns, top, left = resize_plan(height, width, geometry)
-        whole = grey
+        canvas = grey
         if grey.shape != (rows, columns):
             from PIL import Image
 
             method = Image.Resampling.BICUBIC if geometry.interpolation == "bicubic" else Image.Resampling.BILINEAR
-            whole = np.asarray(Image.fromarray(grey).resize((columns, rows), method))
-    return np.ascontiguousarray(whole[top : top + side, left : left + side])
+            canvas = np.asarray(Image.fromarray(grey).resize((columns, rows), method))
+    return np.ascontiguousarray(canvas[top : top + side, left : left + side])
 
 
 def field_of_view(geometry: Geometry, height: int, width: int) -> tuple[float, float, float, float]:

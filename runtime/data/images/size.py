@@ -31,14 +31,14 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def _size(path: Path, head: bytes) -> tuple[int, int]:
-    kind = image_kind(head)
-    if kind == "png":
+    image_format = image_kind(head)
+    if image_format == "png":
         if head[12:16] != b"IHDR" or len(head) < 24:
             raise ImageError("its PNG header is damaged")
         width, height = struct.unpack_from(">II", head, 16)
-    elif kind == "jpeg":
+    elif image_format == "jpeg":
         height, width = jpeg_size(head)
-    elif kind == "dicom":
+    elif image_format == "dicom":
         from .dicom.open_dicom import open_data_set
 
         with path.open("rb") as stream:

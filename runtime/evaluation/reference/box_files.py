@@ -64,17 +64,19 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     if model.moved and not (places >= 0).any():
         return "no finding has answers of two patients"
     answers = _Answers(file, questions, places, model.moved)
-    said, share = frame_check(file, questions), _missing_share(file, questions, places, loaded)
+    frame_note, share = frame_check(file, questions), _missing_share(file, questions, places, loaded)
     unread = unread_answers(
         file, *(_within(answers, questions, loaded) for answers in (file.positives, file.negatives))
     )
-    told = _facts(model, file, said, share, unread)
+    record = _facts(model, file, frame_note, share, unread)
     many = f"{share:.1%} of the pairs with a region have no line" if share > MANY_MISSING else ""
-    own = not model.moved and not model.reader
-    absent = bool(many) and own and model.options.missing == "count" and share > 0.5
+    original = not model.moved and not model.reader
+    absent = bool(many) and original and model.options.missing == "count" and share > 0.5
     faults = [f"{many} and are scored as silent; {_ANSWER}"] * absent
-    faults += [f"{unread.sentence}; {_LOOK}"] * (own and unread.most)
-    warnings = [many] * (bool(many) and not absent) + [unread.sentence] * (unread.many and not (own and unread.most))
+    faults += [f"{unread.sentence}; {_LOOK}"] * (original and unread.most)
+    warnings = [many] * (bool(many) and not absent) + [unread.sentence] * (
+        unread.many and not (original and unread.most)
+    )
     remarks = [*(f"warning: {text}" for text in (*warnings, *text_warnings(file))), *file.unscored]
     remarks += [file.mislabelled] * bool(file.mislabelled)
     return Reference(
@@ -85,9 +87,9 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         batch=64,
         # A moved answer rests on the patients of other cases too.
         description=f"{model.description} {loaded.regions_digest}" if model.moved else model.description,
-        facts={"weights": "boxes", "grid": None, "boxes": told | _reader_facts(model, marks)},
+        facts={"weights": "boxes", "grid": None, "boxes": record | _reader_facts(model, marks)},
         answers=True,
-        remarks=[*remarks, *([said] if said else []), *(marks.remarks if marks else ())],
+        remarks=[*remarks, *([frame_note] if frame_note else []), *(marks.remarks if marks else ())],
         fault=" ".join(faults),
     )
 
@@ -157,14 +159,14 @@ class _Answers:
         size = np.concatenate([counted.sizes, negatives.sizes[asked], positives.sizes[left]])
         without: list[None] = [None] * (len(asked) + len(left))
         values: dict[str, Any] = {
-            "state": np.concatenate([answers.state[own] for answers, own in parts]),
-            "boxes": float_lists([each for lists in taken for each in each_list(lists, lists.boxes)]),
-            "scores": float_lists([each for lists in taken for each in each_list(lists, lists.scores)]),
+            "state": np.concatenate([answers.state[rows] for answers, rows in parts]),
+            "boxes": float_lists([array for lists in taken for array in each_list(lists, lists.boxes)]),
+            "scores": float_lists([array for lists in taken for array in each_list(lists, lists.scores)]),
             "truth": float_lists([*counted.truth, *without]),
             "crowd": [*counted.crowd, *without],
             "width": size[:, 0],
             "height": size[:, 1],
-            **{name: np.concatenate([getattr(answers, name)[own] for answers, own in parts]) for name in _COUNTERS},
+            **{name: np.concatenate([getattr(answers, name)[rows] for answers, rows in parts]) for name in _COUNTERS},
             "out_of_view": np.concatenate([self._out_of_view[places], np.zeros(len(without), np.bool_)]),
             **{name: [*getattr(counted.native, name).tolist(), *without] for name in ("area", "overlap", "region")},
         }
@@ -190,37 +192,37 @@ def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArra
     spans, truth, crowd = [], list[NDArray[np.float64] | None](), list[list[bool] | None]()
     for region, (width, height) in zip(regions, sizes.tolist(), strict=True):
         boxes = region if isinstance(region, Boxes) else None
-        found = boxes.spans(height, width) if boxes else []
-        spans.append(np.array(found, np.int64).reshape(-1, 4)[:, [2, 0, 3, 1]])
+        rectangles = boxes.spans(height, width) if boxes else []
+        spans.append(np.array(rectangles, np.int64).reshape(-1, 4)[:, [2, 0, 3, 1]])
         truth.append(boxes.clipped(height, width) if boxes else None)
         crowd.append(boxes.crowded(height, width).tolist() if boxes and boxes.crowd else None)
-    ends = np.concatenate([[0], np.cumsum([len(each) for each in spans])]).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum([len(pair_spans) for pair_spans in spans])]).astype(np.int64)
     true = Rectangles(np.concatenate([np.zeros((0, 4), np.int64), *spans]), ends)
-    mine = pixel_rectangles(given, sizes)
-    small = on_grid(mine, sizes, GRID)
-    native, grid = union_counts(mine, true), union_counts(small, on_grid(true, sizes, GRID))
+    answered = pixel_rectangles(given, sizes)
+    small = on_grid(answered, sizes, GRID)
+    native, grid = union_counts(answered, true), union_counts(small, on_grid(true, sizes, GRID))
     centre = centres(given, sizes)
     hit = pointed(centre, true)
-    for p in [place for place, boxes in enumerate(truth) if boxes is None]:
+    for p in [pair for pair, boxes in enumerate(truth) if boxes is None]:
         width, height = sizes[p].tolist()
-        whole = regions[p].mask(height, width)
-        _enter(native, p, _drawn(mine, p, (height, width)), whole)
+        mask = regions[p].mask(height, width)
+        _enter(native, p, _drawn(answered, p, (height, width)), mask)
         _enter(grid, p, _drawn(small, p, (GRID, GRID)), unpack_masks(masks[p : p + 1], GRID)[0])
-        hit[p] = centre[p, 0] >= 0 and whole[centre[p, 1], centre[p, 0]]
+        hit[p] = centre[p, 0] >= 0 and mask[centre[p, 1], centre[p, 0]]
     counts = one_level(grid, centre, sizes, hit)
     return _Counted(counts, native, truth, crowd, sizes)
 
 
-def _enter(counts: UnionCounts, pair: int, mine: NDArray[np.bool_], true: NDArray[np.bool_]) -> None:
-    counts.area[pair], counts.region[pair] = mine.sum(), true.sum()
-    counts.overlap[pair] = (mine & true).sum()
+def _enter(counts: UnionCounts, pair: int, answered: NDArray[np.bool_], true: NDArray[np.bool_]) -> None:
+    counts.area[pair], counts.region[pair] = answered.sum(), true.sum()
+    counts.overlap[pair] = (answered & true).sum()
 
 
 def _drawn(lists: Rectangles, pair: int, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    found = np.zeros(shape, np.bool_)
+    mask = np.zeros(shape, np.bool_)
     for left, top, right, bottom in lists.spans[lists.offsets[pair] : lists.offsets[pair + 1]].tolist():
-        found[top:bottom, left:right] = True
-    return found
+        mask[top:bottom, left:right] = True
+    return mask
 
 
 def _lists(answers: BoxAnswers) -> BoxLists:
@@ -240,12 +242,14 @@ def _within(answers: BoxAnswers, questions: Questions, loaded: LoadedDataset) ->
     return np.isin(answers.places // len(questions.classes), cases)
 
 
-def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float, unread: UnreadAnswers) -> dict[str, Any]:
+def _facts(
+    model: BoxModel, file: BoxFile, frame_note: str, missing_share: float, unread: UnreadAnswers
+) -> dict[str, Any]:
     """What a run keeps of the file as a whole; the counters of its answers stand in the rows."""
     return {
         "file": "" if model.reader else str(model.path.absolute()),
         "sha256": file.sha256,
-        "kind": file.kind,
+        "kind": file.file_format,
         "lines": file.lines,
         "rejected": file.rejected,
         "unknown_label": file.unknown_label,
@@ -253,7 +257,7 @@ def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float, unre
         "unmatched": file.unmatched,
         "silence": file.silence,
         "frames": dict(file.frames),
-        "frame_check": said,
+        "frame_check": frame_note,
         "missing": model.options.missing,
         **({"moved": True} if model.moved else {}),
         "missing_share": missing_share,

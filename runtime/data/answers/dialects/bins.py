@@ -26,27 +26,27 @@ _CELLS: Final = 32
 
 def maira2(text: str) -> Parsed:
     """`<box><xA><yB><xC><yD></box>` with bins 0 to 99; fractions of the centre square, at the bins' centres."""
-    found = Parsed(meant=has_numbers_in_bracket(text) or _MAIRA_TOKEN.search(text) is not None)
+    parsed = Parsed(meant=has_numbers_in_bracket(text) or _MAIRA_TOKEN.search(text) is not None)
     for match in _MAIRA.finditer(text):
         bins = [int(group) for group in match.groups()]
         x1, y1, x2, y2 = ((value + 0.5) / 100 for value in bins)
-        found.add((x1, y1, x2, y2), legal=max(bins) <= 99)
+        parsed.add((x1, y1, x2, y2), legal=max(bins) <= 99)
     start = text.rfind("<box>")
-    found.truncated = (
+    parsed.truncated = (
         (start > text.rfind("</box>") and _MAIRA_CUT.match(text, start + len("<box>")) is not None)
         or text.rfind("<obj>") > text.rfind("</obj>")
         or re.search(r"<(?:/?[a-z]*+)?\Z", text) is not None
     )
-    return found
+    return parsed
 
 
 def florence2(text: str) -> Parsed:
     """`<loc_a><loc_b><loc_c><loc_d>`, x first, bins 0 to 999; fractions of the image, at the bins' centres."""
-    found = _located(text)
-    for bins in _fours(text, _FLORENCE, found):
+    parsed = _located(text)
+    for bins in _fours(text, _FLORENCE, parsed):
         x1, y1, x2, y2 = ((value + 0.5) / 1000 for value in bins)
-        found.add((x1, y1, x2, y2), legal=max(bins) <= 999)
-    return found
+        parsed.add((x1, y1, x2, y2), legal=max(bins) <= 999)
+    return parsed
 
 
 def paligemma(text: str) -> Parsed:
@@ -64,36 +64,36 @@ def kosmos2(text: str) -> Parsed:
 
     Corners are the centres of cells; a box in one row or column of cells has their outer edges.
     """
-    found = Parsed(meant=has_numbers_in_bracket(text) or any(token in text for token in _KOSMOS_TOKENS))
+    parsed = Parsed(meant=has_numbers_in_bracket(text) or any(token in text for token in _KOSMOS_TOKENS))
     start = text.find("<object>")
     while start >= 0:
-        place, closed = start + len("<object>"), False
-        while not closed and (match := _KOSMOS.match(text, place)):
-            place = match.end()
-            closed = text.startswith(_CLOSE, place)
-            if not closed and not text.startswith(_NEXT, place):
+        end, closed = start + len("<object>"), False
+        while not closed and (match := _KOSMOS.match(text, end)):
+            end = match.end()
+            closed = text.startswith(_CLOSE, end)
+            if not closed and not text.startswith(_NEXT, end):
                 break
-            _add_cells(found, int(match[1]), int(match[2]))
-            place += 0 if closed else len(_NEXT)
-        found.truncated |= not closed and _KOSMOS_CUT.match(text, place) is not None
-        start = text.find("<object>", place)
-    return found
+            _add_cells(parsed, int(match[1]), int(match[2]))
+            end += 0 if closed else len(_NEXT)
+        parsed.truncated |= not closed and _KOSMOS_CUT.match(text, end) is not None
+        start = text.find("<object>", end)
+    return parsed
 
 
-def _add_cells(found: Parsed, upper: int, lower: int) -> None:
+def _add_cells(parsed: Parsed, upper: int, lower: int) -> None:
     (top, left), (bottom, right) = divmod(upper, _CELLS), divmod(lower, _CELLS)
     near, far = (0.0, 1.0) if top == bottom or left == right else (0.5, 0.5)
     x1, y1, x2, y2 = (value / _CELLS for value in (left + near, top + near, right + far, bottom + far))
     legal = max(upper, lower) < _CELLS * _CELLS and left <= right and top <= bottom
-    found.add((x1, y1, x2, y2), legal=legal)
+    parsed.add((x1, y1, x2, y2), legal=legal)
 
 
 def _paligemma(text: str, parts: int) -> Parsed:
-    found = _located(text)
-    for bins in _fours(text, _PALIGEMMA, found):
+    parsed = _located(text)
+    for bins in _fours(text, _PALIGEMMA, parsed):
         y1, x1, y2, x2 = (value / parts for value in bins)
-        found.add((x1, y1, x2, y2), legal=max(bins) <= 1023)
-    return found
+        parsed.add((x1, y1, x2, y2), legal=max(bins) <= 1023)
+    return parsed
 
 
 def _located(text: str) -> Parsed:
@@ -102,7 +102,7 @@ def _located(text: str) -> Parsed:
     return Parsed(meant=meant, truncated=_CUT_TOKEN.search(text) is not None)
 
 
-def _fours(text: str, token: re.Pattern[str], found: Parsed) -> Iterator[list[int]]:
+def _fours(text: str, token: re.Pattern[str], parsed: Parsed) -> Iterator[list[int]]:
     """Groups of four tokens that follow one another; a rest at the end of the text is truncated."""
     run: list[int] = []
     end = -1
@@ -115,4 +115,4 @@ def _fours(text: str, token: re.Pattern[str], found: Parsed) -> Iterator[list[in
             yield run
             run = []
     if run and not _CUT_TOKEN.sub("", text[end:]).strip():
-        found.truncated = True
+        parsed.truncated = True

@@ -28,11 +28,11 @@ _NAME_BEFORE: Final = re.compile(r"[^\n;:.,()\[\]{}<>|]*\Z")
 
 def radvlm(text: str) -> Parsed:
     """`[x1, y1, x2, y2]` in digits and dots, fractions of the image."""
-    found = Parsed(meant=has_numbers_in_bracket(text), truncated=_RADVLM_CUT.search(text) is not None)
+    parsed = Parsed(meant=has_numbers_in_bracket(text), truncated=_RADVLM_CUT.search(text) is not None)
     for match in _RADVLM.finditer(text):
         x1, y1, x2, y2 = map(float, match.groups())
-        found.add((x1, y1, x2, y2), legal=max(x1, y1, x2, y2) <= 1)
-    return found
+        parsed.add((x1, y1, x2, y2), legal=max(x1, y1, x2, y2) <= 1)
+    return parsed
 
 
 def chexagent2(text: str) -> Parsed:
@@ -57,10 +57,10 @@ def _corners(text: str, spellings: Sequence[tuple[str, str, str, str]], number: 
     A text without a tag of boxes is read without tags: a server may leave special tokens out.
     """
     tags = [tag for spelling in spellings for tag in spelling]
-    found = Parsed(meant=has_numbers_in_bracket(text) or any(tag in text for tag in tags))
+    parsed = Parsed(meant=has_numbers_in_bracket(text) or any(tag in text for tag in tags))
     corner = re.compile(rf"\({GAP}{number}{_COMMA}{number}{GAP}\)", re.ASCII)
     if not any(tag in text for spelling in spellings for tag in spelling[2:]):
-        _add_bare(found, text, corner, most)
+        _add_bare(parsed, text, corner, most)
     for ref, ref_end, start, end in spellings:
         box = re.compile(rf"{re.escape(start)}{GAP}", re.ASCII)
         closing = re.compile(rf"{GAP}{re.escape(end)}", re.ASCII)
@@ -70,33 +70,33 @@ def _corners(text: str, spellings: Sequence[tuple[str, str, str, str]], number: 
             if run and len(run) % 2 == 0 and closing.match(text, run[-1].end()):
                 before = text[max(0, opening.start() - _NAME - len(ref_end)) : opening.start()].rstrip()
                 label = before.removesuffix(ref_end).rpartition(ref)[2] if before.endswith(ref_end) else ""
-                again = before.endswith(end) and found.labels
-                _add_run(found, run, most, found.labels[-1] if again else label)
+                again = before.endswith(end) and parsed.labels
+                _add_run(parsed, run, most, parsed.labels[-1] if again else label)
         last, named = text.rfind(start), text.rfind(ref)
-        found.truncated |= (
+        parsed.truncated |= (
             (last > text.rfind(end) and _CUT.match(text, last + len(start)) is not None)
             or named > max(text.rfind(ref_end), last)
             or _CUT_TAG.search(text) is not None
         )
-    return found
+    return parsed
 
 
-def _add_bare(found: Parsed, text: str, corner: re.Pattern[str], most: int) -> None:
+def _add_bare(parsed: Parsed, text: str, corner: re.Pattern[str], most: int) -> None:
     """The boxes of a text without tags: corners that follow one another, two a box; an odd number is none.
 
     Of corners at the end of a text that was cut off, the last one may have no partner.
     """
-    found.truncated |= _OPEN_CORNER.search(text) is not None
+    parsed.truncated |= _OPEN_CORNER.search(text) is not None
     first = corner.search(text)
     while first is not None:
         run = _run(text, first, corner)
-        place = run[-1].end()
-        cut = len(run) % 2 > 0 and _REST.match(text, place) is not None
-        found.truncated |= cut
+        end = run[-1].end()
+        cut = len(run) % 2 > 0 and _REST.match(text, end) is not None
+        parsed.truncated |= cut
         if len(run) % 2 == 0 or cut:
             name = _NAME_BEFORE.search(text, max(0, first.start() - _NAME), first.start())
-            _add_run(found, run, most, name[0].strip() if name else "")
-        first = corner.search(text, place)
+            _add_run(parsed, run, most, name[0].strip() if name else "")
+        first = corner.search(text, end)
 
 
 def _run(text: str, first: re.Match[str], corner: re.Pattern[str]) -> list[re.Match[str]]:
@@ -111,8 +111,8 @@ def _run(text: str, first: re.Match[str], corner: re.Pattern[str]) -> list[re.Ma
         run.append(following)
 
 
-def _add_run(found: Parsed, run: Sequence[re.Match[str]], most: int, label: str) -> None:
+def _add_run(parsed: Parsed, run: Sequence[re.Match[str]], most: int, label: str) -> None:
     for first, second in zip(run[::2], run[1::2], strict=False):  # the last corner may have no partner
         x1, y1, x2, y2 = map(float, (*first.groups(), *second.groups()))
         legal = min(x1, y1, x2, y2) >= 0 and max(x1, y1, x2, y2) <= most
-        found.add((x1, y1, x2, y2), legal=legal, label=label)
+        parsed.add((x1, y1, x2, y2), legal=legal, label=label)

@@ -20,7 +20,7 @@ class Dialect:
     """How a family of models writes boxes.
 
     read: text -> boxes in the dialect's units; None for `JSON`. frame: of `frames.FRAMES`, empty for `JSON`. view: what
-    a viewed frame is divided by; None: the line's `view`, which is then required. whole: pixels are truncated to whole
+    a viewed frame is divided by; None: the line's `view`, which is then required. whole_pixels: truncated to whole
     numbers, as the model's own code does. tokens: special tokens of which an answer with boxes has one.
     """
 
@@ -28,7 +28,7 @@ class Dialect:
     read: Callable[[str], Parsed] | None
     frame: str
     view: tuple[int, int] | None = None
-    whole: bool = False
+    whole_pixels: bool = False
     tokens: tuple[str, ...] = ()
 
 
@@ -58,7 +58,7 @@ def parse(dialect: str, text: str, *, key: str = "bbox_2d", order: str = "xyxy",
     """
     answer, cut = answer_part(text, thoughts)
     read = DIALECTS[dialect].read
-    found = json_lists.any_json(answer, key, order) if read is None else read(answer)
-    found.truncated |= cut
-    found.tag = tag_of_boxes(answer) if found.boxes else ""
-    return found
+    parsed = json_lists.any_json(answer, key, order) if read is None else read(answer)
+    parsed.truncated |= cut
+    parsed.tag = tag_of_boxes(answer) if parsed.boxes else ""
+    return parsed

@@ -56,7 +56,7 @@ def any_json(text: str, key: str, order: str) -> Parsed:
 
     Boxes without a key count where no list has another key, and never in a string, which explains an answer.
     """
-    found = _traced(text, key)
+    parsed = _traced(text, key)
     matches = [match for match in _VALUE.finditer(text) if match["key"] == key]
     if not matches and not re.search(rf"""["']{re.escape(key)}["']{GAP}:""", text):
         matches = list(outside_strings(_VALUE, text))
@@ -64,34 +64,34 @@ def any_json(text: str, key: str, order: str) -> Parsed:
             matches = []
     for match in matches:
         if match["key"] is not None or not _after_key(text, match.start()):
-            _add(found, text, match, order, None)
-    return found
+            _add(parsed, text, match, order, None)
+    return parsed
 
 
-def _after_key(text: str, place: int) -> bool:
+def _after_key(text: str, position: int) -> bool:
     """Whether a value has a key before it, even a malformed one: a quote and a colon, or a colon in an open object. The
     colon of a sentence is none."""
-    before = text[max(0, place - _BEFORE) : place]
+    before = text[max(0, position - _BEFORE) : position]
     in_object = before.rfind("{") > before.rfind("}")
     return bool(_QUOTED_KEY.search(before) or (in_object and _COLON.search(before)))
 
 
 def _keyed(text: str, key: str, order: str, most: float | None) -> Parsed:
     """The boxes under `key`, one or a list of them, with coordinates from 0 to `most`, if there is a limit."""
-    found = _traced(text, key)
+    parsed = _traced(text, key)
     for match in _VALUE.finditer(text):
         if match["key"] == key:
-            _add(found, text, match, order, most)
-    return found
+            _add(parsed, text, match, order, most)
+    return parsed
 
 
-def _add(found: Parsed, text: str, match: re.Match[str], order: str, most: float | None) -> None:
+def _add(parsed: Parsed, text: str, match: re.Match[str], order: str, most: float | None) -> None:
     """A box or a list of boxes; in a list with a box, whatever else is no empty list is an illegal one."""
     label = _label(text, match) if match["key"] else ""
     lists = _EACH.findall(match["value"])
-    boxes = [_ONE.fullmatch(each) for each in lists]
-    found.illegal += sum(
-        box is None and not _EMPTY.fullmatch(each) for box, each in zip(boxes, lists, strict=True)
+    boxes = [_ONE.fullmatch(item) for item in lists]
+    parsed.illegal += sum(
+        box is None and not _EMPTY.fullmatch(item) for box, item in zip(boxes, lists, strict=True)
     ) * any(boxes)
     for box in boxes:
         if box is None:
@@ -99,7 +99,7 @@ def _add(found: Parsed, text: str, match: re.Match[str], order: str, most: float
         a, b, c, d = map(float, box.groups())
         values: Corners = (a, b, c, d)
         legal = most is None or (min(values) >= 0 and max(values) <= most)
-        found.add(ordered(values, order), legal=legal, label=label)
+        parsed.add(ordered(values, order), legal=legal, label=label)
 
 
 def _label(text: str, match: re.Match[str]) -> str:

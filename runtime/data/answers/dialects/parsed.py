@@ -46,4 +46,4 @@ class Parsed:
 
 def has_numbers_in_bracket(text: str) -> bool:
     """Whether the text has a bracket with two or more numbers."""
-    return any(len(_IN_BRACKET.findall(found[1])) > 1 for found in _BRACKET.finditer(text))
+    return any(len(_IN_BRACKET.findall(bracket[1])) > 1 for bracket in _BRACKET.finditer(text))

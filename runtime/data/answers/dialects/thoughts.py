@@ -83,7 +83,7 @@ _END_TOKENS: Final = re.compile(r"(?:\s|</s>|<eos>|<end_of_turn>|<\|[a-z_]{1,40}
 
 
 class _Tag(NamedTuple):
-    kind: str
+    name: str
     opens: bool
     start: int
     end: int
@@ -100,20 +100,20 @@ def answer_part(text: str, more: Tags = ()) -> tuple[str, bool]:
     for tag in _tags(text, _thought_tags(more), (*_HINTS, *(tag.lower() for pair in more for tag in pair))):
         if tag.opens:
             since = since if kinds else tag.start
-            kinds.append(tag.kind)
-        elif tag.kind not in kinds:  # a server left the opening tag out, or another one opened the thought
+            kinds.append(tag.name)
+        elif tag.name not in kinds:  # a server left the opening tag out, or another one opened the thought
             before = before + text[begin : since if kinds else tag.start] if begin else ""
             begin, since = tag.end, len(text)
             kinds.clear()
         else:  # an opening tag that is written twice needs one closing tag
-            del kinds[kinds.index(tag.kind) :]
+            del kinds[kinds.index(tag.name) :]
             if not kinds:
                 before += text[begin:since]
                 begin, since = tag.end, len(text)
     rest = text[begin:since]
     if not rest.strip():  # thoughts after the answer
         rest = _tagged_answer(before) or rest
-    if kinds and (last := _tagged_answer(text[since:], whole=True)) is not None:
+    if kinds and (last := _tagged_answer(text[since:], at_end=True)) is not None:
         return last, cut
     answer = _tagged_answer(rest)
     return rest if answer is None else answer, cut or bool(kinds)
@@ -153,13 +153,13 @@ def _final_channel(text: str) -> tuple[str, bool]:
             return "", True
         end = _END_OF_MESSAGE.search(text, final[-1])
         return text[final[-1] : end.start() if end else len(text)], False
-    place = text.rfind(_BARE_FINAL)
-    if place >= 0:
-        return text[place + len(_BARE_FINAL) :], False
+    position = text.rfind(_BARE_FINAL)
+    if position >= 0:
+        return text[position + len(_BARE_FINAL) :], False
     return ("", True) if _BARE_ANALYSIS.match(text) else (text, False)
 
 
-def _tagged_answer(text: str, *, whole: bool = False) -> str | None:
+def _tagged_answer(text: str, *, at_end: bool = False) -> str | None:
     """What the last answer tag holds; None without one. whole: only if the text ends with its closing tag.
 
     An answer without its closing tag reaches to the end, one without its opening tag from the beginning. After a closed
@@ -176,7 +176,7 @@ def _tagged_answer(text: str, *, whole: bool = False) -> str | None:
             opened, ends = None, _END_TOKENS.match(text, tag.end) is not None
     if opened is not None and (answer is None or _COMPLETE.search(text, opened)):
         answer = text[opened:]
-    return answer if ends or not whole else None
+    return answer if ends or not at_end else None
 
 
 def _tags(text: str, pattern: re.Pattern[str], hints: Iterable[str]) -> Iterator[_Tag]:
@@ -186,10 +186,10 @@ def _tags(text: str, pattern: re.Pattern[str], hints: Iterable[str]) -> Iterator
     for match in outside_strings(pattern, text):
         group = match.lastgroup or ""
         if group.startswith("name"):
-            kind, opens = match[group].casefold(), not match[group.replace("name", "slash")]
+            tag_name, opens = match[group].casefold(), not match[group.replace("name", "slash")]
         else:
-            kind, opens = group.removeprefix("open").removeprefix("close"), group.startswith("open")
-        yield _Tag(kind, opens, match.start(), match.end())
+            tag_name, opens = group.removeprefix("open").removeprefix("close"), group.startswith("open")
+        yield _Tag(tag_name, opens, match.start(), match.end())
 
 
 @lru_cache(maxsize=16)
@@ -205,8 +205,8 @@ def _answer_tags() -> re.Pattern[str]:
 def _tag_pattern(pairs: Tags, names: str, headings: str) -> re.Pattern[str]:
     """Tags as they are written, and names in brackets of four kinds, with or without a name space or attributes."""
     written = [
-        rf"(?P<open{place}>{re.escape(start)})|(?P<close{place}>{re.escape(end)})"
-        for place, (start, end) in enumerate(pairs)
+        rf"(?P<open{number}>{re.escape(start)})|(?P<close{number}>{re.escape(end)})"
+        for number, (start, end) in enumerate(pairs)
     ]
     attribute = r"(?:\s++[a-z]++\s*+=[^<>]{0,200}+)?"
     named = rf"(?:<\|?|◁)\s*+(?P<slash1>/?)\s*+(?:[a-z]++:)?(?P<name1>{names}){attribute}\s*+(?:\|?>|▷)"
@@ -219,8 +219,8 @@ def outside_strings(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[st
     spans = [match.span(2) for match in _STRING.finditer(text)] if matches else []
     starts = [start for start, _ in spans]
     for match in matches:
-        place = bisect_right(starts, match.start()) - 1
-        if place < 0 or match.start() >= spans[place][1]:
+        index = bisect_right(starts, match.start()) - 1
+        if index < 0 or match.start() >= spans[index][1]:
             yield match
 
 

@@ -37,7 +37,8 @@ def read_table(file: Path) -> AttributeTable:
     """The table in `file`. Raises DataError, with file and row, for what cannot be read."""
     lines = read_rows(file)
     start, header = next(lines, (1, []))
-    width = max((place + 1 for place, name in enumerate(header) if name), default=0)  # NIH's header ends with a comma
+    # NIH's header ends with a comma, which makes a last column without a name.
+    width = max((position + 1 for position, name in enumerate(header) if name), default=0)
     header = header[:width]
     key, attributes = _columns(file, start, header)
     by_index = header[key] == _NIH
@@ -51,19 +52,19 @@ def read_table(file: Path) -> AttributeTable:
         name = key_of(cells[key])
         if not name:
             raise fail(file, line, f"the column '{header[key]}' is empty; name the case there or delete the row")
-        found: dict[str, Value] = {}
-        for attribute, (place, read) in attributes.items():
+        values: dict[str, Value] = {}
+        for attribute, (position, read) in attributes.items():
             text = read(cells)
             try:
                 value = read_value(attribute, text)
             except ValueError as error:
-                column = header[place]
+                column = header[position]
                 raise fail(file, line, f"the value in the column '{column}' {error}; correct it or empty it") from None
             if value is not None:
-                found[attribute] = value
+                values[attribute] = value
             elif attribute == "age" and text[:1].isdigit():
                 outside += 1
-        if rows.setdefault(name, found) != found:
+        if rows.setdefault(name, values) != values:
             raise fail(file, line, f"'{name[:80]}' has other values here than in row {first[name]}; delete one of them")
         first.setdefault(name, line)
     return AttributeTable(rows, tuple(attributes), by_index, outside)
@@ -82,27 +83,27 @@ def _columns(file: Path, line: int, header: Sequence[str]) -> tuple[int, dict[st
             f"{header_text(header)}"
         )
         raise fail(file, line, f"{text}; {hint}" if hint else text)
-    whole = header[key] == _CHEXPERT or (header[key] == _NIH and "Finding Labels" in header)
-    found: dict[str, _Column] = {}
-    for place, column in enumerate(header):
-        if place == key or is_index(column) or column in (*_CASE, *PATIENT_COLUMNS, *NIH_COLUMNS):
+    published = header[key] == _CHEXPERT or (header[key] == _NIH and "Finding Labels" in header)
+    columns: dict[str, _Column] = {}
+    for position, column in enumerate(header):
+        if position == key or is_index(column) or column in (*_CASE, *PATIENT_COLUMNS, *NIH_COLUMNS):
             continue
         name = NAMES.get(column.lower(), column)
-        if whole and name not in _SOURCES:
+        if published and name not in _SOURCES:
             continue
-        if name in found:
+        if name in columns:
             raise fail(file, line, f"two columns give the attribute '{name}'; delete one of them")
-        found[name] = place, _cell(place)
+        columns[name] = position, _cell(position)
     if header[key] == _CHEXPERT and all(name in header for name in _VIEWS):
-        kind, view = (header.index(name) for name in _VIEWS)
-        found["view"] = view, lambda cells: cells[view] if cells[kind] == "Frontal" else cells[kind]
-    if not found and not whole:
+        frontal, view = (header.index(name) for name in _VIEWS)
+        columns["view"] = view, lambda cells: cells[view] if cells[frontal] == "Frontal" else cells[frontal]
+    if not columns and not published:
         raise fail(file, line, "it has no column of an attribute, such as view, sex or age")
-    return key, found
+    return key, columns
 
 
-def _cell(place: int) -> Callable[[Sequence[str]], str]:
-    return lambda cells: cells[place]
+def _cell(position: int) -> Callable[[Sequence[str]], str]:
+    return lambda cells: cells[position]
 
 
 def _chexpert_case(path: str) -> str:

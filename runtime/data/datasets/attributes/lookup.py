@@ -41,18 +41,18 @@ def look_up(wanted: Sequence[str], dataset: Dataset | None, file: Path | None = 
     dataset: None if its folder is not there; cases are then found in `file` by their ids alone. file: a table that
     replaces what the dataset says. Raises DataError for a table that cannot be read or fits no case.
     """
-    known = {} if dataset is None else {case.case_id: case for case in dataset.cases()}
+    cases = {} if dataset is None else {case.case_id: case for case in dataset.cases()}
     if file is None and dataset is not None:
-        if any(case.attributes is not None for case in known.values()):
-            return _of_reader(wanted, known, dataset)
+        if any(case.attributes is not None for case in cases.values()):
+            return _of_reader(wanted, cases, dataset)
         file = dataset.attribute_file()
     if file is None:
-        return _of_headers(wanted, known)
+        return _of_headers(wanted, cases)
     table = read_table(file)
     if not table.names:
         return CaseAttributes(tuple({} for _ in wanted), file.name, (f"{file.name} has no attributes",))
     names = TableNames(table.rows)
-    images = [known[case_id].image if case_id in known else None for case_id in wanted]
+    images = [cases[case_id].image if case_id in cases else None for case_id in wanted]
     if table.by_index:
         indices = _indices(wanted, images, dataset)
         keys = [names.of(f"{stem_of(index)}.png", Path(stem_of(index))) for index in indices]
@@ -75,8 +75,8 @@ def look_up(wanted: Sequence[str], dataset: Dataset | None, file: Path | None = 
         notes.append(f"{unused} rows of {file.name} name no case of these results")
     if table.outside:
         notes.append(f"{table.outside} ages in {file.name} are not between 0 and 120 years, so unknown")
-    found = tuple({} if key is None else table.rows[key] for key in keys)
-    return CaseAttributes(found, file.name, tuple(notes))
+    rows = tuple({} if key is None else table.rows[key] for key in keys)
+    return CaseAttributes(rows, file.name, tuple(notes))
 
 
 def _indices(wanted: Sequence[str], images: Sequence[Path | None], dataset: Dataset | None) -> list[str]:
@@ -90,11 +90,11 @@ def _indices(wanted: Sequence[str], images: Sequence[Path | None], dataset: Data
     return [name if key is None else indices[key] for key, name in zip(keys, files, strict=True)]
 
 
-def _of_reader(wanted: Sequence[str], known: dict[str, Case], dataset: Dataset) -> CaseAttributes:
-    told = [known[case_id].attributes or {} if case_id in known else {} for case_id in wanted]
+def _of_reader(wanted: Sequence[str], cases_by_id: dict[str, Case], dataset: Dataset) -> CaseAttributes:
+    stated = [cases_by_id[case_id].attributes or {} if case_id in cases_by_id else {} for case_id in wanted]
     cases = []
-    for case_id, given in zip(wanted, told, strict=True):
-        own: dict[str, Value] = {}
+    for case_id, given in zip(wanted, stated, strict=True):
+        attributes: dict[str, Value] = {}
         for name, value in given.items():
             name = NAMES.get(name.lower(), name)
             try:
@@ -104,20 +104,22 @@ def _of_reader(wanted: Sequence[str], known: dict[str, Case], dataset: Dataset) 
                     f"The reader of '{dataset.name}' gives the case '{case_id}' an attribute '{name}' that {error}."
                 ) from None
             if read is not None:
-                own[name] = read
-        cases.append(own)
+                attributes[name] = read
+        cases.append(attributes)
     return CaseAttributes(tuple(cases), f"the reader {dataset.name}")
 
 
-def _of_headers(wanted: Iterable[str], known: dict[str, Case]) -> CaseAttributes:
-    found = [read_header(known[case_id].image) if case_id in known else None for case_id in wanted]
+def _of_headers(wanted: Iterable[str], cases_by_id: dict[str, Case]) -> CaseAttributes:
+    headers = [read_header(cases_by_id[case_id].image) if case_id in cases_by_id else None for case_id in wanted]
     notes = []
-    others = found.count(None)
-    if others == len(found):
+    others = headers.count(None)
+    if others == len(headers):
         notes.append("its files have no attributes: no table has any, and no image is DICOM with a header")
     elif others:
-        notes.append(f"{others} of {len(found)} images are not DICOM, or missing; their attributes are unknown")
-    return CaseAttributes(tuple(each or {} for each in found), f"DICOM headers ({', '.join(_TAGS)})", tuple(notes))
+        notes.append(f"{others} of {len(headers)} images are not DICOM, or missing; their attributes are unknown")
+    return CaseAttributes(
+        tuple(header or {} for header in headers), f"DICOM headers ({', '.join(_TAGS)})", tuple(notes)
+    )
 
 
 def read_header(image: Path) -> Attributes | None:

@@ -43,10 +43,10 @@ def read_value(name: str, text: str) -> Value | None:
     if is_unknown(text):
         return None
     if name == "age":
-        found = _AGE.fullmatch(text.upper())
-        if found is None:
+        match = _AGE.fullmatch(text.upper())
+        if match is None:
             raise ValueError("is not a number of years, nor an age as DICOM writes it, such as 045Y")
-        years = float(found[1]) * _YEARS[found[2]]
+        years = float(match[1]) * _YEARS[match[2]]
         return years if AGES[0] <= years <= AGES[1] else None
     if len(text) > LONGEST or not text.isprintable():
         raise ValueError(f"has more than {LONGEST} characters, or some that cannot be printed")

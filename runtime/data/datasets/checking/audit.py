@@ -214,15 +214,15 @@ class _Regions:
 
     @staticmethod
     def of(cases: Sequence[Case], sizes: Mapping[str, tuple[int, int]], turned: Mapping[str, TurnedImage]) -> _Regions:
-        found = _Regions()
+        regions = _Regions()
         for case in cases:
             size = case.size or sizes.get(case.case_id)
             for finding, region in case.regions.items():
-                found.pairs[finding] += 1
+                regions.pairs[finding] += 1
                 if isinstance(region, Boxes):
-                    found.boxes[finding] += len(region.corners)
+                    regions.boxes[finding] += len(region.corners)
                 if size is None:
-                    found.unchecked += 1
+                    regions.unchecked += 1
                     continue
                 excess = max((boxes.excess(*size) for boxes in _boxes_of(region)), default=0.0)
                 exact = any(boxes.exact for boxes in _boxes_of(region))
@@ -230,24 +230,24 @@ class _Regions:
                     text = f"a box of '{finding}' reaches {excess:.0f} pixels beyond {size[1]} x {size[0]}"
                     sideways = case.case_id in turned and turned[case.case_id].sideways
                     why = "an EXIF orientation turns the image" if sideways else "the image seems to be resized"
-                    found.misfits.append(f"{case.case_id}: {text}; {why}")
+                    regions.misfits.append(f"{case.case_id}: {text}; {why}")
                     if exact:  # it cannot be drawn
                         continue
                 try:
                     grid, sub_pixel = region_grid(region, *size, GRID[0])
                 except DataError as error:
                     raise DataError(f"The region of '{finding}' in {case.image} cannot be drawn: {error}") from error
-                found.sub_pixel += sub_pixel
+                regions.sub_pixel += sub_pixel
                 if not grid.any():
-                    found.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")
+                    regions.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")
                 fault = region_fault(region, *size, drawn=bool(grid.any()))
                 if fault in ("outside", "clipped"):
                     places = ", ".join("[{:g}, {:g}, {:g}, {:g}]".format(*box) for box in extents(region, *size))
                     text = (
                         f"{case.case_id}: the region of '{finding}' at {places} and an image of {size[1]} x {size[0]}"
                     )
-                    (found.outside if fault == "outside" else found.clipped).append(text)
-        return found
+                    (regions.outside if fault == "outside" else regions.clipped).append(text)
+        return regions
 
 
 def _boxes_of(region: Region) -> Iterator[Boxes]:
@@ -269,9 +269,9 @@ def _absence(case: Case) -> str | None:
 
 def _unannotated(dataset: Dataset, cases: Sequence[Case]) -> list[str]:
     """Files of the image folders that belong to no case, and are no annotation beside its image."""
-    known = {path.absolute() for path in (*(case.image for case in cases), *dataset.sources())}
+    used = {path.absolute() for path in (*(case.image for case in cases), *dataset.sources())}
     files = (path for folder in dataset.image_folders() for path in tree(folder))
-    return sorted(str(path) for path in files if path.absolute() not in known)
+    return sorted(str(path) for path in files if path.absolute() not in used)
 
 
 def _labels(dataset: Dataset, cases: Sequence[Case], value: int | None) -> dict[str, int]:

@@ -55,7 +55,7 @@ def box_warnings(
     """
     # Boxes drawn on an image that was shown sideways leave the stored one, which says nothing of their form or unit.
     upright = [case for case in cases if case.case_id not in turned or not turned[case.case_id].sideways]
-    found = [
+    problems = [
         *_same_rows(cases),
         *_swapped(upright, sizes),
         *_of_boxes(_boxes_of(upright, sizes)),
@@ -63,8 +63,8 @@ def box_warnings(
     mends = {**_MENDS, **dataset.mends}
     name = dataset.configured or dataset.name
     return orientation_warning(cases, turned) | {
-        kind: f"{text}; {mends[kind].replace('{side}', str(side or 'SIDE')).replace('{name}', name)}."
-        for kind, text, side in found
+        problem: f"{text}; {mends[problem].replace('{side}', str(side or 'SIDE')).replace('{name}', name)}."
+        for problem, text, side in problems
     }
 
 
@@ -138,8 +138,8 @@ def _of_boxes(boxes: _Boxes) -> Iterator[Finding]:
             "like boxes of larger images, of which these are resized copies",
             0,
         )
-    elif (found := _in_a_corner(boxes)) is not None:
-        yield found
+    elif (problem := _in_a_corner(boxes)) is not None:
+        yield problem
     elif (small := int((boxes.sides * GRID[0] < boxes.size).all(axis=1).sum())) >= max(FEW, SHARE * n):
         text = (
             f"{small} of {n} boxes are smaller than a cell of the {GRID[0]} grid: they look like boxes in another unit"

@@ -37,17 +37,17 @@ class PatientCounts:
 
 def count_patients(cases: Iterable[Case]) -> PatientCounts:
     """The patients of these cases."""
-    every: set[Path] = set()
+    images: set[Path] = set()
     named: dict[str, set[Path]] = defaultdict(set)
     patients: set[str] = set()
     for case in cases:
-        every.add(case.image)
+        images.add(case.image)
         patients.add(case.patient)
         if case.is_named:
             named[case.patient].add(case.image)
-    unnamed = len(every.difference(*named.values())) if named else len(every)
+    unnamed = len(images.difference(*named.values())) if named else len(images)
     largest = max(named, key=lambda name: len(named[name]), default="")
-    return PatientCounts(len(every), len(patients), unnamed, largest, len(named.get(largest, ())))
+    return PatientCounts(len(images), len(patients), unnamed, largest, len(named.get(largest, ())))
 
 
 def _number(count: int, what: str) -> str:

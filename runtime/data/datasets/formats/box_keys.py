@@ -66,5 +66,5 @@ def share(one: Corners, other: Corners, margin: float = 0.0) -> float:
     ax, ay, bx, by = ax - margin, ay - margin, bx + margin, by + margin
     cx, cy, dx, dy = cx - margin, cy - margin, dx + margin, dy + margin
     common = max(min(bx, dx) - max(ax, cx), 0.0) * max(min(by, dy) - max(ay, cy), 0.0)
-    whole = (bx - ax) * (by - ay) + (dx - cx) * (dy - cy) - common
-    return common / whole if whole > 0 else 1.0
+    union = (bx - ax) * (by - ay) + (dx - cx) * (dy - cy) - common
+    return common / union if union > 0 else 1.0

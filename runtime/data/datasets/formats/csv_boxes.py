@@ -121,7 +121,7 @@ class CsvBoxes(FileFormat):
             self._about(image, name, row, cells)
             finding = cells[column["class"]]
             finding = "" if is_blank(finding) and not says_nothing(finding, self.nothing) else finding
-            given = [cells[column[kind]] for kind in kinds]
+            given = [cells[column[part]] for part in kinds]
             if finding or not all(map(is_blank, given)):
                 make = partial(self._shape, cells, finding, given, (file, row))
                 image.shapes.append(self.shape(make, (file, row), finding))
@@ -132,7 +132,7 @@ class CsvBoxes(FileFormat):
 
     def _kinds(self, header: Sequence[str]) -> tuple[str, ...]:
         """The columns of the box."""
-        complete = [kind for kind in (_CORNERS, _SIZES) if all(self._column[name] in header for name in kind)]
+        complete = [columns for columns in (_CORNERS, _SIZES) if all(self._column[name] in header for name in columns)]
         if len(complete) == 1:
             return complete[0]
         text = f"the header needs either {', '.join(_CORNERS)} or {', '.join(_SIZES)}, and not both"

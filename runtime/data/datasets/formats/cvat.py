@@ -116,8 +116,8 @@ def _label(item: Element) -> str:
 
 def _labels(top: Element) -> Iterator[str]:
     """The names of the labels of the task, job or project."""
-    for kind in ("task", "job", "project"):
-        labels = top.first("meta", kind, "labels")
+    for parent in ("task", "job", "project"):
+        labels = top.first("meta", parent, "labels")
         for label in labels.all("label") if labels else ():
             if name := label.content("name"):
                 yield name

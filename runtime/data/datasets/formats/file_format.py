@@ -71,7 +71,7 @@ class FileFormat(Dataset):
         self.centres = self.choice_option("polygons", ("centres", "outline"), self.polygons) == "centres"
         self.skips = self.choice_option("invalid", ("stop", "skip"), "stop") == "skip"
         self._early: list[Note] = []
-        self._found: dict[str, Annotated] = {}
+        self._images: dict[str, Annotated] = {}
 
     def image_folders(self) -> Sequence[Path]:
         """The folder of the images, unless it holds the annotations too."""
@@ -112,14 +112,14 @@ class FileFormat(Dataset):
                 f"'{self.name}' or its option {key}."
             )
 
-    def left_out(self, kind: str, what: str, files: Sequence[Path]) -> None:
+    def left_out(self, code: str, what: str, files: Sequence[Path]) -> None:
         """Adds one note on files that are not used, if there are any. what: `files ...`, in the plural."""
         if files:
-            self.note(kind, str(files[0]), (files[0], None), f"{what}, which are not used: {len(files)}")
+            self.note(code, str(files[0]), (files[0], None), f"{what}, which are not used: {len(files)}")
 
-    def note(self, kind: str, subject: str, where: Place, text: str) -> None:
+    def note(self, code: str, subject: str, where: Place, text: str) -> None:
         """Adds a note to those that `read` returns."""
-        self._early.append(Note(kind, subject, *where, text))
+        self._early.append(Note(code, subject, *where, text))
 
     def shape(self, make: Callable[[], S], where: Place, finding: str = "") -> S | Shape:
         """The shape that `make` reads; where it cannot and the option `invalid` says skip, a note and an unread shape.
@@ -143,15 +143,15 @@ class FileFormat(Dataset):
         Raises DataError if it ends before it begins, and for a turned box in fractions, whose sides have two units.
         """
         x1, y1, x2, y2 = corners
-        told = f"the box [{x1:g}, {y1:g}, {x2:g}, {y2:g}] of '{finding}'"
+        words = f"the box [{x1:g}, {y1:g}, {x2:g}, {y2:g}] of '{finding}'"
         if x2 < x1 or y2 < y1:
-            raise fail(*where, f"{told} ends before it begins")
+            raise fail(*where, f"{words} ends before it begins")
         if x1 == x2 or y1 == y2:
-            self.note("degenerate", finding, where, f"{told} has no area")
+            self.note("degenerate", finding, where, f"{words} has no area")
         # A turn by half a circle gives the same box; 1e-6 degrees move no corner of a radiograph by a pixel.
         if abs(angle - 180 * round(angle / 180)) > 1e-6:
             if fractions:
-                raise fail(*where, f"{told} is turned, and its corners are fractions of two different sides")
+                raise fail(*where, f"{words} is turned, and its corners are fractions of two different sides")
             return Shape(finding, made(where, lambda: Polygons((turned(corners, angle),), centres=True)), where[1])
         box = made(where, lambda: Boxes((corners,), fractions=fractions, centres=self.boxes_by_centres))
         return Shape(finding, box, where[1])
@@ -198,14 +198,14 @@ class FileFormat(Dataset):
         self.note("degenerate", finding, where, text)
         return Shape(finding, None, where[1])
 
-    def _use(self, found: Iterable[Annotated], known: Sequence[str] = ()) -> None:
-        """Keeps what was found and settles the classes: `known`, else the option `classes`, else those found."""
-        spellings = Spellings(known or self.texts_option("classes"))
+    def _use(self, images: Iterable[Annotated], names: Sequence[str] = ()) -> None:
+        """Keeps what was found and settles the classes: `names`, else the option `classes`, else those found."""
+        spellings = Spellings(names or self.texts_option("classes"))
         seen: dict[str, Place] = {}
-        for item in found:
-            if item.case_id in self._found:
+        for item in images:
+            if item.case_id in self._images:
                 raise fail(item.file, item.row, f"the image '{item.name}' was annotated before; name it once")
-            self._found[item.case_id] = item
+            self._images[item.case_id] = item
             if item.size:
                 plausible(item.size, (item.file, item.row))
             item.shapes = [_spelled(shape, spellings) for shape in item.shapes]
@@ -214,7 +214,7 @@ class FileFormat(Dataset):
                     seen.setdefault(shape.finding, (item.file, shape.row))
             if item.labels is not None:
                 item.labels = one_label_each(item, spellings)
-        named = tuple(map(spellings.of, known or self.texts_option("classes"))) or tuple(sorted(seen))
+        named = tuple(map(spellings.of, names or self.texts_option("classes"))) or tuple(sorted(seen))
         self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
         for finding, others in spellings.variants.items():
             if says_nothing(finding, self.nothing):
@@ -239,17 +239,17 @@ class FileFormat(Dataset):
         rule = CaseRule(self.classes, self.nothing, self.split)
         cases = [
             case_of(item, index.find(item.name, item.file, item.row, item.other), rule, notes)
-            for item in self._found.values()
+            for item in self._images.values()
         ]
-        note_marks(self._found.values(), self.classes, notes)
+        note_marks(self._images.values(), self.classes, notes)
         rest = list(index.unused())
         if self.negative:
             labels = dict.fromkeys(self.classes, 0)
-            cases += [Case(name, path, labels, {}, self.split) for name, path in rest if name not in self._found]
+            cases += [Case(name, path, labels, {}, self.split) for name, path in rest if name not in self._images]
         elif rest and not self.lists_images:
             text = f"images without an annotation, which are no cases: {len(rest)}, the first is {rest[0][1].name}"
             notes.append(Note("not_annotated", str(self.images), self.images, None, text))
-        self._found = {}
+        self._images = {}
         return cases
 
 

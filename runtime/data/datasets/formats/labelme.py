@@ -123,28 +123,28 @@ class LabelMe(FileFormat):
         finding = _label(shape)
         if not isinstance(shape, dict) or not finding:
             raise fail(*where, "the shape has no label")
-        kind = shape.get("shape_type") or "polygon"
+        shape_type = shape.get("shape_type") or "polygon"
         flags = shape["flags"] if isinstance(shape.get("flags"), dict) else {}
-        return replace(self._drawn(finding, kind, shape, where, size), mark=mark_of(shape, flags))
+        return replace(self._drawn(finding, shape_type, shape, where, size), mark=mark_of(shape, flags))
 
     def _drawn(
-        self, finding: str, kind: Any, shape: dict[str, Any], where: Place, size: tuple[int, int] | None
+        self, finding: str, shape_type: Any, shape: dict[str, Any], where: Place, size: tuple[int, int] | None
     ) -> Shape:
-        if kind in _WITHOUT_AREA:
-            return self.without_area(finding, kind, where)
+        if shape_type in _WITHOUT_AREA:
+            return self.without_area(finding, shape_type, where)
         points = _points(shape.get("points"), where)
-        if kind in _POLYGONS:
-            if _POLYGONS[kind] not in (None, len(points)):
-                raise fail(*where, f"the {kind} has {len(points)} points, it needs {_POLYGONS[kind]}")
+        if shape_type in _POLYGONS:
+            if _POLYGONS[shape_type] not in (None, len(points)):
+                raise fail(*where, f"the {shape_type} has {len(points)} points, it needs {_POLYGONS[shape_type]}")
             return self.polygon(finding, points, where)
-        if kind == "rectangle" or kind in _TURNED:
+        if shape_type == "rectangle" or shape_type in _TURNED:
             return self._rectangle(finding, shape, points, where)
-        if kind not in ("circle", "mask"):
-            raise fail(*where, f"the shape_type {str(kind)[:40]!r} is not read")
+        if shape_type not in ("circle", "mask"):
+            raise fail(*where, f"the shape_type {str(shape_type)[:40]!r} is not read")
         if len(points) != 2:
-            raise fail(*where, f"a {kind} has {len(points)} points, it needs 2")
+            raise fail(*where, f"a {shape_type} has {len(points)} points, it needs 2")
         (ax, ay), (bx, by) = points
-        if kind == "circle":
+        if shape_type == "circle":
             radius = math.hypot(ax - bx, ay - by)
             return self.ellipse(finding, (ax, ay), (radius, radius), where)
         return self._mask(finding, (shape.get("mask"), _around(points)), where, size)
@@ -168,11 +168,11 @@ class LabelMe(FileFormat):
 
     def _rectangle(self, finding: str, shape: dict[str, Any], points: list[Point], where: Place) -> Shape:
         """By two opposite corners, or by all four, which may be turned."""
-        kind, angle = shape["shape_type"], _angle(shape)
+        shape_type, angle = shape["shape_type"], _angle(shape)
         corners = points[:-1] if len(points) == 5 and points[0] == points[-1] else points
-        if len(corners) not in ((2, 4) if kind == "rectangle" else (4,)):
-            needed = "2 or 4" if kind == "rectangle" else "4"
-            raise fail(*where, f"a {kind} has {len(points)} points, it needs {needed}")
+        if len(corners) not in ((2, 4) if shape_type == "rectangle" else (4,)):
+            needed = "2 or 4" if shape_type == "rectangle" else "4"
+            raise fail(*where, f"a {shape_type} has {len(points)} points, it needs {needed}")
         if len(corners) == 2 and angle:
             raise fail(*where, f"the rectangle has 2 points and is turned by {angle:g}; state its four corners")
         x1, y1, x2, y2 = box = _around(corners)

@@ -117,7 +117,7 @@ class MaskFolder(FileFormat):
                 labels = self._masks.classes(stored, finding, where, colours=self.values.colours)
                 masks, rest = self.values.split(labels)
                 if rest:
-                    self.note("unknown_class", rest[0], where, self.values.told(labels, rest))
+                    self.note("unknown_class", rest[0], where, self.values.note_text(labels, rest))
         except ImageError as error:
             raise DataError(f"The mask {path} cannot be read: {error}.") from error
         shapes = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class MaskListing:
         """The notes about files that are joined or not read; `read`: the files that the reader has read."""
         notes: list[Note] = []
         note_others([path for path in self._others if path not in read], f"another form than {self._form.text}", notes)
-        for kind, paths, text in (
+        for code, paths, text in (
             ("joined_masks", self.joined, "further masks of an image and class, which are joined with the first"),
             (
                 "unread_mask",
@@ -69,7 +69,7 @@ class MaskListing:
             ),
         ):
             if paths:
-                notes.append(Note(kind, str(paths[0]), paths[0], None, f"{text}: {len(paths)}"))
+                notes.append(Note(code, str(paths[0]), paths[0], None, f"{text}: {len(paths)}"))
         if doubtful := self._doubtful():
             path, image, finding = doubtful[0]
             text = (
@@ -132,20 +132,16 @@ class MaskListing:
 
     def _is_image(self, name: str) -> bool:
         wanted = name + without_extension(self._images[1])
-        return wanted in self._known or wanted.rpartition("/")[2] in self._known
+        return wanted in self._image_names or wanted.rpartition("/")[2] in self._image_names
 
     @cached_property
-    def _known(self) -> frozenset[str]:
+    def _image_names(self) -> frozenset[str]:
         """The names of the images, with and without their folders."""
-        return frozenset(self._image_names())
+        start = len(str(self._images[0])) + 1
+        names = [without_extension(str(path)[start:]) for path in tree(self._images[0])]
+        return frozenset([*names, *(name.rpartition("/")[2] for name in names)])
 
     @cached_property
     def _folders(self) -> frozenset[str]:
         """The names of the folders of the images, in lower case."""
-        return frozenset(folder.lower() for name in self._known for folder in name.split("/")[:-1])
-
-    def _image_names(self) -> Iterator[str]:
-        start = len(str(self._images[0])) + 1
-        for path in tree(self._images[0]):
-            name = without_extension(str(path)[start:])
-            yield from (name, name.rpartition("/")[2])
+        return frozenset(folder.lower() for name in self._image_names for folder in name.split("/")[:-1])

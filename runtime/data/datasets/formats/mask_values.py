@@ -25,12 +25,12 @@ class MaskValues:
 
     def split(self, values: NDArray[Any]) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:
         """The mask of each class that occurs in `values` [H, W], and the other values but 0, as text."""
-        found = np.unique(values).tolist()
-        masks = {name: values == value for name, value in self.classes.items() if value in found}
-        rest = [value for value in found if value and value not in self.classes.values()]
+        present = np.unique(values).tolist()
+        masks = {name: values == value for name, value in self.classes.items() if value in present}
+        rest = [value for value in present if value and value not in self.classes.values()]
         return masks, [f"#{value:06x}" if self.colours else f"{value:g}" for value in rest]
 
-    def told(self, values: NDArray[Any], rest: list[str]) -> str:
+    def note_text(self, values: NDArray[Any], rest: list[str]) -> str:
         """The text of a note about the values of `split` that are of no class."""
         listed = f"values without a class, which are not used: {', '.join(rest[:5])}"
         if len(rest) <= 5:

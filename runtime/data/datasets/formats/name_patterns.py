@@ -28,10 +28,10 @@ class NamePattern:
         self.extension, self.by_class = extension.lower(), "class" in names
         self.text = f"{stem}}}{self.extension}"
         self.ends_with_image = names[-1] == "image" and self.extension.startswith(".")
-        known = "|".join(re.escape(name) for name in sorted(classes, key=len, reverse=True))
+        class_names = "|".join(re.escape(name) for name in sorted(classes, key=len, reverse=True))
         # A class may hold what separates it from the image: those that are known come first.
         self._forms = []
-        for finding in [known] * bool(known) + ["[^/]+?"]:
+        for finding in [class_names] * bool(class_names) + ["[^/]+?"]:
             fields = {"image": "(?P<image>.+)", "class": f"(?P<class>{finding})"}
             parts = enumerate(_FIELD.split(self.text))
             form = "".join(fields[part] if index % 2 else re.escape(part) for index, part in parts)

@@ -88,8 +88,8 @@ class NamedImages:
     def _in_other_case(self, name: str) -> list[str]:
         """The files whose name differs from this one in upper and lower case alone, if these have one name."""
         stem = without_extension(name)
-        whole, last = self._any_case
-        other = whole.only(stem)
+        full_names, last = self._any_case
+        other = full_names.only(stem)
         if other is None and (end := last.only(stem.rpartition("/")[2])) and len(self._last[end]) == 1:
             other = self._last[end][0]
         return [] if other is None else self._by_rank(other)

@@ -110,9 +110,9 @@ def placed(values: NDArray[np.bool_], corner: tuple[int, int], size: tuple[int, 
         box = f"of {wide} x {high} at {left}, {top}"
         raise fail(*where, f"the mask {box} leaves its image of {size[1]} x {size[0]}")
     plausible(size, where)
-    whole = np.zeros(size, np.bool_)
-    whole[top : top + high, left : left + wide] = values
-    return MaskRuns.of(whole)
+    mask = np.zeros(size, np.bool_)
+    mask[top : top + high, left : left + wide] = values
+    return MaskRuns.of(mask)
 
 
 def turned(corners: Corners, angle: float) -> tuple[tuple[float, float], ...]:

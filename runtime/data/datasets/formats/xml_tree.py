@@ -35,10 +35,10 @@ class Element:
 
     def first(self, *path: str) -> Element | None:
         """The first element at a path of names below this one, None if there is none."""
-        found: Element | None = self
+        element: Element | None = self
         for tag in path:
-            found = next(found.all(tag), None) if found else None
-        return found
+            element = next(element.all(tag), None) if element else None
+        return element
 
     def below(self) -> Iterator[Element]:
         """All elements below this one, at any depth."""
@@ -112,7 +112,7 @@ def read_xml(file: Path, root: str) -> Element:
         raise DataError(f"{file} is not an XML file: {error}.") from error
     except (ValueError, LookupError) as error:  # an encoding that is unknown
         raise DataError(f"{file} is not an XML file: {str(error).rstrip('.')}.") from error
-    (found,) = top.children
-    if found.tag != root:
-        raise fail(*found.where, f"it begins with <{found.tag[:40]}>, not with <{root}>")
-    return found
+    (child,) = top.children
+    if child.tag != root:
+        raise fail(*child.where, f"it begins with <{child.tag[:40]}>, not with <{root}>")
+    return child

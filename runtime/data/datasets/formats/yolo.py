@@ -155,9 +155,11 @@ class Yolo(FileFormat):
             yield Annotated(name, file, None, [shape for shape in shapes if shape])
 
     def _columns(self, lines: Sequence[Line]) -> LineColumns:
-        kind = self.choice_option("lines", KINDS, "auto")
-        wide = kind in ("auto", "poses") and any(len(line.values) > 5 for line in lines)
-        columns = columns_of(lines, kind, self._stated_key_points() if wide else None, self.flag_option("track_ids"))
+        stated_form = self.choice_option("lines", KINDS, "auto")
+        wide = stated_form in ("auto", "poses") and any(len(line.values) > 5 for line in lines)
+        columns = columns_of(
+            lines, stated_form, self._stated_key_points() if wide else None, self.flag_option("track_ids")
+        )
         if columns.doubt:
             self.note("doubtful_lines", self.name, (self.annotations, None), columns.doubt)
         return columns

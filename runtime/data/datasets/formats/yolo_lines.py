@@ -55,7 +55,7 @@ class LineColumns:
     confidence and a track id. doubt: what else the lines could be.
     """
 
-    kind: Literal["boxes", "poses", "polygons"]
+    form: Literal["boxes", "poses", "polygons"]
     key_points: KeyPoints | None = None
     track_ids: bool = False
     tracked_polygons: bool = False
@@ -66,7 +66,7 @@ class LineColumns:
         count, stop = len(line.values), self._end(len(line.values))
         if count < 4:
             raise fail(*line.where, f"{count + 1} numbers; a box has 5, a polygon 7 or more")
-        tail, unused = line.values[stop:], ["key points"] * (self.kind == "poses" and stop > 4)
+        tail, unused = line.values[stop:], ["key points"] * (self.form == "poses" and stop > 4)
         if len(tail) > 2:
             raise fail(*line.where, f"{count + 1} columns are not {self._forms()}; {_MEND}")
         if len(tail) == 2 or (tail and self.track_ids):
@@ -82,16 +82,16 @@ class LineColumns:
             text = f"{count + 1} numbers, so the {position} one is a confidence, and {tail[0]:g} is not from 0 to 1"
             mend = "; where it is a track id, set the option track_ids" if position == "last" else ""
             raise fail(*line.where, text + mend)
-        region = line.values[: stop if self.kind == "polygons" else 4]
+        region = line.values[: stop if self.form == "polygons" else 4]
         if any(abs(value) > MAX_FRACTION for value in region):
             raise fail(*line.where, "a coordinate is more than 2; they are fractions of the image's width and height")
         return Content(region, tail[0] if tail else None, tuple(unused))
 
     def _end(self, count: int) -> int:
         """Where a region with its key points ends in a line of `count` numbers behind the class."""
-        if self.kind == "boxes" or count < 6:
+        if self.form == "boxes" or count < 6:
             return 4
-        if self.kind == "poses":
+        if self.form == "poses":
             if self.key_points is None:
                 return count
             stop = 4 + self.key_points[0] * self.key_points[1]
@@ -109,20 +109,20 @@ class LineColumns:
         return f"{box} or a box with {points} key points of {numbers} numbers ({least} to {least + 2})"
 
 
-def columns_of(lines: Sequence[Line], kind: str, key_points: KeyPoints | None, track_ids: bool) -> LineColumns:
+def columns_of(lines: Sequence[Line], form: str, key_points: KeyPoints | None, track_ids: bool) -> LineColumns:
     """What the columns of all `lines` are. kind: one of `KINDS`; key_points: those that data.yaml states.
 
     Raises DataError where a line of 7 columns, or one with a last number of 0 or 1, can be two things.
     """
-    if kind == "boxes":
+    if form == "boxes":
         return LineColumns("boxes", None, track_ids)
-    if kind == "poses" or (kind == "auto" and key_points):
+    if form == "poses" or (form == "auto" and key_points):
         return LineColumns("poses", key_points or _fitting(lines), track_ids)
     wide = [line for line in lines if len(line.values) >= 6]
     even = [line for line in wide if len(line.values) % 2 == 0]
     tracked = all(_is_whole(line.values[-1]) for line in even) and any(line.values[-1] >= 2 for line in even)
     polygons = LineColumns("polygons", None, track_ids, tracked)
-    if kind == "polygons" or track_ids or not wide:
+    if form == "polygons" or track_ids or not wide:
         return polygons
     boxes = _as_boxes(wide)
     if not all(_is_polygon(line, tracked) for line in wide):

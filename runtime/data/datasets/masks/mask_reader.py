@@ -62,8 +62,10 @@ class MaskReader:
         self._masks[finding] += 1
         if not is_part and _looks_inverted(mask):
             area, edge = mask.mean(), _edge_share(mask)
-            whole = "is the whole image" if mask.all() else f"covers {area:.0%} of the image and {edge:.0%} of its edge"
-            self._note("inverted", finding, where, f"the region {whole}: the mask may be inverted or of another kind")
+            extent = (
+                "is the whole image" if mask.all() else f"covers {area:.0%} of the image and {edge:.0%} of its edge"
+            )
+            self._note("inverted", finding, where, f"the region {extent}: the mask may be inverted or of another kind")
         return mask
 
     def classes(
@@ -82,17 +84,17 @@ class MaskReader:
 
     def notes(self) -> Sequence[Note]:
         """The notes about all masks so far; one about a likely inversion says how many masks of its class share it."""
-        counts = Counter(finding for kind, finding, *_ in self._remarks if kind == "inverted")
+        counts = Counter(finding for code, finding, *_ in self._remarks if code == "inverted")
         notes = []
-        for kind, finding, file, row, remark in self._remarks:
+        for code, finding, file, row, remark in self._remarks:
             shared = (
-                f" ({counts[finding]} of {self._masks[finding]} masks of '{finding}')" if kind == "inverted" else ""
+                f" ({counts[finding]} of {self._masks[finding]} masks of '{finding}')" if code == "inverted" else ""
             )
-            notes.append(Note(kind, finding, file, row, remark + shared))
+            notes.append(Note(code, finding, file, row, remark + shared))
         return notes
 
-    def _note(self, kind: str, finding: str, where: tuple[Path, int | None], remark: str) -> None:
-        self._remarks.append((kind, finding, *where, remark))
+    def _note(self, code: str, finding: str, where: tuple[Path, int | None], remark: str) -> None:
+        self._remarks.append((code, finding, *where, remark))
 
     def _note_values(
         self, stored: StoredMask, values: NDArray[Any], finding: str, where: tuple[Path, int | None]

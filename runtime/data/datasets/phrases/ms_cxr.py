@@ -29,11 +29,11 @@ _PATIENT: Final = re.compile(r"p\d{8}")
 
 @dataclass(frozen=True)
 class _Row:
-    """A box of a phrase as the CSV or the JSON file says it; `place`: the image's path in the release."""
+    """A box of a phrase as the CSV or the JSON file says it; `path`: the image's path in the release."""
 
     row: int
     name: str
-    place: str
+    path: str
     finding: str
     phrase: str
     box: tuple[float, ...]
@@ -92,14 +92,14 @@ sets of published models. Version 1.0.0 has none."""
         for row in self._json_rows() if self.json else self._csv_rows():
             if self.split not in ("all", row.split):
                 continue
-            mine = self._image(read, images, row)
+            entry = self._image(read, images, row)
             finding = classes.find(row.finding, row.row)
             if finding is None:
                 text = f"'{row.finding}' is not a category of {self.title}; not used"
                 notes.append(Note("unknown_class", row.finding, self.annotations, row.row, text))
             elif (box := self._box(row, notes)) is None:
-                mine.boxless.add(phrase_key(row.phrase))
-            elif not mine.add(finding, row.phrase, box):
+                entry.boxless.add(phrase_key(row.phrase))
+            elif not entry.add(finding, row.phrase, box):
                 text = f"the box of '{row.name}' was listed before"
                 notes.append(Note("duplicate", row.name, self.annotations, row.row, text))
         notes += classes.notes(self.annotations)
@@ -116,24 +116,24 @@ sets of published models. Version 1.0.0 has none."""
             return None
         return int(x), int(y), int(x) + int(w), int(y) + int(h)
 
-    def _image(self, found: dict[str, PhraseImage], images: _Images, row: _Row) -> PhraseImage:
+    def _image(self, images_by_name: dict[str, PhraseImage], images: _Images, row: _Row) -> PhraseImage:
         """The image of a row, entered once; rows of one image must agree."""
         width, height = row.size
         if not all(1 <= side == int(side) for side in row.size):
             raise fail(self.annotations, row.row, f"the image's size {width:g} x {height:g} is not in whole pixels")
         if not row.phrase.strip():
             raise fail(self.annotations, row.row, "label_text is empty")
-        size, parts = (int(height), int(width)), portable_name(row.place).split("/")
+        size, parts = (int(height), int(width)), portable_name(row.path).split("/")
         patient = next((part for part in parts[:-1] if _PATIENT.fullmatch(part)), None)
-        mine = found.get(row.name)
-        if mine is None:
+        image = images_by_name.get(row.name)
+        if image is None:
             path = images.find(row, self.annotations)
-            mine = found[row.name] = PhraseImage(path, row.split, patient, size)
-        if (mine.size, mine.patient, mine.split) != (size, patient, row.split):
-            what = "size" if mine.size != size else "patient" if mine.patient != patient else "split"
-            raise fail(self.annotations, row.row, f"'{row.name}' has another {what} than in row {mine.rows[0]}")
-        mine.rows.append(row.row)
-        return mine
+            image = images_by_name[row.name] = PhraseImage(path, row.split, patient, size)
+        if (image.size, image.patient, image.split) != (size, patient, row.split):
+            what = "size" if image.size != size else "patient" if image.patient != patient else "split"
+            raise fail(self.annotations, row.row, f"'{row.name}' has another {what} than in row {image.rows[0]}")
+        image.rows.append(row.row)
+        return image
 
     def _csv_rows(self) -> Iterator[_Row]:
         file, wanted = self.annotations, (*_COLUMNS, *(("split",) if self.split != "all" else ()))
@@ -145,7 +145,7 @@ sets of published models. Version 1.0.0 has none."""
             yield _Row(
                 row=row,
                 name=name,
-                place=f"{name}.jpg" if is_blank(cells["path"]) else cells["path"],
+                path=f"{name}.jpg" if is_blank(cells["path"]) else cells["path"],
                 finding=cells["category_name"],
                 phrase=cells["label_text"],
                 box=tuple(number(cells[name], file, row, name) for name in _BOX),
@@ -167,15 +167,15 @@ sets of published models. Version 1.0.0 has none."""
             image = images.get(_key(item, "image_id")) if isinstance(item, dict) else None
             if image is None:
                 raise fail(file, row, "the annotation belongs to no entry of images")
-            place, finding, phrase = image.get("path"), names.get(_key(item, "category_id")), item.get("label_text")
-            place = place or image.get("file_name")
-            if not isinstance(place, str) or not isinstance(finding, str) or not isinstance(phrase, str):
+            path, finding, phrase = image.get("path"), names.get(_key(item, "category_id")), item.get("label_text")
+            path = path or image.get("file_name")
+            if not isinstance(path, str) or not isinstance(finding, str) or not isinstance(phrase, str):
                 raise fail(file, row, "the annotation needs label_text, a category with a name and an image with path")
             sides = [item.get(key, image.get(key)) for key in ("width", "height")]
             yield _Row(
                 row=row,
-                name=stem_of(place),
-                place=place,
+                name=stem_of(path),
+                path=path,
                 finding=finding.strip(),
                 phrase=phrase,
                 box=numbers(item.get("bbox"), 4, file, row, "bbox"),
@@ -198,8 +198,8 @@ class _Images:
 
     def find(self, row: _Row, file: Path) -> Path:
         """The image of a row; if there is none, the path it should have. Raises DataError."""
-        path = inside(self._folder, row.place, file, row.row)
+        path = inside(self._folder, row.path, file, row.row)
         if has_file(path):
             return path
         self._named = self._named or NamedImages(self._folder, "", self._notes)
-        return self._named.find(row.place, file, row.row, other=row.name)
+        return self._named.find(row.path, file, row.row, other=row.name)

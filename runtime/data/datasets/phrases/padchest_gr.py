@@ -95,7 +95,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
             )
         self._early: list[Note] = []
         self._spellings = Spellings()
-        self._known = self._read_table()
+        self._stated = self._read_table()
         self._order: dict[str, tuple[str, int]] = {}
         self._boxless: dict[str, set[str]] = defaultdict(set)
         self._sentences = list(self._read())
@@ -114,20 +114,22 @@ Split: train, validation and test of master_table.csv, all three by default."""
         """One case per image, a further one for a second sentence of a finding. Raises DataError."""
         notes += self._early
         images = NamedImages(self.images, "", notes)
-        found: dict[str, PhraseImage] = {}
+        phrase_images: dict[str, PhraseImage] = {}
         for image, (study, row) in self._order.items():
-            split = self._about(self._known.split, image, study) or "all"
+            split = self._about(self._stated.split, image, study) or "all"
             if self.split in ("all", split):
                 path = images.find(image, self.annotations, row)
-                patient = self._about(self._known.patient, image, study)
-                found[image] = PhraseImage(path, split, patient, rows=[row], boxless=self._boxless[image])
-                found[image].attributes = self._attributes(image, study)
+                patient = self._about(self._stated.patient, image, study)
+                phrase_images[image] = PhraseImage(path, split, patient, rows=[row], boxless=self._boxless[image])
+                phrase_images[image].attributes = self._attributes(image, study)
         for sentence in self._sentences:
-            if sentence.image in found:
+            if sentence.image in phrase_images:
                 for box in sentence.boxes:
-                    found[sentence.image].add(sentence.finding, sentence.text, box)
+                    phrase_images[sentence.image].add(sentence.finding, sentence.text, box)
         self._sentences = []
-        return [case for name, image in found.items() for case in image.cases(name, self.classes, fractions=True)]
+        return [
+            case for name, image in phrase_images.items() for case in image.cases(name, self.classes, fractions=True)
+        ]
 
     def reader_marks(self, reader: str) -> ReaderMarks | str:
         """Of the second reader the `extra_boxes` of each sentence that is asked; a sentence without any has no line.
@@ -140,29 +142,29 @@ Split: train, validation and test of master_table.csv, all three by default."""
         return ReaderBoxes(self._second_lines())
 
     def _second_lines(self) -> Sequence[Mapping[str, Any]]:
-        known, file = asked(self.cases()), self.annotations
-        found: dict[tuple[str, str, str], dict[str, Any]] = {}
+        asked_pairs, file = asked(self.cases()), self.annotations
+        lines: dict[tuple[str, str, str], dict[str, Any]] = {}
         for row, study in enumerate(read_json(file), 1):
             image, number = stem_of(study["ImageID"].strip()), str(study.get("StudyID") or "").strip()
-            for each in study["findings"]:
-                if not self._is_abnormal(each, row) or not each.get("boxes") or not each.get("extra_boxes"):
+            for entry in study["findings"]:
+                if not self._is_abnormal(entry, row) or not entry.get("boxes") or not entry.get("extra_boxes"):
                     continue
-                text, finding = self._text(each, row), self._finding(each, image, number, row)
-                if (image, phrase_key(text)) in known:
+                text, finding = self._text(entry, row), self._finding(entry, image, number, row)
+                if (image, phrase_key(text)) in asked_pairs:
                     line = {"case": image, "finding": finding, "phrase": text, "boxes": []}
-                    boxes = found.setdefault((image, finding, phrase_key(text)), line)["boxes"]
-                    boxes += [list(numbers(box, 4, file, row, "a box")) for box in each["extra_boxes"]]
-        return list(found.values())
+                    boxes = lines.setdefault((image, finding, phrase_key(text)), line)["boxes"]
+                    boxes += [list(numbers(box, 4, file, row, "a box")) for box in entry["extra_boxes"]]
+        return list(lines.values())
 
     def _attributes(self, image: str, study: str) -> dict[str, str] | None:
-        sexes = self._known.sexes
+        sexes = self._stated.sexes
         if sexes is None:
             return None
-        told = sexes.get(image) or sexes.get(study) or set()
-        return {"sex": next(iter(told))} if len(told) == 1 else {}
+        stated = sexes.get(image) or sexes.get(study) or set()
+        return {"sex": next(iter(stated))} if len(stated) == 1 else {}
 
-    def _about(self, known: Mapping[str, str], image: str, study: str) -> str | None:
-        return known.get(image) or known.get(study)
+    def _about(self, values: Mapping[str, str], image: str, study: str) -> str | None:
+        return values.get(image) or values.get(study)
 
     def _read(self) -> Iterator[_Sentence]:
         file, studies = self.annotations, read_json(self.annotations)
@@ -178,21 +180,21 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 text = f"'{name}' was listed before; its sentences were merged"
                 self._early.append(Note("duplicate", name, file, row, text))
             self._order.setdefault(name, (number, row))
-            for each in study["findings"]:
-                if not isinstance(each, dict):
+            for entry in study["findings"]:
+                if not isinstance(entry, dict):
                     raise fail(file, row, "a finding is not an object")
-                boxes = self._boxes(each, row)
-                if not self._is_abnormal(each, row):
+                boxes = self._boxes(entry, row)
+                if not self._is_abnormal(entry, row):
                     if boxes:
                         text = f"a sentence of '{name}' that is not abnormal has boxes; not used"
                         self._early.append(Note("disagreement", name, file, row, text))
                 elif not boxes:
                     text = f"a positive sentence of '{name}' has no boxes; it is no pair"
                     self._early.append(Note("no_region", name, file, row, text))
-                    self._boxless[name].add(phrase_key(str(each.get(f"sentence_{self.language}") or "")))
+                    self._boxless[name].add(phrase_key(str(entry.get(f"sentence_{self.language}") or "")))
                 else:
-                    text = self._text(each, row)
-                    yield _Sentence(row, name, number, self._finding(each, name, number, row), text, boxes)
+                    text = self._text(entry, row)
+                    yield _Sentence(row, name, number, self._finding(entry, name, number, row), text, boxes)
 
     def _is_abnormal(self, finding: Mapping[str, Any], row: int) -> bool:
         """Whether a sentence is positive; a table of pandas that becomes JSON can have 1.0 for true."""
@@ -209,13 +211,13 @@ Split: train, validation and test of master_table.csv, all three by default."""
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise fail(self.annotations, row, "labels is not a list of texts")
         label = next((label.strip() for label in labels if label.strip()), _NO_LABEL)
-        groups = self._known.group if self.grouped else {}
+        groups = self._stated.group if self.grouped else {}
         group = groups.get((image, spelling_key(label))) or groups.get((study, spelling_key(label)))
         return self._spellings.of(group or label)
 
     def _boxes(self, finding: dict[str, Any], row: int) -> tuple[Corners, ...]:
         """The boxes of the chosen reader, in fractions of the image, without those that have no area."""
-        file, found = self.annotations, dict[Corners, None]()
+        file, boxes = self.annotations, dict[Corners, None]()
         for key in _REGIONS[self.region]:
             given = finding.get(key) or []
             if not isinstance(given, list):
@@ -230,14 +232,14 @@ Split: train, validation and test of master_table.csv, all three by default."""
                     text = f"the box {box} has no area; not used"
                     self._early.append(Note("degenerate", str(row), file, row, text))
                 else:
-                    found[x1, y1, x2, y2] = None
-        return tuple(found)
+                    boxes[x1, y1, x2, y2] = None
+        return tuple(boxes)
 
     def _read_table(self) -> _Table:
         """Raises DataError for a row that says something else of an image or study than one before."""
-        file, found = self.table, _Table()
+        file, table = self.table, _Table()
         if file is None:
-            return found
+            return table
         needed = ("split",) if self.split != "all" else ()
         for row, cells in read_csv(file, needed):
             cells = {column: "" if is_blank(cell) else cell for column, cell in cells.items()}
@@ -248,17 +250,17 @@ Split: train, validation and test of master_table.csv, all three by default."""
             if split and split not in _SPLITS:
                 raise fail(file, row, f"split is {split!r}, not one of {', '.join(_SPLITS)}")
             if _SEX in cells:
-                found.sexes = found.sexes or {}
+                table.sexes = table.sexes or {}
                 for key in keys if cells[_SEX] else ():
-                    found.sexes.setdefault(key, set()).add(cells[_SEX])
+                    table.sexes.setdefault(key, set()).add(cells[_SEX])
             label, group = spelling_key(cells.get("label", "")), cells.get("label_group", "")
             for key in keys:
-                for column, known, value in (
-                    ("PatientID", found.patient, cells.get("PatientID", "")),
-                    ("split", found.split, split),
+                for column, stated, value in (
+                    ("PatientID", table.patient, cells.get("PatientID", "")),
+                    ("split", table.split, split),
                 ):
-                    if value and known.setdefault(key, value) != value:
+                    if value and stated.setdefault(key, value) != value:
                         raise fail(file, row, f"'{key}' has another {column} than in a row before")
                 if label and group:
-                    found.group[key, label] = group
-        return found
+                    table.group[key, label] = group
+        return table

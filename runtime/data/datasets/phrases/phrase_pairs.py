@@ -40,11 +40,11 @@ def image_id(case_id: str) -> str:
 
 def asked(cases: Iterable[Case]) -> dict[tuple[str, str], list[tuple[str, str]]]:
     """(image id, `phrase_key`) -> the (case id, finding) that ask it; several if findings share a phrase."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    pairs: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for case in cases:
         for finding, phrase in case.phrases.items():
-            found[image_id(case.case_id), phrase_key(phrase)].append((case.case_id, finding))
-    return dict(found)
+            pairs[image_id(case.case_id), phrase_key(phrase)].append((case.case_id, finding))
+    return dict(pairs)
 
 
 @dataclass
@@ -76,24 +76,24 @@ class PhraseImage:
         """The cases of the image called `name`, at least one. A finding without a phrase is unknown."""
         rounds: list[dict[str, tuple[str, Boxes]]] = [{}]
         for (finding, key), spelling in self.spellings.items():
-            place = sum(finding in each for each in rounds)
-            if place == len(rounds):
+            number = sum(finding in earlier for earlier in rounds)
+            if number == len(rounds):
                 rounds.append({})
-            rounds[place][finding] = spelling, Boxes(tuple(self.boxes[finding, key]), fractions=fractions)
+            rounds[number][finding] = spelling, Boxes(tuple(self.boxes[finding, key]), fractions=fractions)
         unasked = tuple(sorted(self.boxless.difference(key for _, key in self.spellings)))
         return [
             Case(
-                case_id=name if place == 1 else f"{name}~{place}",
+                case_id=name if number == 1 else f"{name}~{number}",
                 image=self.image,
-                labels={finding: 1 if finding in mine else None for finding in classes},
-                regions={finding: mine[finding][1] for finding in classes if finding in mine},
+                labels={finding: 1 if finding in phrases else None for finding in classes},
+                regions={finding: phrases[finding][1] for finding in classes if finding in phrases},
                 split=self.split,
                 patient_id=self.patient,
                 rows=tuple(self.rows),
                 size=self.size,
-                phrases={finding: mine[finding][0] for finding in classes if finding in mine},
-                unasked=unasked if place == 1 else (),
+                phrases={finding: phrases[finding][0] for finding in classes if finding in phrases},
+                unasked=unasked if number == 1 else (),
                 attributes=self.attributes,
             )
-            for place, mine in enumerate(rounds, 1)
+            for number, phrases in enumerate(rounds, 1)
         ]

@@ -20,23 +20,23 @@ def read_benchmark(masks: Path, points: Path, keys: Keys, classes: Sequence[str]
     for marks that do not fit, with file, image and finding."""
     notes: list[Note] = []
     drawn = read_segmentations(masks, keys, classes, notes)
-    found: dict[str, dict[str, list[Point]]] = {}
+    points_of_images: dict[str, dict[str, list[Point]]] = {}
     for key, finding, shape in entries(points, keys, classes, notes):
-        mine = found.setdefault(key, {})
-        if finding is not None and (own := _points(shape, points, f"'{key}', '{finding}'")):
-            mine[finding] = own
-    known = {case.case_id for case in cases}
+        points_of_image = points_of_images.setdefault(key, {})
+        if finding is not None and (marked := _points(shape, points, f"'{key}', '{finding}'")):
+            points_of_image[finding] = marked
+    case_ids = {case.case_id for case in cases}
     for case in cases:
         _check(case, drawn.sizes.get(case.case_id), masks)
-        for finding, own in found.get(case.case_id, {}).items():
-            _check_points(case, finding, own, points)
-    listed = frozenset({*drawn.regions, *found})
+        for finding, marked in points_of_images.get(case.case_id, {}).items():
+            _check_points(case, finding, marked, points)
+    listed = frozenset({*drawn.regions, *points_of_images})
     return ReaderMasks(
         files=(masks, points),
         masks=drawn.regions,
-        points=found,
+        points=points_of_images,
         listed=listed,
-        remarks=[*_remarks(notes), *_strangers(masks, listed - known)],
+        remarks=[*_remarks(notes), *_strangers(masks, listed - case_ids)],
     )
 
 

@@ -53,7 +53,7 @@ def merge(
     Raises DataError when there are too many boxes to fuse.
     """
     least = needed(readers)
-    everything = Boxes(tuple(box for mine in boxes.values() for box in mine), exact)
+    everything = Boxes(tuple(box for drawn in boxes.values() for box in drawn), exact)
     if rule == "any":
         return everything
     if len(boxes) < least:
@@ -61,12 +61,12 @@ def merge(
     if rule == "majority" or least == 1:
         return everything
     if rule == "pixels":
-        return AtLeast(tuple(Boxes(tuple(mine), exact) for mine in boxes.values()), least)
+        return AtLeast(tuple(Boxes(tuple(drawn), exact) for drawn in boxes.values()), least)
     return _fused(boxes, least, exact)
 
 
 def _fused(boxes: Mapping[str, Mapping[Corners, None]], least: int, exact: bool) -> Boxes | None:
-    flat = [(reader, np.array(box)) for reader, mine in boxes.items() for box in mine]
+    flat = [(reader, np.array(box)) for reader, drawn in boxes.items() for box in drawn]
     if len(flat) > _MAX_FUSED:
         raise DataError(f"One image has {len(flat)} boxes of one class, too many to fuse; use another rule of readers.")
     groups: list[list[tuple[str, np.ndarray]]] = []
@@ -87,8 +87,8 @@ def _overlap(many: np.ndarray, one: np.ndarray) -> np.ndarray:
     """Intersection over union of boxes [n, 4] with one box [4]; 0 where both have no area."""
     sides = np.clip(np.minimum(many[:, 2:], one[2:]) - np.maximum(many[:, :2], one[:2]), 0, None)
     common = sides.prod(axis=1)
-    whole = (many[:, 2:] - many[:, :2]).prod(axis=1) + (one[2:] - one[:2]).prod() - common
-    return np.asarray(np.divide(common, whole, out=np.zeros(len(many)), where=whole > 0))
+    union = (many[:, 2:] - many[:, :2]).prod(axis=1) + (one[2:] - one[:2]).prod() - common
+    return np.asarray(np.divide(common, union, out=np.zeros(len(many)), where=union > 0))
 
 
 class LeftOut:
@@ -108,7 +108,7 @@ class LeftOut:
         for reader in sorted(readers):
             regions: dict[str, Region] = {}
             for finding in classes:
-                others = {name: own for name, own in boxes.get(finding, {}).items() if name != reader}
+                others = {name: drawn for name, drawn in boxes.get(finding, {}).items() if name != reader}
                 region = merge(others, "majority", READERS - 1, exact=exact)
                 if region is not None:
                     regions[finding] = region
@@ -126,9 +126,9 @@ class LeftOut:
     def _lines(self, cases: Iterable[Case], classes: Sequence[str]) -> Iterator[dict[str, Any]]:
         """A line for every case and class, since each reader looked for all; its largest box is the first."""
         for case in cases:
-            own = self._boxes[case.case_id]
+            boxes_of_case = self._boxes[case.case_id]
             for finding in classes:
                 boxes = sorted(
-                    own.get(finding, ()), key=lambda box: (box[2] - box[0]) * (box[3] - box[1]), reverse=True
+                    boxes_of_case.get(finding, ()), key=lambda box: (box[2] - box[0]) * (box[3] - box[1]), reverse=True
                 )
                 yield {"case": case.case_id, "finding": finding, "boxes": [list(box) for box in boxes]}

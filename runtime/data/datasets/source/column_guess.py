@@ -59,18 +59,18 @@ def guessed_columns(header: Sequence[str]) -> dict[str, str]:
 def renames(wanted: Sequence[str], header: Sequence[str]) -> str:
     """Which columns of the header to rename to columns that it lacks, as the end of a message; empty: none."""
     lacking = [name for name in wanted if name not in header]
-    found = _similar(lacking, [column for column in header if column not in wanted])
-    told = [f"'{name}' by '{column}'" for name, column in found.items()]
-    return f"did you mean {', '.join(told)}? rename it" if told else ""
+    similar = _similar(lacking, [column for column in header if column not in wanted])
+    pairs = [f"'{name}' by '{column}'" for name, column in similar.items()]
+    return f"did you mean {', '.join(pairs)}? rename it" if pairs else ""
 
 
 def _similar(names: Sequence[str], header: Sequence[str]) -> dict[str, str]:
     """Name -> the column that is the same but for case and marks, or most similar to it; each column is taken once."""
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for cutoff in (1.0, _SIMILAR):
         for name in names:
-            left = {plain_name(column): column for column in header if column not in found.values()}
+            left = {plain_name(column): column for column in header if column not in columns.values()}
             close = difflib.get_close_matches(plain_name(name), left, n=1, cutoff=cutoff)
-            if name not in found and close and (cutoff == 1.0 or len(name) >= _SHORT):
-                found[name] = left[close[0]]
-    return {name: found[name] for name in names if name in found}
+            if name not in columns and close and (cutoff == 1.0 or len(name) >= _SHORT):
+                columns[name] = left[close[0]]
+    return {name: columns[name] for name in names if name in columns}

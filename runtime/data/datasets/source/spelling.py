@@ -31,16 +31,16 @@ class Spellings:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names: dict[str, str] = {}
-        self._known: dict[str, str] = {}
+        self._spellings: dict[str, str] = {}
         self.variants: dict[str, list[str]] = {}
         for name in names:
             self._names.setdefault(spelling_key(name), name)
 
     def of(self, name: str) -> str:
         """The one spelling of the class that `name` names."""
-        if name in self._known:
-            return self._known[name]
-        first = self._known[name] = self._names.setdefault(spelling_key(name), name)
+        if name in self._spellings:
+            return self._spellings[name]
+        first = self._spellings[name] = self._names.setdefault(spelling_key(name), name)
         if first != name and name not in self.variants.setdefault(first, []):
             self.variants[first].append(name)
         return first

@@ -105,9 +105,9 @@ DECODERS: Final[Mapping[str, Decoder]] = {
     EXPLICIT: _native,
     BIG_ENDIAN: _native_big,
     RUN_LENGTHS: _run_lengths,
-    **{f"{_JPEG_SYNTAXES}.{kind}": _jpeg for kind in (50, 51, 57, 70)},
-    **{f"{_JPEG_SYNTAXES}.{kind}": _jpeg_ls for kind in (80, 81)},
-    **{f"{_JPEG_SYNTAXES}.{kind}": _jpeg_2000 for kind in (90, 91, 201, 202, 203)},
+    **{f"{_JPEG_SYNTAXES}.{number}": _jpeg for number in (50, 51, 57, 70)},
+    **{f"{_JPEG_SYNTAXES}.{number}": _jpeg_ls for number in (80, 81)},
+    **{f"{_JPEG_SYNTAXES}.{number}": _jpeg_2000 for number in (90, 91, 201, 202, 203)},
 }
 """UID of a transfer syntax -> its decoder. A test encodes an image for each and compares the stored values."""
 

@@ -153,11 +153,11 @@ class DataSet:
         element = self.element(keyword)
         if element is None:
             return []
-        kind = _BINARY.get(element.vr.partition(" ")[0])
-        if kind is not None:
-            if len(element.value) % int(kind[1]):
+        number_type = _BINARY.get(element.vr.partition(" ")[0])
+        if number_type is not None:
+            if len(element.value) % int(number_type[1]):
                 raise ImageError(f"its {keyword} is not a number")
-            numbers: list[int | float] = np.frombuffer(element.value, element.order + kind).tolist()
+            numbers: list[int | float] = np.frombuffer(element.value, element.order + number_type).tolist()
             return numbers
         parts = [part.strip() for part in _text(element.value).split("\\")]
         if parts == [""]:

@@ -25,7 +25,7 @@ def pixels(case: dict[str, Any]) -> list[Any]:
         assert list(seen) == view["resized"]
     axes = placed_axes(dialect.frame or view["frame"], size, seen)
     boxes = [in_pixels(box, axes) for box in found.boxes]
-    return [[float(int(value)) for value in box] for box in boxes] if dialect.whole else boxes
+    return [[float(int(value)) for value in box] for box in boxes] if dialect.whole_pixels else boxes
 
 
 def test_every_vector() -> None:

@@ -46,7 +46,7 @@ def test_coco_results(tmp_path: Path) -> None:
     assert positives.scores.tolist() == [0.5, 2, 0.5]
     # c is no image of the COCO file, and Nodule no category, so neither was asked.
     assert found.negatives.pairs == (("b", "Effusion"),) and found.not_asked == 3 and found.lines == 4
-    assert (found.kind, found.silence) == ("coco", "absent")
+    assert (found.file_format, found.silence) == ("coco", "absent")
     assert found.sha256 == hashlib.sha256((tmp_path / "results.json").read_bytes()).hexdigest()
 
 
@@ -74,9 +74,9 @@ def test_coco_results_and_studies_in_one_line_of_any_length(tmp_path: Path, monk
     monkeypatch.setattr("xbench_fast.runtime.data.answers.lines.MAX_LINE", 100)
     (tmp_path / "names.json").write_text(json.dumps(NAMES))
     (tmp_path / "f.json").write_text(f"\n {json.dumps([detection()] * 5)}")
-    assert read_boxes(tmp_path / "f.json", small(), ReadOptions(coco=tmp_path / "names.json")).kind == "coco"
+    assert read_boxes(tmp_path / "f.json", small(), ReadOptions(coco=tmp_path / "names.json")).file_format == "coco"
     (tmp_path / "f.json").write_text(json.dumps({"a": [{"text": "mass", "boxes": None}] * 5}))
-    assert read_boxes(tmp_path / "f.json", small()).kind == "radfact"
+    assert read_boxes(tmp_path / "f.json", small()).file_format == "radfact"
 
 
 def parsed(path: Path, text: str) -> tuple[Any, str]:
@@ -100,7 +100,7 @@ def test_entries_are_those_of_the_whole(text: str, tmp_path: Path) -> None:
         path.write_text(changed)
         found, told = parsed(path, changed)
         try:
-            whole = JsonFile(path).whole()
+            whole = JsonFile(path).document()
         except DataError as error:
             wrong += 1
             assert told == str(error) or not changed.strip().startswith(("[", "{"))
@@ -218,7 +218,7 @@ def test_grounded_phrases(tmp_path: Path) -> None:
     assert found.positives.boxes.tolist() == [[256, 512, 768, 1024]] and found.unmatched == 2 and found.lines == 5
     assert found.positives.state.tolist() == [State.SILENT, State.ANSWERED, State.SILENT]
     assert found.negatives.pairs == (("a", "Nodule"), ("b", "Effusion")) and not found.negatives.tried.any()
-    assert (found.kind, found.silence, found.not_asked) == ("radfact", "absent", 2)
+    assert (found.file_format, found.silence, found.not_asked) == ("radfact", "absent", 2)
 
 
 def test_texts_are_mapped_to_findings(tmp_path: Path) -> None:

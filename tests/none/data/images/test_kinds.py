@@ -54,7 +54,7 @@ def test_dicom_without_its_preamble_is_read_everywhere(name: str, tmp_path: Path
     assert image_size(path) == WORDS.shape
     assert read_header(path) == {}
     (found,) = dicom_files(tmp_path)
-    assert (found.kind, found.uid) == ("image", "1.2.3.4")
+    assert (found.object_type, found.uid) == ("image", "1.2.3.4")
 
 
 @pytest.mark.parametrize("first", [0x00080000, 0x00080005, 0x00080008, 0x00080016])

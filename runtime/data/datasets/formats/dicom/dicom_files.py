@@ -36,10 +36,10 @@ _OTHERS: Final = (f"{_STORAGE}.88.", f"{_STORAGE}.11.", f"{_STORAGE}.66.", f"{_S
 
 @dataclass(frozen=True)
 class DicomFile:
-    """A DICOM file: its kind ("image", "other" or one of `OBJECTS`), and the UID of its instance."""
+    """A DICOM file: its type ("image", "other" or one of `OBJECTS`), and the UID of its instance."""
 
     path: Path
-    kind: str
+    object_type: str
     uid: str
 
 
@@ -98,10 +98,10 @@ def guarded(where: Place, make: Callable[[], Made]) -> Made:
 
 def items(data: Any, *path: str) -> list[Any]:
     """The items of a sequence, at a path of sequences of which the first items are taken; none if it is not there."""
-    found = [data]
+    sequence = [data]
     for name in path:
-        found = list(found[0].get(name) or ()) if found else []
-    return found
+        sequence = list(sequence[0].get(name) or ()) if sequence else []
+    return sequence
 
 
 def text_of(data: Any, name: str) -> str:

@@ -21,7 +21,7 @@ class Graphic:
 
     names: tuple[str, ...]
     uid: str
-    kind: str
+    graphic_type: str
     points: Points
     number: int
 
@@ -41,15 +41,15 @@ def report_images(data: Any) -> list[str] | None:
 def measured_graphics(data: Any, file: Path) -> Iterator[Graphic]:
     """The graphics of the measurement groups of a structured report. Raises DataError for three dimensions."""
     for number, group in enumerate(_groups(data), 1):
-        found = [item for item in items(group, "ContentSequence") if _concept(item) == _FINDING]
-        names = _code(items(found[0], "ConceptCodeSequence")) if found else ()
+        findings = [item for item in items(group, "ContentSequence") if _concept(item) == _FINDING]
+        names = _code(items(findings[0], "ConceptCodeSequence")) if findings else ()
         for item in items(group, "ContentSequence"):
-            kind = text_of(item, "ValueType")
-            if kind == "SCOORD3D":
+            value_type = text_of(item, "ValueType")
+            if value_type == "SCOORD3D":
                 raise fail(file, number, "the group is drawn in three dimensions; a radiograph has two")
-            if kind == "SCOORD":
+            if value_type == "SCOORD":
                 image = next(
-                    (each for each in items(item, "ContentSequence") if text_of(each, "ValueType") == "IMAGE"), None
+                    (entry for entry in items(item, "ContentSequence") if text_of(entry, "ValueType") == "IMAGE"), None
                 )
                 if image is None:
                     raise fail(file, number, "the graphic of the group does not say on which image it was drawn")
@@ -60,12 +60,12 @@ def measured_graphics(data: Any, file: Path) -> Iterator[Graphic]:
 def layer_graphics(data: Any, file: Path) -> Iterator[Graphic]:
     """The graphics of a presentation state; the name of each is its layer. Raises DataError."""
     series = items(data, "ReferencedSeriesSequence")
-    whole = [image for each in series for image in items(each, "ReferencedImageSequence")]
+    all_images = [image for entry in series for image in items(entry, "ReferencedImageSequence")]
     number = 0
     for annotation in items(data, "GraphicAnnotationSequence"):
         for item in items(annotation, "GraphicObjectSequence"):
             number += 1
-            for image in items(annotation, "ReferencedImageSequence") or whole:
+            for image in items(annotation, "ReferencedImageSequence") or all_images:
                 uid = uid_of(image, "ReferencedSOPInstanceUID")
                 points = _pairs(item.GraphicData)
                 if text_of(item, "GraphicAnnotationUnits") == "DISPLAY":
@@ -75,7 +75,7 @@ def layer_graphics(data: Any, file: Path) -> Iterator[Graphic]:
                 yield Graphic((text_of(annotation, "GraphicLayer"),), uid, text_of(item, "GraphicType"), points, number)
         for _ in items(annotation, "CompoundGraphicSequence"):
             number += 1
-            for image in items(annotation, "ReferencedImageSequence") or whole:
+            for image in items(annotation, "ReferencedImageSequence") or all_images:
                 layer = (text_of(annotation, "GraphicLayer"),)
                 yield Graphic(layer, uid_of(image, "ReferencedSOPInstanceUID"), "COMPOUND", (), number)
 
@@ -84,21 +84,21 @@ def _groups(item: Any) -> Iterator[Any]:
     """All measurement groups below an item of a structured report, without recursion."""
     waiting = [item]
     while waiting:
-        each = waiting.pop()
-        if _concept(each) == _GROUP:
-            yield each
+        container = waiting.pop()
+        if _concept(container) == _GROUP:
+            yield container
         else:
-            waiting += reversed(items(each, "ContentSequence"))
+            waiting += reversed(items(container, "ContentSequence"))
 
 
 def _concept(item: Any) -> str:
-    found = items(item, "ConceptNameCodeSequence")
-    return text_of(found[0], "CodeValue") if found else ""
+    codes = items(item, "ConceptNameCodeSequence")
+    return text_of(codes[0], "CodeValue") if codes else ""
 
 
-def _code(found: list[Any]) -> tuple[str, ...]:
+def _code(codes: list[Any]) -> tuple[str, ...]:
     """Meaning and value of a code."""
-    return tuple(name for key in ("CodeMeaning", "CodeValue") if found and (name := text_of(found[0], key)))
+    return tuple(name for key in ("CodeMeaning", "CodeValue") if codes and (name := text_of(codes[0], key)))
 
 
 def _pairs(values: Any) -> Points:

@@ -65,10 +65,10 @@ def segment_frames(
     data: DataSet, file: Path, segments: Mapping[int, tuple[str, ...]], threshold: float | None
 ) -> Iterator[MaskFrame]:
     """The frames of a Segmentation of the `segment_names`. Raises DataError; also for fractions without a threshold."""
-    kind = text_of(data, "SegmentationType")
-    if kind not in ("BINARY", "FRACTIONAL", "LABELMAP"):
+    segmentation_type = text_of(data, "SegmentationType")
+    if segmentation_type not in ("BINARY", "FRACTIONAL", "LABELMAP"):
         raise fail(file, None, "its segmentation type is none of BINARY, FRACTIONAL and LABELMAP")
-    most = _most(data, file, threshold) if kind == "FRACTIONAL" else 1.0
+    most = _most(data, file, threshold) if segmentation_type == "FRACTIONAL" else 1.0
     # Nothing was found: some programs then write no frame.
     frames: Iterable[NDArray[Any]] = [] if data.get("NumberOfFrames") == 0 else _frames(data, file)
     for index, frame in enumerate(frames):
@@ -76,7 +76,7 @@ def segment_frames(
         if frame.min(initial=0) < 0:
             problem = "the frame holds values below 0, which a Segmentation cannot have"
             raise fail(file, index + 1, f"{problem}; its PixelRepresentation must be 0")
-        if kind == "LABELMAP":
+        if segmentation_type == "LABELMAP":
             unknown = np.setdiff1d(frame, [0, *segments])
             if unknown.size:
                 raise fail(file, index + 1, f"the frame holds the segment {unknown[0]}, which is not described")
@@ -86,7 +86,7 @@ def segment_frames(
         number = _segment_number(data, index, file)
         if number not in segments:
             raise fail(file, index + 1, f"the frame is of the segment {number}, which is not described")
-        if kind == "BINARY":
+        if segmentation_type == "BINARY":
             yield MaskFrame(segments[number], uid, frame, index + 1, images=images)
             continue
         if frame.max() > most:

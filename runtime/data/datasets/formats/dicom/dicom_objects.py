@@ -62,22 +62,22 @@ class DicomObjects(FileFormat):
         self.graphics: dict[str, str] | str = given.strip() if isinstance(given, str) else self._table("graphics")
         if not has_folder(self.annotations):
             raise DataError(f"The folder {self.annotations} of the annotations does not exist; correct the root.")
-        found = list(dicom_files(self.annotations))
-        self._objects = [item for item in found if item.kind != "image"]
+        files = list(dicom_files(self.annotations))
+        self._objects = [item for item in files if item.object_type != "image"]
         if not self._objects:
             raise DataError(
                 f"The folder {self.annotations} holds no DICOM object that annotates an image; correct the root or the "
                 "option annotations."
             )
-        self._paths = self._image_paths(found)
+        self._paths = self._image_paths(files)
         self._sizes: dict[str, tuple[int, int] | None] = {}
         self._masks = MaskReader()
         self._described: set[str] = set()
         annotated = list(self._annotated())
-        self._use(annotated, self.texts_option("classes") or self._known(annotated))
+        self._use(annotated, self.texts_option("classes") or self._classes_seen(annotated))
         self._early += self._masks.notes()
 
-    def _known(self, annotated: Sequence[Annotated]) -> tuple[str, ...]:
+    def _classes_seen(self, annotated: Sequence[Annotated]) -> tuple[str, ...]:
         """The classes with a region or a mark, and those of segments without a pixel: they were looked for."""
         return tuple(sorted({shape.finding for item in annotated for shape in item.shapes} | self._described))
 
@@ -108,31 +108,31 @@ class DicomObjects(FileFormat):
         start = len(str(self.images)) + 1
         return [str(path)[start:] for path in self._paths.values()]
 
-    def _image_paths(self, found: list[DicomFile]) -> dict[str, Path]:
+    def _image_paths(self, files: list[DicomFile]) -> dict[str, Path]:
         """UID -> image. A PNG or JPEG file has the UID as its name."""
         if self.images != self.annotations:
-            found = list(dicom_files(self.images, strict=False))
-        paths = {item.uid: item.path for item in found if item.kind == "image"}
+            files = list(dicom_files(self.images, strict=False))
+        paths = {item.uid: item.path for item in files if item.object_type == "image"}
         for path in tree(self.images):
             if path.suffix.lower() in IMAGES[2:]:
                 paths.setdefault(path.stem, path)
         return paths
 
     def _annotated(self) -> Iterator[Annotated]:
-        found: dict[str, Annotated] = {}
+        images: dict[str, Annotated] = {}
         skipped: dict[str, list[Path]] = {}
         for item in self._objects:
             reason, shapes = guarded((item.path, None), lambda item=item: self._read(item))  # type: ignore[misc]
             if reason:
                 skipped.setdefault(reason, []).append(item.path)
             for uid, shape in shapes:
-                if uid not in found:
-                    found[uid] = self._about(uid, item.path)
-                found[uid].shapes += [shape] if shape else []
+                if uid not in images:
+                    images[uid] = self._about(uid, item.path)
+                images[uid].shapes += [shape] if shape else []
         for reason, paths in skipped.items():
             text = f"{_MISSING[reason]}; objects that are not used: {len(paths)}"
             self.note("other_file", str(paths[0]), (paths[0], None), text)
-        return iter(found.values())
+        return iter(images.values())
 
     def _about(self, uid: str, file: Path) -> Annotated:
         path = self._paths.get(uid)
@@ -149,22 +149,26 @@ class DicomObjects(FileFormat):
 
     def _read(self, item: DicomFile) -> tuple[str, list[tuple[str, Shape | None]]]:
         """Why an object is not used, else empty; and the shapes of the images that it refers to, None: nothing."""
-        file, kind = item.path, item.kind
-        if kind == "rtstruct":
+        file, object_type = item.path, item.object_type
+        if object_type == "rtstruct":
             raise fail(
                 file,
                 None,
                 "an RT Structure Set is drawn in millimetres of a frame of reference, which a radiograph does not "
                 "have; export its contours as a Segmentation, or take it out of the folder",
             )
-        if kind == "other" or (kind == "gsps" and not self.graphics) or (kind == "pm" and not self.maps):
-            return kind, []
+        if (
+            object_type == "other"
+            or (object_type == "gsps" and not self.graphics)
+            or (object_type == "pm" and not self.maps)
+        ):
+            return object_type, []
         data = read_object(file)
-        if kind == "seg":
+        if object_type == "seg":
             return "", self._segments(data, file)
-        if kind == "pm":
+        if object_type == "pm":
             return "", [self._mask(frame, file) for frame in map_frames(data, file, self.threshold)]
-        if kind == "gsps":
+        if object_type == "gsps":
             return "", [self._graphic(graphic, file, self._layer(graphic)) for graphic in layer_graphics(data, file)]
         images = report_images(data)
         if images is None:
@@ -237,19 +241,20 @@ class DicomObjects(FileFormat):
         return graphic.uid, self.shape(lambda: self._shape(graphic, finding, where), where, finding)
 
     def _shape(self, graphic: Graphic, finding: str, where: Place) -> Shape:
-        kind, points = graphic.kind, graphic.points
-        if kind in _WITHOUT_AREA or (kind == "POLYLINE" and (len(points) < 4 or points[0] != points[-1])):
-            return self.without_area(finding, kind.lower(), where)
-        if kind in ("POLYLINE", "POLYGON"):
+        graphic_type, points = graphic.graphic_type, graphic.points
+        if graphic_type in _WITHOUT_AREA or (
+            graphic_type == "POLYLINE" and (len(points) < 4 or points[0] != points[-1])
+        ):
+            return self.without_area(finding, graphic_type.lower(), where)
+        if graphic_type in ("POLYLINE", "POLYGON"):
             return self.polygon(finding, points[:-1] if points[0] == points[-1] else points, where)
-        if kind == "CIRCLE" and len(points) == 2:
+        if graphic_type == "CIRCLE" and len(points) == 2:
             radius = math.dist(*points)
             return self.ellipse(finding, points[0], (radius, radius), where)
-        if kind == "ELLIPSE" and len(points) == 4:
+        if graphic_type == "ELLIPSE" and len(points) == 4:
             (ax, ay), (bx, by), c, d = points
             angle = math.degrees(math.atan2(by - ay, bx - ax))
             radii = (math.hypot(bx - ax, by - ay) / 2, math.dist(c, d) / 2)
             return self.ellipse(finding, ((ax + bx) / 2, (ay + by) / 2), radii, where, angle)
-        raise fail(
-            *where, f"a graphic {kind if kind in _SHAPES else 'of unknown type'} of {len(points)} points is not read"
-        )
+        shown = graphic_type if graphic_type in _SHAPES else "of unknown type"
+        raise fail(*where, f"a graphic {shown} of {len(points)} points is not read")
