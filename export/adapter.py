@@ -271,5 +271,5 @@ def adapter_class(name: str) -> type[Adapter]:
     required("torch", "A model")
     target = MODELS.load(name)
     if not (isinstance(target, type) and issubclass(target, Adapter)):
-        raise ConfigError(f"'{name}' is not a model: {target!r} is no subclass of xbench_fast.export.Adapter.")
+        raise ConfigError(f"'{name}' is not a model: {target!r} is not a subclass of xbench_fast.export.Adapter.")
     return target

@@ -63,7 +63,7 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
     """Writes the float32 graph `source` as `target` in INT8 and returns the names of the products in bytes.
 
     `batches` are the inputs that ranges are taken from; ranges of an earlier call with the same source and method are
-    kept beside `target`. Raises ExportError, and ConfigError for a name of `recipe.keep` that is no product in bytes.
+    kept next to `target`. Raises ExportError, and ConfigError for a name of `recipe.keep` that is no product in bytes.
     """
     import onnx
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
@@ -120,7 +120,7 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
 
 
 def folded_graph(source: Path, target: Path) -> Path:
-    """The graph with its constants computed, beside `target`: a weight that is cut and turned in the graph would count
+    """The graph with its constants computed, next to `target`: a weight that is cut and turned in the graph would count
     as an activation."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 

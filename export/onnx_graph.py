@@ -25,7 +25,7 @@ def opset_for(precision: str) -> int:
     """The opset of a graph: ONNX defines convolution for bfloat16 from opset 22 on.
 
     ONNX Runtime's CUDA provider supports MaxPool up to opset 21 (microsoft/onnxruntime issue 26393), so its CPU
-    provider does the pooling in such a graph until a release supports it; TensorRT pools on the GPU.
+    provider does the pooling in this graph until a release supports it; TensorRT pools on the GPU.
     """
     return max(OPSET, 22) if precision == "bf16" else OPSET
 

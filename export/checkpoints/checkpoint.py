@@ -140,7 +140,7 @@ class Checkpoint:
         """The tensors of a state dict, without what wrappers add to names (`names.plain_name`).
 
         Raises CheckpointError for objects in place of tensors, for tensors that claim many times the file's size, for
-        a name that is no text, and for one that occurs with a prefix and without.
+        a name that is not text, and for one that occurs with a prefix and without.
         """
         for name in (name for name, value in content.items() if isinstance(value, Tensor)):
             if not _is_name(name):

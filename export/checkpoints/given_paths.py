@@ -221,7 +221,7 @@ def read_index(path: Path) -> dict[str, list[str]]:
         shards: dict[str, list[str]] = {}
         for tensor, name in table.items():
             if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
-                raise ValueError(f"{name!r} is no name of a file")
+                raise ValueError(f"{name!r} is not the name of a file")
             shards.setdefault(name, []).append(tensor)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} is not an index of shards ({error!r}); download it again.") from error

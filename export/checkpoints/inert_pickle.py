@@ -91,7 +91,10 @@ class _Machine:
         raise ValueError("its pickle has no end")
 
     def step(self, name: str, argument: Any) -> None:
-        """One of the instructions that use the stack or the memo."""
+        """One of the instructions that use the stack or the memo.
+
+        They can neither import nor call: a name becomes a `Record`, a call a builder or a refusal (`name_or_call`).
+        """
         stack = self.stack
         match name:
             case "MARK":
@@ -99,7 +102,7 @@ class _Machine:
                 self.stack = []
             case "POP" if stack:
                 stack.pop()
-            case "POP" | "POP_MARK":
+            case "POP" | "POP_MARK":  # with nothing above the last mark, POP takes the mark away, as in pickle
                 self.marked()
             case "DUP":
                 stack.append(stack[-1])
@@ -137,7 +140,7 @@ class _Machine:
             case "STACK_GLOBAL":
                 attribute, module = stack.pop(), stack.pop()
                 if not (isinstance(attribute, str) and isinstance(module, str)):  # a container is never written out
-                    raise TypeError("the name of a class that is no text")
+                    raise TypeError("the name of a class that is not text")
                 stack.append(Record(f"{module}.{attribute}"))
             case "INST":
                 arguments = tuple(self.marked())

@@ -167,7 +167,7 @@ def _other_image_size(name: str, stored: tuple[int, ...], needed: tuple[int, ...
     one, other = sides
     return (
         f"the checkpoint is of another image size, because it has the positions of {one} x {one} patches and the model "
-        f"those of {other} x {other}, which are not resampled"
+        f"has {other} x {other}, and positions are not resampled"
     )
 
 

@@ -71,7 +71,7 @@ def image(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float3
 
 
 def stand_in_module(build: Callable[[], M], seed: int = 0, prefix: str = "") -> M:
-    """The module that `build` returns, with stand-in values; `prefix` as of `fill_module`."""
+    """The module that `build` returns, with stand-in values; for `prefix` see `fill_module`."""
     import torch
 
     with torch.device("meta"):

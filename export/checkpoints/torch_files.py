@@ -234,7 +234,7 @@ def _stated(pid: Sequence[Any]) -> tuple[str, torch.dtype, int, *tuple[Any, ...]
 def _tensor(storage: Tensor, offset: int, shape: Sequence[int], stride: Sequence[int], *_: Any) -> Tensor:
     """A view of the storage, which may repeat values."""
     if not all(isinstance(number, int) for number in (offset, *shape, *stride)):
-        raise TypeError("a tensor whose sizes are no numbers")
+        raise TypeError("a tensor whose sizes are not numbers")
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     if min((offset, *shape, *stride)) < 0 or (0 not in shape and last >= storage.numel()):
         raise ValueError(f"a tensor of {tuple(shape)} has only {storage.numel()} stored values")

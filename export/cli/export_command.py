@@ -78,7 +78,7 @@ _file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, di
     "--weights",
     type=Choice(["published", "stand-in"]),
     default="published",
-    help="Weights to export. published: those of --checkpoint; a file with an unknown sha256 counts as published only "
+    help="Weights to export. published: from --checkpoint; a file with an unknown sha256 counts as published only "
     "with --source, otherwise as own. stand-in: made-up weights of the same shapes, to test the export.",
 )
 @click.option(
@@ -99,7 +99,7 @@ _file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, di
 @click.option(
     "--text-encoder",
     type=click.Path(path_type=Path),
-    help="Weights of the text encoder, a file or folder. MedKLIP, MAVL: those of Bio_ClinicalBERT, which their files "
+    help="Weights of the text encoder, a file or folder. MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files "
     "do not hold. BioViL, BioViL-T: the text weights, if they are not in the folder of the image file.",
 )
 @_file("--config", show_default=f"./{DEFAULT_FILE} if it exists", help="Configuration file.")
@@ -179,7 +179,7 @@ def command(context: click.Context, /, **_: Any) -> int:
     With several models (--model all, everything, or --model kad --model clip) each of their files found in
     --checkpoints is exported, in a process of its own. --tokenizer DIR and --prompts DIR then mean the folder of the
     model's name inside DIR, and --text-encoder DIR that folder or, for MedKLIP and MAVL, DIR itself.
-    Other models, those of [models] too, are exported by their own names.
+    Other models, also from [models], are exported by their own names.
     """
     if context.invoked_subcommand is not None:
         return 0

@@ -87,7 +87,7 @@ _PRECISION_OPTIONS = (
         default="auto",
         help="Form of int8. "
         + "; ".join(f"{name}: {words}" for name, words in FORMS.items())
-        + ". auto: vnni where this processor has VNNI or is no x86, otherwise any-cpu.",
+        + ". auto: vnni where this processor has VNNI or is not x86, otherwise any-cpu.",
     ),
     click.option(
         "--keep-float",

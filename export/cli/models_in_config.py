@@ -147,7 +147,7 @@ def of_family(family: str, name: str) -> ModelEntry:
 
 @contextmanager
 def importable(path: Path | None) -> Iterator[None]:
-    """While it lasts, modules beside the file `path` can be imported, without a file those of the working directory;
+    """While it lasts, modules next to the file `path` can be imported, without a file modules of the working directory;
     installed ones of the same name come first."""
     folder = str((Path() if path is None else path.parent).resolve())
     sys.path.append(folder)
@@ -181,7 +181,7 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
         folder = path.parent / Path(settings[key]).expanduser()
         settings[key] = str(folder) if folder.is_dir() else settings[key]
     if mistaken := sorted(model.options.keys() & {*_KEYS, "name", "force"}):
-        raise ConfigError(f"{path}: '{mistaken[0]}' is no option of a class; write it in [{where}] itself.")
+        raise ConfigError(f"{path}: '{mistaken[0]}' is not an option of a class; write it in [{where}] itself.")
     options = {**model.options, **({"arch": _arch(model.arch, path)} if model.arch else {})}
     return ModelEntry(name, target, settings, options, model.family)
 

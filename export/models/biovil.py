@@ -37,7 +37,7 @@ TEXT_FILES = ("model.safetensors", "pytorch_model.bin")
 @dataclass(frozen=True)
 class BioVilConfig:
     """What distinguishes the two models. `temporal`: the image features are half of the image and half of the vector
-    that stands for a missing earlier image."""
+    used for a missing earlier image."""
 
     key: str
     title: str

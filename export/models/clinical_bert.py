@@ -40,7 +40,7 @@ TOKENIZER = TokenizerSpec(
 
 
 class _Published(nn.Module):
-    """The network under the names of the checkpoint, the text encoder under those of the stand-in scheme."""
+    """The network under the names of the checkpoint, the text encoder under the names of the stand-in scheme."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

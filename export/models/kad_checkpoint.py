@@ -37,7 +37,7 @@ FULL_WIDTH, FULL_TEXT_HEADS, FULL_DECODER_HEADS = 768, 12, 4
 
 @dataclass(frozen=True)
 class KadConfig:
-    """Sizes; the defaults are those of KAD-512. `decoder.width` is the width all three parts share."""
+    """Sizes; the defaults are for KAD-512. `decoder.width` is the width all three parts share."""
 
     image_size: int = 512
     resnet: ResNetConfig = field(default_factory=ResNetConfig)

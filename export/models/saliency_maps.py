@@ -47,7 +47,7 @@ PATCH_MAPS = {
     VALUE_VALUE: "cosine between each projected patch and the prompt, where the last block's attention weights are the "
     "softmax of value-value products instead of query-key ones; scores are the unchanged model's",
 }
-"""Value-value attention is that of training-free open-vocabulary segmentation (Li et al. 2023, arXiv 2304.05653; Wang
+"""Value-value attention is from training-free open-vocabulary segmentation (Li et al. 2023, arXiv 2304.05653; Wang
 et al. 2024, arXiv 2312.01597), here in the last block only, with its residual and MLP."""
 
 

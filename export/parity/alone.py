@@ -149,7 +149,7 @@ def _order(size: int) -> list[int]:
 
 
 def _other_text(text: Floats) -> Floats | None:
-    """The features of other texts: those of the next text each, and of a single text its numbers from the last to the
+    """The features of other texts: of the next text each, and of a single text its numbers from the last to the
     first. None where that changes nothing."""
     other = np.ascontiguousarray(np.roll(text, 1, axis=0) if len(text) > 1 else text[..., ::-1])
     return None if np.array_equal(other, text) else other

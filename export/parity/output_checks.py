@@ -99,7 +99,7 @@ def last_function(graph: Any, output: str = "logits") -> str:
 
 
 def _probabilities(scores: Sequence[ProbeScores], function: str) -> str | None:
-    """What kind of probabilities the logits are: where an operator that makes some is behind them, or where those of
+    """Which probabilities the logits are: where an operator that makes some is behind them, or where the logits of
     all texts add up to 1."""
     if function in _SQUASHING and all(_within(answers.logits, 0, 1) for answers in scores):
         return f"probabilities, the values of a {function}"

@@ -161,7 +161,7 @@ def find_wordpiece(
 ) -> WordPieceTokenizer | None:
     """The vocabulary in `folder`, or of the first of `repositories` that is in the local Hugging Face cache.
 
-    `rules` are those of `WordPieceTokenizer`. Returns None when `folder` is None and no repository is cached. Raises
+    `rules`: see `WordPieceTokenizer`. Returns None when `folder` is None and no repository is cached. Raises
     ConfigError when `folder` was given and holds no WordPiece vocabulary.
     """
     if folder is not None:

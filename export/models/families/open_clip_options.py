@@ -82,7 +82,7 @@ def check_sizes(model: nn.Module, size: Any, tensors: Mapping[str, Tensor], path
             divides = isinstance(size, int) and size * trained % expected == 0
             raise CheckpointError(
                 f"{path} is of another image size than {title}: it has the positions of {trained} x {trained} patches, "
-                f"the architecture those of {expected} x {expected}, and positions are not interpolated here as "
+                f"the architecture has {expected} x {expected}, and positions are not interpolated here as "
                 "open_clip does it"
                 + (f"; export it with preprocess = {{size = {size * trained // expected}}}." if divides else ".")
             )

@@ -45,7 +45,7 @@ def cached_folder(repository: str, file: str, title: str) -> Path:
 def open_clip_texts(
     model: Mapping[str, Any], title: str, folder: Path | None, snapshot: Path | None
 ) -> tuple[TokenizerSpec, TextPadding]:
-    """CLIP's own tokenizer, or the one that the configuration `model` names: in `folder`, beside the configuration in
+    """CLIP's own tokenizer, or the one that the configuration `model` names: in `folder`, next to the configuration in
     `snapshot`, or in the local Hugging Face cache.
 
     Raises ConfigError for a key or a value that is not known, or that leaves tokens out at random, and
@@ -110,7 +110,7 @@ def _check(options: Any, mode: str, title: str, named: bool) -> None:
 
 
 def _library_tokenizer(model: Mapping[str, Any], title: str, folder: Path | None) -> Any:
-    """What `open_clip.get_tokenizer` makes of the configuration beside the files of `folder`. Downloads nothing, runs
+    """What `open_clip.get_tokenizer` makes of the configuration next to the files of `folder`. Downloads nothing, runs
     no code of the folder."""
     import open_clip
 

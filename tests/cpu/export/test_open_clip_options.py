@@ -86,7 +86,7 @@ OTHER: dict[str, tuple[tuple[str, ...], int, str]] = {
     "image size": (
         ("vision_cfg", "image_size"),
         48,
-        r"another image size than .* 6 x 6 patches, the architecture those of 4 x 4, and .*size = 48\}",
+        r"another image size than .* 6 x 6 patches, the architecture has 4 x 4, and .*size = 48\}",
     ),
 }
 
@@ -117,7 +117,7 @@ def test_another_image_size_is_named_for_every_model() -> None:
             match_tensors({name: own}, {name: torch.zeros(found)}, path=Path("x"), model="It")
         return str(caught.value)
 
-    words = "of another image size, because it has the positions of 4 x 4 patches and the model those of 14 x 14"
+    words = "of another image size, because it has the positions of 4 x 4 patches and the model has 14 x 14"
     for name in (
         "visual.trunk.pos_embed",
         "vision_model.embeddings.position_embedding.weight",

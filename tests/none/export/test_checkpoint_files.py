@@ -182,8 +182,8 @@ def test_an_index_maps_files_to_tensors(tmp_path: Path) -> None:
     [
         ("{", "is not an index of shards"),
         ({"a": 1}, "is not an index of shards"),
-        ({"weight_map": {"x": "../a.safetensors"}}, "is no name of a file"),
-        ({"weight_map": {"x": 3}}, "is no name of a file"),
+        ({"weight_map": {"x": "../a.safetensors"}}, "is not the name of a file"),
+        ({"weight_map": {"x": 3}}, "is not the name of a file"),
         (
             {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}},
             r"names 2 files, of which 1 are missing \(b.saf",
