@@ -49,15 +49,15 @@ def evaluate(
     dataset, data: the name of a dataset and its folder, or lists of equal length; an object from `load_dataset`
         replaces both. A dataset of the configuration needs no folder. None: all datasets of the configuration.
     config: the configuration file, by default ./xbench.toml if it exists. Arguments override it.
-    out: the run directory (default: that of the configuration, else "run").
+    out: the run directory (default: the configured one, else "run").
     options: see `EvaluateOptions`.
 
     A callable is a live model: (pixels uint8 [B, 1, S, S], list of Q findings) -> (logits [B, Q], saliency
     [B, Q, h, w]), floating point, NumPy arrays or tensors on any device; the maps on the model's own grid, not
     normalised. It is called in this thread, first with one black image; of a dataset that asks phrases it gets the
     phrases of a batch. It needs `geometry`, a `Geometry`: how pixels
-    are prepared. `name`: its name in tables, by default that of the callable. `version`: names the state of the model,
-    such as "epoch-3"; results are reused only if it is given and unchanged.
+    are prepared. `name`: its name in tables, by default the name of the callable. `version`: names the state of the
+    model, such as "epoch-3"; results are reused only if it is given and unchanged.
 
     Raises ConfigError for unknown names and invalid options, and RunError, after all others are done, for a model and
     dataset that could not be evaluated, of which half of the images or maps are missing

@@ -86,7 +86,7 @@ def open_clip_model(
 
     model: as `open_clip.create_model` returns it, in float32 on any device; its weights are not copied. tokenizer: as
     `open_clip.get_tokenizer` returns it. prompts: finding -> text or texts, in the place of CLIP's built-in prompts
-    (docs/parity.md §7) or beside them. The logit is the scaled cosine of image and prompt, the map the cosine of each
+    (docs/parity.md §7) or next to them. The logit is the scaled cosine of image and prompt, the map the cosine of each
     patch and the prompt, as in the bundle of these weights (docs/parity.md §3.1).
 
     Raises ConfigError for a model whose patches cannot be read, and MissingExtraError without the extra export.

@@ -95,8 +95,8 @@ class Run:
     def rows(self) -> pd.DataFrame:
         """One row for each (image, finding) of every finished result: status, score and counts.
 
-        The columns are those of the result files (docs/run-directory.md) without maps and regions: `logit` is the
-        score, `area` and `overlap` are int32 [101], the pixels of the thresholded map and those of them inside the
+        The columns are as in the result files (docs/run-directory.md) without maps and regions: `logit` is the
+        score, `area` and `overlap` are int32 [101], the pixels of the thresholded map and the ones inside the
         region, None for a pair without a region. Raises RunError for a file that is damaged.
         """
         from . import frames
