@@ -126,7 +126,7 @@ def _print(folder: Path, stores: list[StoreInfo]) -> None:
 
     console = make_console()
     total = format_bytes(sum(store.bytes for store in stores))
-    absent = "" if has_folder(folder) else " (there is no such folder)"
+    absent = "" if has_folder(folder) else " (the folder does not exist)"
     console.print(shown(f"{folder}: {len(stores)} stores, {total}{absent}"), soft_wrap=True)
     if not stores:
         return

@@ -108,7 +108,7 @@ def _conditions(texts: tuple[str, ...]) -> list[Condition]:
 
 
 def _pair(run_b: Path | None, models: tuple[str, ...]) -> tuple[str, str] | None:
-    """The model of the first run and that of the second; None for all models that both have."""
+    """The model of the first run and the model of the second; None for all models that both have."""
     if len(models) > 2:
         raise click.UsageError("--model is given twice at most; compare further models one pair at a time.")
     if run_b is None and len(models) < 2:

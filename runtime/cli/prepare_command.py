@@ -62,8 +62,8 @@ def prepare(
     """Decode every image once, in the geometries the models need.
 
     An evaluation prepares an image when it needs it for the first time. This command does so ahead, without a model.
-    The protocol must be that of the evaluation: medklip and mavl equalise the histogram of RSNA images first. The
-    command can be interrupted and resumed, and several processes can run it at once.
+    The protocol must be the same as in the evaluation: medklip and mavl equalise the histogram of RSNA images first.
+    The command can be interrupted and resumed, and several processes can run it at once.
     """
     if geometry_texts and models:
         raise ConfigError("--geometry and --model contradict each other; give one of them.")

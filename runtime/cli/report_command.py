@@ -191,7 +191,7 @@ def _unfinished(run: StoredRun) -> str:
 
 
 def _places(written: list[Path]) -> list[str]:
-    """The files, those of a folder inside the report's as one."""
+    """The files; a folder inside the report's folder counts as one."""
     folder = min((path.parent for path in written), key=lambda parent: len(parent.parts))
     inside = Counter(path.parent for path in written if path.parent != folder)
     return [

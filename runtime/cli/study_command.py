@@ -82,7 +82,7 @@ def _common(function: F) -> F:
 
 
 def _where(function: F) -> F:
-    """--data and --data-option, given to the command as `places`, with those of the configuration."""
+    """--data and --data-option, with the configured datasets, given to the command as `places`."""
 
     @data_options
     @wraps(function)
@@ -184,7 +184,7 @@ def _readers(run: Path | None, **common: Any) -> int:
     "tables",
     metavar="[NAME=]FILE",
     help="CSV file with the cases of the dataset NAME and columns of attributes.",
-    default="that of the configuration, else the dataset's own files",
+    default="the configured table, else the dataset's own files",
 )
 @repeated("--by", metavar="ATTRIBUTE", help="Attribute to group by.", default="all")
 @_where

@@ -68,7 +68,7 @@ _OUT = Path("trust")
     "--cache",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of prepared images.  [default: that of the configuration, or none]",
+    help="Folder of prepared images.  [default: the configured folder, or none]",
 )
 @options_of(EvaluationOptions, "limit", "verify", "cache_limit", "decoder", "bundles")
 @click.option(
@@ -109,7 +109,7 @@ def trust(
 ) -> int:
     """Test whether the maps of bundles can be believed, with forward passes.
 
-    Each probe changes weights, images or prompts, and compares the maps with those of the unchanged model
+    Each probe changes weights, images or prompts, and compares the maps with the maps of the unchanged model
     (docs/trust.md). Its cost in forward passes is printed before it begins. Changed weights run on ONNX Runtime even if
     the engine is TensorRT. Results go to a trust directory that can be interrupted and resumed, never to a run
     directory: trust.json, trust.csv, trust.txt and the rows of each probe in cells/.

@@ -48,7 +48,7 @@ def _models(context: click.Context) -> list[str]:
 
 
 def _datasets(context: click.Context) -> list[str]:
-    """The configured datasets, those of --data, and the built-in ones."""
+    """The configured datasets, the datasets of --data, and the built-in ones."""
     from ...data.datasets.dataset_registry import DATASETS
 
     given = [item.partition("=")[0] for item in context.params.get("data") or ()]

@@ -142,7 +142,7 @@ def resolve_config(
         config = replace(config, cache_limit=parse_bytes(cache_limit, "--cache-limit"))
     for folder in bundles:
         if not has_folder(folder):
-            raise ConfigError(f"--bundles {folder} is no folder; give the folder that holds bundles, or a bundle.")
+            raise ConfigError(f"--bundles {folder} is not a folder; give the folder that holds bundles, or a bundle.")
     if bundles:
         config = replace(config, bundles=tuple(bundles))
     for item in data or ():
