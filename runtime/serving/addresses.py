@@ -14,7 +14,7 @@ from .settings import Network
 
 
 class AddressShares:
-    """At most `most` requests of one address at once, those of `trusted` networks apart, and `total` of all; 0 for no
+    """At most `most` requests of one address at once, without `trusted` networks, and `total` of all; 0 for no
     limit."""
 
     def __init__(self, most: int, trusted: Sequence[Network], *, total: int = 0) -> None:
@@ -28,7 +28,9 @@ class AddressShares:
     def one_more(self, host: str) -> Iterator[None]:
         """Counts a request. Raises Overloaded."""
         if self._total and self._count >= self._total:
-            raise Overloaded(f"The server has {self._total} such requests at once; try again later.", retry_after=1)
+            raise Overloaded(
+                f"The server has {self._total} requests of this type at once; try again later.", retry_after=1
+            )
         limited = self._most and not is_in(host, self._trusted)
         key = client_key(host) if limited else ""
         if limited and self._open[key] >= self._most:

@@ -3,7 +3,7 @@
     serve run xbench_fast.runtime.serving.ray_serve:build bundles=/shared/bundles replicas=4 gpus=0.5
 
 Each replica is a complete server with its own engines and micro-batches; Ray Serve distributes requests over them.
-Paths, bodies and responses are those of `xbench-fast serve`. V2 over gRPC is not available here.
+Paths, bodies and responses are as with `xbench-fast serve`. V2 over gRPC is not available here.
 """
 
 from __future__ import annotations

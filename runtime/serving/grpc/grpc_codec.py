@@ -26,7 +26,7 @@ from ..protocol.tensors import (
 if TYPE_CHECKING:
     from .open_inference_pb2 import ModelInferRequest
 
-_MOST_ENTRIES: Final = 64
+_MOST_ENTRIES: Final = 64  # inputs, outputs or parameters: bounds the work that one small message can ask for
 _CONTENTS: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",
     "INT8": "int_contents",

@@ -14,10 +14,10 @@ REFLECTION_SERVICES: Final = ("grpc.reflection.v1.ServerReflection", "grpc.refle
 
 class Reflection:
     """Answers the one method of both services. The descriptors are in a pool of its own: protobuf takes every name once
-    in a pool, and this process may hold those of a client (open_inference.proto)."""
+    in a pool, and this process may hold the definitions of a client (open_inference.proto)."""
 
     def __init__(self, methods: Iterable[str]) -> None:
-        """`methods`: those of the protocol's service."""
+        """`methods`: of the protocol's service."""
         from grpc_reflection.v1alpha import reflection, reflection_pb2
 
         self._messages: Any = reflection_pb2

@@ -24,10 +24,10 @@ from .health import HEALTH_SERVICE, HealthCalls
 from .reflection import REFLECTION_SERVICES, Reflection
 
 _LOG = logging.getLogger(__name__)
-_IDLE_MS: Final = 300_000
+_IDLE_MS: Final = 300_000  # a connection without a call is closed after five minutes
 _HEALTH: Final = 64  # calls of the health service at once, and as many that watch
 _HEALTH_OF_ONE: Final = 8  # of one address
-_HEALTH_SECONDS: Final = 5
+_HEALTH_SECONDS: Final = 5  # for the message of a health check, which strangers may send (docs/serve.md)
 _LONGEST_NAME: Final = 4096  # bytes of a message of health or reflection, which is the name of a service or symbol
 _LONGEST_SENTENCE: Final = 2000  # a status is sent in a header, whose size is limited
 

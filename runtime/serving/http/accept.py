@@ -35,11 +35,11 @@ class _Range:
 
 
 def accepted(headers: Sequence[str], offers: Sequence[str]) -> str:
-    """The media type among `offers` that the values of Accept prefer; the first one if there is no such header.
+    """The media type among `offers` that the values of Accept prefer; the first one without the header.
 
-    The weight of an offer is that of the most specific range that matches it. Among equal weights an offer that is
-    named comes before one that a wildcard allows, and then the order in the header counts. Parameters other than q are
-    not looked at. Raises BadRequest with status 406.
+    The weight of an offer is the weight of the most specific range that matches it. Among equal weights an offer that
+    is named comes before one that a wildcard allows, and then the order in the header counts. Parameters other than q
+    are not looked at. Raises BadRequest with status 406.
     """
     text = ",".join(headers)
     if len(text) > _LONGEST:

@@ -57,7 +57,7 @@ def decode_file(model: str, body: bytes, query: Iterable[tuple[str, str]], *, ra
 
 
 def as_picture(request: Request) -> Request:
-    """The request for one overlay, that of the finding with the highest probability. Raises BadRequest."""
+    """The request for one overlay: of the finding with the highest probability. Raises BadRequest."""
     if request.count > 1:
         raise BadRequest(f"A picture shows one image, the request has {request.count}; ask for application/json.")
     return dataclasses.replace(request, outputs=frozenset({"findings", "probabilities", "overlay"}), highest_only=True)
@@ -106,7 +106,7 @@ def lines_of(answer: Answer) -> bytes:
 
 
 def _names(given: dict[str, list[str]], name: str) -> list[str]:
-    """The values of `name`, and those of its plural between commas, each once; empty ones, as forms send, are none."""
+    """The values of `name`, and of its plural between commas, each once; empty ones, as forms send, are none."""
     several = (part.strip() for text in given.get(f"{name}s", ()) for part in text.split(","))
     return list(dict.fromkeys(filter(None, (*given.get(name, ()), *several))))
 

@@ -26,7 +26,7 @@ def limited_chunks(base: type[Any], limit: int) -> type[Any]:
     """
 
     class Chunked(base):  # type: ignore[misc]
-        # Names apart from those of uvicorn and of `Connections`, which share this class.
+        # Names that differ from the names of uvicorn and of `Connections`, which share this class.
         transport: asyncio.Transport
         _chunk_data = b""
         _chunk_at = 0  # how much of _chunk_data is read: up to a head, a line with a size, or within a chunk

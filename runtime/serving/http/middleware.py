@@ -32,6 +32,8 @@ OVER_LIMIT: Final = "xbench.over_limit"
 _SPARE: Final = 64  # connections above a limit that may ask for health, in all
 _SPARE_OF_ONE: Final = 8  # of one address
 _SPARE_SECONDS: Final = 5
+"""Connections above the limits answer health checks, and end after this (docs/serve.md): one client with many
+connections could otherwise stop the health of the server."""
 
 
 class Connections:

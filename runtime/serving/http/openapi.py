@@ -33,7 +33,7 @@ _QUERY_SCHEMAS: Final[Json] = {
 _ERRORS: Final = {
     "400": "The request is malformed, or its image cannot be read.",
     "401": "The token is missing or wrong.",
-    "404": "There is no such model, version or address.",
+    "404": "The model, version or address does not exist.",
     "406": "The Accept header takes none of the media types of the answer.",
     "408": "The body was not complete in time.",
     "413": "The request is larger than the server takes (--max-body).",

@@ -10,7 +10,7 @@ from ..protocol.interface import INPUTS, OUTPUTS
 from ..protocol.requests import TEXT_LIMIT, Parameter
 from ..protocol.tensors import DATATYPES, MOST_AXES
 
-_MOST_ENTRIES: Final = 64
+_MOST_ENTRIES: Final = 64  # inputs or outputs, as over gRPC
 # Names outside these lists are refused later, in a sentence that proposes the name that was probably meant.
 _INPUT: Final = Meta(extra_json_schema={"enum": list(INPUTS)})
 _DATATYPE: Final = Meta(extra_json_schema={"enum": [*DATATYPES, "BYTES"]})

@@ -19,10 +19,10 @@ from ..protocol.requests import Answer, Request
 from .request_images import DISPLAY_SIDE, Prepared
 from .served_models import Selection, ServedModel
 
-ANSWER_LIMIT: Final = 256 << 20
+ANSWER_LIMIT: Final = 256 << 20  # bytes; an answer is held in memory as a whole
 
 _OUTLINE: Final = np.array((64, 224, 255), np.uint8)
-_STRENGTH: Final = 0.55
+_STRENGTH: Final = 0.55  # opacity of the overlay where the map is 1, so that the radiograph stays visible
 _FAST: Final = 1  # compression of PNG: an answer waits for it
 
 
@@ -42,7 +42,7 @@ def check_answer_size(outputs: frozenset[str], images: int, findings: int, grid:
 def build_answer(
     request: Request, model: ServedModel, selection: Selection, images: Sequence[Prepared], scores: Scores
 ) -> Answer:
-    """The answer to a request: scores logits float32 [N, Q] and saliency [N, Q, h, w] are those of its N images.
+    """The answer to a request: scores logits float32 [N, Q] and saliency [N, Q, h, w] are of its N images.
 
     A finding's logit and map are the means over its positive prompts, as in an evaluation; so are the probabilities
     (docs/metrics.md §7).

@@ -112,7 +112,7 @@ class ServedModel:
 class Catalogue:
     """Opens the engines of bundles on entering and closes them on leaving.
 
-    engine: a name `engines.select` knows, or "auto"; threads: those of each engine; options: how each runs;
+    engine: a name `engines.select` knows, or "auto"; threads: of each engine; options: how each runs;
     default_set: prompt set of requests that name none. Entering raises BundleError, ConfigError,
     EngineError or MissingExtraError.
     """

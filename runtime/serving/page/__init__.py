@@ -2,7 +2,7 @@
 
 render     the file, its policy, and its route
 page.html  the document; page.css its style, after the viewer's
-*.js       its scripts, after those of the viewer: protocol (V2 with raw bytes), regions (boxes), question (the
+*.js       its scripts, after the scripts of the viewer: protocol (V2 with raw bytes), regions (boxes), question (the
            request), bars (scores), card (a model's answer), results (all of them), sharing (JSON and PNG), start
 """
 

@@ -26,7 +26,7 @@ _START: Final = 176  # base64 characters of 132 bytes, where the mark of a DICOM
 
 
 def decoded_tensor(tensor: Tensor, content_type: object) -> Tensor:
-    """The tensor that an input with this parameter stands for; None and "" for no parameter.
+    """The tensor that an input with this parameter gives; None and "" for no parameter.
 
     base64: its BYTES are base64 text, which is decoded; str and np: its elements are what they are. Raises BadRequest,
     naming the input, for other content types, for text that is not base64, and for files in base64 that do not say so.
@@ -64,8 +64,8 @@ def check_request_content_type(content_type: object) -> None:
 
 
 def check_output_content_type(name: str, content_type: object, *, files: str) -> None:
-    """Raises BadRequest unless an output has this content type anyway; `files`: that of files in this transport, ""
-    for none. An output that does not exist is not looked at."""
+    """Raises BadRequest unless an output has this content type anyway; `files`: the content type of files in this
+    transport, "" for none. An output that does not exist is not looked at."""
     if content_type in (None, "") or name not in OUTPUTS:
         return
     wanted = _ARRAY if OUTPUTS[name].datatype != "BYTES" else _TEXT if name == "findings" else files

@@ -39,7 +39,7 @@ class Unauthenticated(RequestError):
 
 
 class NotFound(RequestError):
-    """There is no such model, version or address."""
+    """The model, version or address does not exist."""
 
     code, status = "NOT_FOUND", 404
 

@@ -34,7 +34,7 @@ OWN_SET: Final = "own"
 
 _PARAMETERS: Final = ("prompt_set", "tau", "timeout")
 _IGNORED: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output")
-_PROMPT_BYTES: Final = 1 << 20
+_PROMPT_BYTES: Final = 1 << 20  # of the JSON text of prompts; checked before it is parsed
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Request:
     """Images for one model. Either `images`, the bytes of N files (DICOM, PNG, JPEG), or `pixels` uint8 [N, 1, S, S]
     that fit the model's geometry, bright = radio-dense.
 
-    findings: those of the set to answer for, None for all. The set is always run as a whole, since in some models
+    findings: of the set, to answer for, None for all. The set is always run as a whole, since in some models
     the queries influence one another. prompt_set: name of an encoded set, None for the model's default. prompts:
     own texts instead, a set of its own, not of more findings than are given. tau: threshold of mask, boxes and overlay.
-    timeout: seconds, None for the server's. highest_only: answer for one of the findings, that of the highest
+    timeout: seconds, None for the server's. highest_only: answer for one finding, the one of the highest
     probability in the first image. pixels are taken to be the whole image: their frame is (0, 0, 1, 1).
     """
 
@@ -109,8 +109,8 @@ def to_request(
     request_id: str = "",
 ) -> Request:
     """A request from its tensors; without `outputs`, the default ones. The parameters prompt_set, tau and timeout
-    (microseconds, 0 for none, as in Triton) are read; those of sequences and priorities are ignored. content_type: see
-    `check_request_content_type`.
+    (microseconds, 0 for none, as in Triton) are read; parameters of sequences and priorities are ignored. content_type:
+    see `check_request_content_type`.
 
     Raises BadRequest, naming the tensor or parameter.
     """

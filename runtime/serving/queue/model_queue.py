@@ -23,7 +23,7 @@ from ..settings import ServiceSettings
 
 Run = Callable[[NDArray[np.uint8], NDArray[np.float32]], Scores]
 
-_LONGEST_WAIT: Final = 60
+_LONGEST_WAIT: Final = 60  # seconds, the most that a refused client is asked to wait
 _MEMORY: Final = 0.1  # weight of the newest batch in the running mean
 
 
@@ -60,6 +60,7 @@ class ModelQueue:
         self._idle = True
         self._refusing = False
         self._closing = False
+        # One thread: an engine is never run by two at once, and the event loop stays free.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"engine-{name}")
         self._task: asyncio.Task[None] | None = None
         metrics.waiting.labels(name).set_function(lambda: self.waiting)
@@ -129,6 +130,8 @@ class ModelQueue:
         images = [_Waiting(image, prompts, loop.create_future(), now) for image in pixels]
         queue = self._waiting.setdefault(id(prompts), deque())
         queue.extend(images)
+        # `_next_batch` needs to wake for the first image and for a full batch only: for any other it already waits for
+        # the oldest image's delay.
         if self._idle or len(queue) >= self._settings.max_batch:
             self._arrived.set()
         try:
@@ -149,7 +152,7 @@ class ModelQueue:
             results = await loop.run_in_executor(self._worker, self._results, batch)
             self._note(len(batch), time.perf_counter() - start)
             for image, result in zip(batch, results, strict=True):
-                if image.future.done():
+                if image.future.done():  # cancelled while the engine worked
                     continue
                 if isinstance(result, Exception):
                     image.future.set_exception(result)
@@ -171,6 +174,7 @@ class ModelQueue:
                 if batch := [image for image in batch if not image.future.done()]:
                     return batch
                 continue
+            # No arrival is lost: nothing is awaited between the look at the queues and `clear`.
             self._idle = queue is None
             self._arrived.clear()
             with suppress(TimeoutError):
