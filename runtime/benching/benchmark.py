@@ -116,7 +116,7 @@ def measuring(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> Iterator[B
 
 
 class _Images:
-    """The image files of the scenarios: those of a folder, or drawn when the first scenario needs them, as 2,048 take a
+    """The image files of the scenarios: from a folder, or drawn when the first scenario needs them, as 2,048 take a
     minute of CPU time."""
 
     def __init__(self, plan: Plan, scratch: Path, say: Say) -> None:

@@ -142,4 +142,4 @@ def _wrong_counts(row: dict[str, Any], grid: tuple[int, int]) -> list[str]:
         return []  # the loop handles whole frames only; generated images are square
     counts = naive_counts(np.array(row["saliency"], np.float32).reshape(grid), mask)
     same = all(np.array_equal(row[name], counts[name]) for name in ("area", "overlap", "argmax", "hit", "degenerate"))
-    return [] if same else ["stored counts are not those of a loop over the pixels of the stored map"]
+    return [] if same else ["stored counts differ from a loop over the pixels of the stored map"]

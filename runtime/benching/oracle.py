@@ -76,7 +76,7 @@ def check_counts(
     for pair in range(len(grids)) if where is None else where:
         for name, value in naive_counts(grids[pair], masks[pair]).items():
             if not np.array_equal(getattr(counts, name)[pair], value):
-                return f"the sweep's {name} of a random pair is not that of a loop over pixels"
+                return f"the sweep's {name} of a random pair differs from a loop over pixels"
     return None
 
 

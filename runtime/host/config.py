@@ -58,7 +58,7 @@ class DatasetConfig:
     """One dataset: its folder, its reader and the reader's options.
 
     `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name. `attributes`: a table of
-    the cases' attributes, which no result depends on; None for those of the dataset's files. `part`: only a part of
+    the cases' attributes, which no result depends on; None: from the dataset's files. `part`: only a part of
     the images is meant to be there (docs/datasets.md §0.1); no result depends on it.
     """
 
