@@ -101,7 +101,7 @@ class Bundle:
 def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, Path], *, replace: bool = False) -> Bundle:
     """Writes a bundle at `path`, whole or not at all, and returns it verified.
 
-    `files` maps names inside the bundle to existing files; they are copied into a directory beside `path`, hashed
+    `files` maps names inside the bundle to existing files; they are copied into a directory next to `path`, hashed
     (`manifest.files` is filled in here) and the directory is renamed. The plans of a replaced bundle are kept if both
     have the same image graph. Raises BundleError when `path` exists and `replace` is false, when `path` is not a
     bundle, or when writing fails.

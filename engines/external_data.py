@@ -30,7 +30,7 @@ _DEEPEST: Final = 200  # messages in messages; parsers of Protocol Buffers refus
 
 
 class _Damaged(ValueError):
-    """Bytes that are no message; no engine reads such a file either."""
+    """Bytes that are no message; no engine reads this file either."""
 
 
 def external_locations(graph: Path) -> list[str]:

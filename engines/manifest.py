@@ -26,8 +26,8 @@ PAPER_MODELS = ("clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devi
 MODEL_ORDER = (*PAPER_MODELS, "biovil", "biovil_t", "chexzero", "afloc", "xrv")
 """All known models in the order of tables and lists: the paper's, the later ones, the supervised one."""
 COMPARED: Final = "compared"
-"""The key of `text` with the record of the texts whose ids were compared with those of the model's own library; null
-where the model names no such library, missing in bundles of versions that compared none."""
+"""The key of `text` with the record of the texts whose ids were compared with the model's own library; null
+where the model names no library, missing in bundles of versions that compared none."""
 OFFICIAL_MAP: Final = "official"
 """Value of `saliency["choice"]` in bundle.json for the map of a model's authors."""
 _SMOOTHED: Final = {"biovil": 1.5, "biovil_t": 1.5, "afloc": 1.5}

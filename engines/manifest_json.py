@@ -14,7 +14,7 @@ from .manifest import SCHEMA, SCHEMA_FIXED, FileRecord, GraphSpec, Manifest, Pro
 from .rounding import PRECISIONS
 from .strict_json import CHECKSUM, checksum_of, distinct_keys, no_constant
 
-MAX_JSON_BYTES = 16 * 2**20
+MAX_JSON_BYTES = 16 * 2**20  # of bundle.json, which is parsed as a whole and may come from a stranger
 _SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 

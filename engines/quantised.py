@@ -1,7 +1,7 @@
 """INT8 bundles: the forms they have, and which processors and engines compute what the export measured.
 
 Processors of the x86 family without VNNI multiply unsigned by signed bytes in pairs whose sum is cut to 16 bits. With
-weights of the full range such a sum can exceed 16 bits, and other numbers follow without any message. VNNI sums in
+weights of the full range this sum can exceed 16 bits, and other numbers follow without any message. VNNI sums in
 32 bits; so do ARM processors.
 
 A runtime that leaves out one of the roundings to bytes that the graph states gives other numbers too. OpenVINO adds the

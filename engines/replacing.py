@@ -19,7 +19,7 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 def turn(path: Path) -> Iterator[None]:
     """A lock held while `path` is read and replaced: a second writer waits. The lock is not reentrant.
 
-    The lock is a hidden file beside `path`, which its last holder removes; a file left by a killed process does not
+    The lock is a hidden file next to `path`, which its last holder removes; a file left by a killed process does not
     block other writers. On a file system without locks it does nothing. Raises OSError.
     """
     lock = path.parent / f".{path.name}.lock"
@@ -54,7 +54,7 @@ def _locked(lock: Path) -> IO[bytes]:
 def sibling(path: Path) -> Iterator[Path]:
     """A temporary directory on the same file system, removed unless it was renamed away.
 
-    What killed processes left beside `path` is removed first; a directory that one of them was about to replace is put
+    What killed processes left next to `path` is removed first; a directory that one of them was about to replace is put
     back. Raises OSError.
     """
     _clear(path)
@@ -68,7 +68,7 @@ def sibling(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _hidden(path: Path, suffix: str) -> Iterator[Path]:
-    """A new directory beside `path`, locked as long as this process uses it."""
+    """A new directory next to `path`, locked as long as this process uses it."""
     while True:
         made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=suffix, dir=path.parent))
         # Another process may find it before it is locked, and remove it.

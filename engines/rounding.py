@@ -1,4 +1,4 @@
-"""Rewrites a graph of lower precision for a CPU without such arithmetic: float32 operations with rounded results.
+"""Rewrites a graph of lower precision for a CPU without this arithmetic: float32 operations with rounded results.
 
 ONNX Runtime's CPU provider has almost no bfloat16 operations, and computes chains of float16 operations in float32
 without rounding in between. The rewritten graph keeps its types between operations: the inputs of each operation are

@@ -13,7 +13,7 @@ def parse_yaml(text: str) -> Any:
     """The content of a YAML document, of plain data.
 
     Raises ImportError without the package pyyaml, ValueError for text that is no YAML and for a key that a mapping has
-    twice or that is no plain value.
+    twice or that is not a plain value.
     """
     import yaml
 

@@ -15,7 +15,7 @@ from ..extras import CUDA_EXTRAS, install_advice
 _CUFFT: Final = {12: 11, 13: 12}
 
 _PARTS: Final = {"libnvrtc": "libnvrtc-builtins.so.{major}.*"}
-"""What a library opens by its bare name while it works. NVRTC 13.0 has no run path: it does not look beside itself."""
+"""What a library opens by its bare name while it works. NVRTC 13.0 has no run path and does not look in its folder."""
 
 _LINK_MAP: Final = 2  # RTLD_DI_LINKMAP of dlfcn.h
 

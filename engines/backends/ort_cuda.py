@@ -55,7 +55,7 @@ def cuda_reason() -> str | None:
         return str(error)
     if _CUDA not in ort.get_available_providers():
         return "the installed onnxruntime is the CPU build; install xbench-fast[gpu] instead of xbench-fast[cpu]"
-    # Not onnxruntime.preload_dlls(): it looks only beside its own package, and prints to standard output.
+    # Not onnxruntime.preload_dlls(): it looks only next to its own package, and prints to standard output.
     built_for = str(getattr(ort, "cuda_version", "")).partition(".")[0]
     lacking = lacking_libraries(int(built_for)) if built_for.isdigit() else None
     ort.set_default_logger_severity(4)  # what it would print about libraries is said below, in a line

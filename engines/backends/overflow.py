@@ -94,7 +94,7 @@ def _tensors(model: Any) -> list[_Tensor]:
         if (name == plain and f"{plain}:exact" in exact) or name.endswith(":wide"):
             continue  # the rounding itself
         if node.op_type == "Cast" and any(a.name == "to" and a.i == LOW_TYPES["bf16"] for a in node.attribute):
-            continue  # NumPy has no such type, and no float32 number is out of its range
+            continue  # NumPy does not have this type, and no float32 number is out of its range
         tensors.append(_Tensor(name, node.name or plain, node.op_type, name in exact))
     return tensors
 

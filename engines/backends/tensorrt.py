@@ -156,7 +156,7 @@ class TensorRtEngine(DeviceEngine):
 class TensorRtRtxEngine(TensorRtEngine):
     """As `TensorRtEngine`, with TensorRT for RTX, whose makers do not claim support for data-centre GPUs.
 
-    It compiles kernels for a shape when the shape is first met: before the first launch with it, and kept beside the
+    It compiles kernels for a shape when the shape is first met: before the first launch with it, and kept next to the
     plan for the next run. It captures launches itself. Contexts work in CuPy's memory.
     """
 

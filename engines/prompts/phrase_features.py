@@ -26,7 +26,7 @@ PHRASE_FEATURES: Final = "phrase-features.sqlite"
 """The file in a cache folder that keeps the features of phrases."""
 
 Floats = NDArray[np.float32]
-_CHUNK: Final = 32
+_CHUNK: Final = 32  # texts in one run of the text graph; bounds its memory
 _PATIENCE: Final = 5.0  # seconds in which a database that is to be emptied may be written by others
 _CHECKED: Final = hashlib.sha256().digest_size
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
@@ -115,7 +115,7 @@ class PhraseFeatures:
 
 
 def stored_phrases(file: Path) -> int | None:
-    """How many phrases a database keeps; 0 also for a file that is no such database; None for a damaged one."""
+    """How many phrases a database keeps; 0 also for a file that is another database; None for a damaged one."""
     if not _is_database(file):
         return 0
     try:

@@ -28,7 +28,7 @@ from .prompt_files import SEPARATOR, FindingPrompts, PromptSets
 from .prompt_set import PromptSet
 
 EncodeSets = Callable[[PromptSets], list[PromptSet]]
-_CHUNK = 32
+_CHUNK = 32  # texts in one run of the text graph; bounds its memory
 
 
 def prompt_encoder(bundle: Bundle, *, threads: int | None = None) -> EncodeSets:

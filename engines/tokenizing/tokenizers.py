@@ -1,4 +1,4 @@
-"""Tokenizers: their protocol and the batch of ids they return, those of the package `tokenizers`, a stand-in that
+"""Tokenizers: their protocol and the batch of ids they return, tokenizers of the package `tokenizers`, a stand-in that
 hashes words, and the cleaning of texts before them as the official pipelines do it."""
 
 from __future__ import annotations

@@ -119,6 +119,7 @@ def _judge_loop(table: Any, answered: Any, regions: Any, width: Any) -> Any:
     (ious, starts), (given, given_offsets), (truth, truth_offsets) = table, answered, regions
     codes, about = np.zeros(len(given), np.int8), np.full(len(given), -1, np.int64)
     left = np.full(len(truth), -1, np.int8)
+    # The order of the tests decides the kind of a box to which several apply (docs/detection.md §2).
     for p in range(len(starts) - 1):
         a, n = given_offsets[p], given_offsets[p + 1] - given_offsets[p]
         c, m = truth_offsets[p], truth_offsets[p + 1] - truth_offsets[p]
@@ -155,6 +156,7 @@ def _judge_loop(table: Any, answered: Any, regions: Any, width: Any) -> Any:
                     cover, large = both / true_area, j
                 if 0 < area < true_area and (both / area > lies or (small < 0 and both / area >= lies)):
                     lies, small = both / area, j
+                # The overlap with the box mirrored at the middle of the image.
                 turned = max(min(width[p] - box[0], true[2]) - max(width[p] - box[2], true[0]), 0.0) * high
                 union = area + true_area - turned
                 value = turned / union if union > 0 else 0.0

@@ -53,5 +53,5 @@ leave_one_out = compiled(
 NaN where one of them is alone in it; and int64 [2, P], the levels of row 0, -1 for a patient who is alone.
 
 drawn [R, P]: how often each patient counts. whole [R, 1 + K]: number of pairs, and sums of the searched curves: of Dice
-and IoU, or of Dice for both; totals [P, 1 + K]: those of each patient. scores [2, P, 101]: Dice and IoU of each one.
+and IoU, or of Dice for both; totals [P, 1 + K]: sums of each patient. scores [2, P, 101]: Dice and IoU of each one.
 first: the level at which the search begins. kept: all rows take the levels of row 0."""

@@ -120,7 +120,8 @@ def grounding(
 
     levels: for `per_model` only: levels of Dice and IoU, from `model_levels` over all datasets; replicates keep them,
     as they keep the folds of `cross_fit`. Raises ValueError if an argument does not fit, one that `options.unit` needs
-    is missing, a patient was not drawn from, or a pair has no region (no such pair is counted, docs/metrics.md §6).
+    is missing, a patient was not drawn from, or a pair has no region (a pair without a region is not counted,
+    docs/metrics.md §6).
     """
     return groundings(pairs, [(options or GroundingOptions(), levels)], tau)[0]
 

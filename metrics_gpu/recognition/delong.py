@@ -77,7 +77,7 @@ def auc_parts(
 
     The sum of the squares is the variance of the AUC, for images of a patient that are alike (N. A. Obuchowski,
     Biometrics 53, 1997), and DeLong's where each patient has one image. Parts of several classes can be averaged, and
-    those of two models on the same images subtracted. patient_of: [N] in 0..patients-1. Raises ValueError as
+    of two models on the same images, subtracted. patient_of: [N] in 0..patients-1. Raises ValueError as
     `auc_estimate`, and if a label value has fewer than two patients.
     """
     truth = _checked(label, score)

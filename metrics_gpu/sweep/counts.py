@@ -153,4 +153,6 @@ def pointing_hits(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
 def _need_regions(counts: Counts) -> None:
     empty = np.flatnonzero(counts.region == 0)
     if len(empty):
-        raise ValueError(f"{len(empty)} pairs have no region (first: pair {empty[0]}); such pairs are not counted")
+        raise ValueError(
+            f"{len(empty)} pairs have no region (first: pair {empty[0]}); pairs without a region are not counted"
+        )

@@ -38,7 +38,7 @@ _PRIVATE: Final = 8  # histograms used in turn: neighbours share a bin, and a si
 _UNUSED: Final = np.uint8(127)  # code of the pixels that fill a row up to whole words; bins are 0..100 and 128..228
 _ONE, _HUNDRED = np.float32(1), np.float32(100)
 _BIAS: Final = np.float32(128)  # in [128, 256) a float32 has 7 integer and 16 fraction bits behind a fixed exponent
-_E: Final = 2.0**-24
+_E: Final = 2.0**-24  # the largest relative error of a rounded float32, e of the bound above
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
@@ -220,7 +220,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
             flat = not (span > 0 and span < np.inf)
         flags[0, p], flags[1, p] = False, flat
 
-        # Step 3; `near` is delta in units of a bin's fraction.
+        # Step 3; `near` is 2 delta in units of 2**-32 bins, as `_classify` returns distances.
         count, peak = 0, -1
         tally[:] = 0
         if not flat:
@@ -228,6 +228,8 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
             delta = _E * (1500 * (reach / span) + 1000)
             # Rows reach farther than the pixels between them: their distance from the minimum can overflow.
             exact = not (delta < 0.25 and scale < np.inf and 2 * reach <= _LARGEST)
+            # Values are moved up by delta: a pixel within delta of an edge, on either side, has a fraction below
+            # 2 delta. In the 16 fraction bits this is 131072 delta, and 2 more for their rounding.
             offset = _BIAS + np.float32(delta)
             edge = min(65535.0, np.ceil(131072.0 * delta) + 2)
             near = np.uint32(np.uint32(edge) << np.uint32(16))
@@ -256,6 +258,8 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                         step[x] = scaled[b, x] - scaled[a, x]
                     previous_lo, previous_hi = a, b
                 nearest = np.uint32(_classify_c(scaled[a], step, w, floor, line, code))
+            # Rows without a pixel in doubt are done. Only the others divide, and only for their pixels in doubt; the
+            # maximum, near 100, is always among them, so its first place is found here.
             if nearest < near:
                 rest = _ONE - w
                 for x in range(n):
@@ -270,6 +274,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                             if v == maximum and peak < 0:
                                 peak = y * width + left + x
                                 flags[0, p] = marked > 0 and inside[x] != 0
+            # The top bit tells pixels inside the region apart: one histogram then counts both.
             if marked > 0:
                 for x in range(n):
                     code[x] |= inside[x]
@@ -279,6 +284,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                     tally[np.uint64(256 * j) + ((eight >> np.uint64(8 * j)) & np.uint64(255))] += 1
 
         single[0, p], single[1, p] = count, max(peak, 0)
+        # Threshold 0 marks every pixel, also those that the model does not see, which are in no bin.
         levels[0, p, 0], levels[1, p, 0] = height * width, count
         total = total_inside = 0
         for k in range(LEVELS - 1, 0, -1):

@@ -20,7 +20,7 @@ from .gpu_tables import DeviceTables
 from .masks import GRID
 from .sweep_options import LEVELS, Sweeping
 
-THREADS: Final = 256
+THREADS: Final = 256  # a block, as sweep_map.cu defines it
 
 
 def source() -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 
-_BITS: Final = 11
+_BITS: Final = 11  # three digits cover the 32 bits of a float32
 _BUCKETS: Final = 1 << _BITS
 _SIGN: Final = np.uint32(0x80000000)
 _ALL: Final = np.uint32(0xFFFFFFFF)

@@ -18,13 +18,13 @@ Grey = NDArray[np.uint8]
 Region = NDArray[np.bool_]
 
 FILLS: Final = ("mean", "blur16")
-RANDOM_ORDERS: Final = 3
+RANDOM_ORDERS: Final = 3  # of the same image, with which the order of the map is compared (docs/trust.md §3.1)
 PLACEMENTS: Final = 8
 LEAST_SCORE: Final = 0.1
 """Pairs with a smaller score of the whole image say nothing: it has not far to fall."""
 MOST_FILL: Final = 0.5
 """A fill is void for a pair where the filled image keeps more than this share of the score."""
-_MOST_STEPS: Final = 14
+_MOST_STEPS: Final = 14  # a step for each row of the grid of 14 x 14, and no more for finer ones (docs/trust.md §3.1)
 _BLUR: Final = 14  # standard deviations of the blur in the width of the image: 16 px of 224
 _MOVES: Final = 14  # steps of a placement in the width of the image: 16 px of 224
 

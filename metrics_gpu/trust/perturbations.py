@@ -16,8 +16,8 @@ from ..statistics.bootstrap import named_stream
 
 Grey = NDArray[np.uint8]
 
-_FRAME: Final = 224
-_LARGEST_SHIFT: Final = 16
+_FRAME: Final = 224  # the evaluation grid, on which shifts are stated and undone
+_LARGEST_SHIFT: Final = 16  # maps are compared on the pixels that no shift moves out of the image (docs/trust.md)
 INNER: Final = (slice(_LARGEST_SHIFT, -_LARGEST_SHIFT),) * 2
 """The pixels of a map [224, 224] that no shift moves out of the image: the same for all shifts, so that their
 similarities can be compared."""

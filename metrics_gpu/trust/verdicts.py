@@ -69,7 +69,7 @@ class PairGroups:
 
 @dataclass(frozen=True)
 class Judged(Measured):
-    """A mean over pairs of one class, or the mean over classes of such means, and how it is read.
+    """A mean over pairs of one class, or the mean over classes of these means, and how it is read.
 
     n: the pairs. criterion: in words, empty without one. word: None before it is judged and without a criterion.
     left_out: why -> pairs without a score. degenerate: how many of the pairs have a degenerate map; where a pair has

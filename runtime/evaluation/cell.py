@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..data.datasets.dataset import Case
 
 T = TypeVar("T")
-_SWEEPERS = 2
+_SWEEPERS = 2  # threads of the sweep, whose kernel runs without Python's lock
 _CHUNKS_IN_FLIGHT = 1  # that are computed and not yet on disk
 
 
@@ -41,7 +41,7 @@ class CellWork:
     """The inputs and options of one cell.
 
     `findings`: class of the dataset -> finding of the prompt set; `contents`: those in which `source` enters what it
-    reads; `sizes`, `draw`: as of `CaseReader`. `phrases`: how cases are asked their own phrases; then
+    reads; `sizes`, `draw`: see `CaseReader`. `phrases`: how cases are asked their own phrases; then
     the features of `prompts`, one per finding, are not used.
     """
 
@@ -84,6 +84,7 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
     metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
     sweepers = min(_SWEEPERS, cell.workers)
     sweeper = ThreadPoolExecutor(sweepers, thread_name_prefix="sweep")
+    # One thread: Arrow and Parquet mostly run without Python's lock, and chunks are written in order.
     writer, written = ThreadPoolExecutor(1, thread_name_prefix="rows"), deque[Future[None]]()
     try:
         for index in remaining:
@@ -97,6 +98,8 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
                 logits, maps = _ask(block, engine, cell, queries, advance)
                 if logits:
                     scored.append(sweeper.submit(_score, block.pairs, logits, maps, queries, measure))
+                # At most one block more than sweepers waits: maps of all blocks would fill memory if the engine is
+                # faster than the sweep.
                 if len(scored) > sweepers + 1:
                     scored[-sweepers - 2].result()
             written.append(writer.submit(_write, cell, index, columns, scored, metadata))

@@ -28,7 +28,7 @@ from .progress import Progress, cell_summary
 class PlannedCell:
     """A cell that can be computed: what its rows depend on (`ingredients`), and `facts` for its entry in run.json.
 
-    threads: those of an engine on the CPU, on which the last bits of a row can depend; None for everything else.
+    threads: of an engine on the CPU, since the last bits of a row can depend on them; None for everything else.
     warnings: what looks wrong with the model's own files, kind -> sentence.
     """
 

@@ -74,7 +74,7 @@ def select_bundles(config: Config, names: Sequence[str]) -> list[Path]:
 
 def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> str | None:
     """The prompt set of `bundle` for a dataset: the configured one, else the dataset's name, else its reader's name,
-    else that of all findings of a supervised model.
+    else the set of all findings of a supervised model.
 
     None when the bundle has none of them. Raises BundleError when a configured one is missing.
     """

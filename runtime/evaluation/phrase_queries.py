@@ -17,10 +17,10 @@ Ask = Callable[[NDArray[np.uint8], list[str]], Scores]
 """Pixels uint8 [B, 1, S, S] and Q phrases -> logits [B, Q] and saliency [B, Q, h, w]."""
 
 Query = TypeVar("Query")
-"""A phrase, or what stands for one."""
+"""A phrase, or its placeholder."""
 
 _MOST: Final = 64
-_SEED: Final = 16
+_SEED: Final = 16  # of the random image on which phrases are asked together and alone
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from ..data.datasets.region_boxes import FAULTS
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SECONDS_BETWEEN_LINES = 30.0
-_SECONDS_BETWEEN_BARS = 0.2
-_NAMED = 12
+_SECONDS_BETWEEN_LINES = 30.0  # where lines stay, as in a log
+_SECONDS_BETWEEN_BARS = 0.2  # where a bar replaces the last one
+_NAMED = 12  # names that a line lists
 
 
 class Progress(Protocol):

@@ -59,7 +59,7 @@ class Queries:
         return maps
 
     def logits(self, logits: NDArray[np.float32]) -> Logits:
-        """The logits of the findings, of those of all queries, float32 [B, Q]."""
+        """The logits of the findings, from the logits of all queries, float32 [B, Q]."""
         without = np.array([not queries.size for queries in self.negative], np.bool_)
         return Logits(_over_prompts(logits, self.positive), _over_prompts(logits, self.negative), without)
 

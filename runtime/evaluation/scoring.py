@@ -24,9 +24,9 @@ _PACKED = GRID, -(-GRID // 8)  # shape of a packed mask
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What a model says of B readable cases, those of `pairs`, by column.
+    """What a model says of the B readable cases of `pairs`, by column.
 
-    pairs: those of the cases; `counts` and `native` are theirs (`native`: of that column, None: the protocol
+    pairs: of the cases; `counts` and `native` are theirs (`native`: of that column, None: the protocol
     has none), and so are maps, float32 [P, h, w]; None: they are not stored. logits, answers: None of a model without.
     """
 

@@ -37,7 +37,7 @@ ACC50: Final = Scorer(
     name="acc50",
     source="eraserNut/MedRPG@46e16d24 eval_utils",
     main="pairs_with_one_box.acc_0.5",
-    note="It sees one given and one true box: pairs with several true boxes are left out, and boxes beside the first "
+    note="It sees one given and one true box: pairs with several true boxes are left out, and boxes after the first "
     "cost nothing.",
     compute=_compute,
 )

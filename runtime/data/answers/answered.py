@@ -21,7 +21,7 @@ BOX_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates")
 _UNSCORED: Final = {
     "unknown_label": "lines about a finding that the dataset says nothing about; not scored",
     "no_region": "lines about a finding that is present, or a phrase, without a region; not scored",
-    "unmatched": "texts that are no finding and no phrase of the dataset",
+    "unmatched": "texts that are neither a finding nor a phrase of the dataset",
 }
 
 MANY_MISSING: Final = 0.01
@@ -97,7 +97,7 @@ class BoxAnswers:
 
     @property
     def tried(self) -> NDArray[np.bool_]:
-        """bool [P]: the answer has boxes, kept or not. On a negative pair such an answer hallucinates."""
+        """bool [P]: the answer has boxes, kept or not. On a negative pair this is a hallucination."""
         return np.asarray((np.diff(self.offsets) > 0) | (self.illegal > 0) | (self.outside > 0))
 
     def counts(self) -> dict[str, int]:

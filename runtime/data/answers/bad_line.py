@@ -1,4 +1,4 @@
-"""What is wrong with one line of a file of boxes, before it is known where the line stands."""
+"""What is wrong with one line of a file of boxes, before the number of the line is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BadLine(Exception):
     """A line that its writer must correct. key: the key it is about, empty for the whole line; text: what is wrong.
 
     name, known: a name that is none of those that are known, for a suggestion, which is searched only when it is shown.
-    written: as of `did_you_mean`.
+    written: see `did_you_mean`.
     """
 
     def __init__(

@@ -22,8 +22,9 @@ from .fitting import FittedAnswer
 from .questions import Place, Questions
 
 JSON_LINES: Final = "jsonl"
-_SHOWN: Final = 20
+_SHOWN: Final = 20  # distinct values of a key of provenance that a run keeps
 _UNIT_MOST: Final = 1.5
+"""Coordinates in unit above this mean another frame (docs/boxes.md §1). Below, a box may just leave its image."""
 
 
 @dataclass(frozen=True)

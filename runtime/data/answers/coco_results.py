@@ -31,7 +31,7 @@ def is_coco_file(document: Any) -> bool:
 
 
 def annotations_given(path: Path) -> DataError:
-    """The error for such a file where answers should be."""
+    """The error for a COCO file of annotations where answers are expected."""
     problem = "it seems to be a COCO file of annotations, which has no answers"
     return DataError(
         f"{path}: {problem}; give the list of results as the file of boxes, and name this one: --coco {path}."
@@ -117,7 +117,7 @@ class _Names:
 
 def _add(reading: FileReading, names: _Names, entry: Any, number: int, detections: _Found) -> None:
     if not isinstance(entry, dict):
-        raise BadLine("", "it is no JSON object; an entry has image_id, category_id, bbox and score")
+        raise BadLine("", "it is not a JSON object; an entry has image_id, category_id, bbox and score")
     image, category = entry.get("image_id"), entry.get("category_id")
     if not _is_id(image) or image not in names.images:
         raise BadLine("image_id", f"the COCO file has no image with the id {image!r:.60}; correct one of the two files")

@@ -22,7 +22,7 @@ VIEWED: Final = ("resized", "crop", "pad")
 ORDERS: Final = ("xyxy", "yxyx", "xywh", "cxcywh")
 _PARTS: Final = {"unit": 1.0, "percent": 100.0, "permille": 1000.0, "999": 999.0}
 _MAX_SIDE: Final = 1 << 20
-_MAX_ASPECT: Final = 200
+_MAX_ASPECT: Final = 200  # the ratio of sides above which the code of Qwen2-VL refuses an image (docs/boxes.md §3)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from .unread_answers import excerpt_of
 
 
 def asked_by(line: Mapping[str, Any], questions: Questions) -> tuple[int, list[Place]]:
-    """A case of the image of a line, and the pairs that it answers: several if one phrase stands for several findings,
+    """A case of the image of a line, and the pairs that it answers: several if one phrase is used for several findings,
     none if it has no region. Raises BadLine."""
     case = _text(line, "case")
     if "phrase" in line:
@@ -67,7 +67,7 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
     if "scores" in line:
         raise BadLine("scores", "scores belong to boxes, and a raw text has none; leave scores out, or write boxes")
     if settings.dialect is None:
-        raise BadLine("dialect", "text needs a dialect; write that of the model", "", DIALECTS)
+        raise BadLine("dialect", "text needs a dialect; write the dialect of the model", "", DIALECTS)
     dialect = DIALECTS[settings.dialect]
     if dialect.frame and "frame" in settings.line_keys and settings.frame != dialect.frame:
         problem = f"the dialect {settings.dialect} has the frame {dialect.frame}, not {settings.frame}"

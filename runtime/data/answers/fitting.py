@@ -18,7 +18,7 @@ _ROUNDING: Final = 2.0
 
 @dataclass(slots=True)
 class FittedAnswer:
-    """One line, fitted to its image; the fields are those of a pair of `BoxAnswers`.
+    """One line, fitted to its image; the fields are a pair's fields in `BoxAnswers`.
 
     written: x1, y1, x2, y2 of all its boxes before they became pixels by `axes`, for the check of the frame.
     excerpt: the beginning of what the line says, where it cannot be read. tag, labels: as in `Parsed`.

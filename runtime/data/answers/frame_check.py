@@ -18,6 +18,8 @@ from .coordinate_frames import Budget, smart_resize
 from .questions import Questions
 
 Float = NDArray[np.float64]
+# The rule of docs/boxes.md: another reading is named if its mean best IoU is more than `_BETTER` times the declared
+# frame's and at least `_AT_LEAST`. Below, every reading is poor and the comparison says little.
 _BETTER: Final = 2.0
 _AT_LEAST: Final = 0.2
 _VIEWS: Final = (224, 336, 384, 448, 512, 518, 640, 768, 896, 1024)
@@ -67,7 +69,7 @@ Read = Callable[[Float, Float, Float], Float]
 
 
 class _Table:
-    """Every written box beside every true box of its pair, and the image they are in; truths: of each answer."""
+    """Every written box with every true box of its pair, and the image they are in; truths: of each answer."""
 
     def __init__(self, written: Written, truths: Sequence[Float]) -> None:
         counts, true_boxes = np.diff(written.offsets), truths

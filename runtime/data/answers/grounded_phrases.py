@@ -34,7 +34,7 @@ def read_grounded_phrases(reading: FileReading) -> str:
     texts = _Texts(reading.questions, reading.options.mapping)
     file = JsonFile(reading.path)
     if opening(reading.path) != b"{" and not isinstance(file.document(), dict):
-        raise DataError(f"{reading.path}: it is no JSON object of studies; write their phrases under their names.")
+        raise DataError(f"{reading.path}: it is not a JSON object of studies; write their phrases under their names.")
     if '"images"' in file.text and is_coco_file(file.document()):
         raise annotations_given(reading.path)
     rows = []
@@ -42,7 +42,7 @@ def read_grounded_phrases(reading: FileReading) -> str:
         try:
             row = reading.questions.case(study)
             if not isinstance(phrases, list):
-                raise BadLine(study[:80], "its value is no list of phrases; write [] for none")
+                raise BadLine(study[:80], "its value is not a list of phrases; write [] for none")
         except BadLine as error:
             reading.bad(error, reading.lines + 1)
             continue
@@ -88,7 +88,7 @@ def _study(reading: FileReading, texts: _Texts, row: int, phrases: list[Any]) ->
 def _phrase(phrase: Any) -> tuple[str, list[Corners]]:
     """The text and the corners of one phrase. Raises BadLine."""
     if not isinstance(phrase, dict) or not isinstance(phrase.get("text"), str):
-        raise BadLine("text", "it is no object with a text; write text and boxes")
+        raise BadLine("text", "it is not an object with a text; write text and boxes")
     if not phrase.keys() <= {"text", "boxes"} or "boxes" not in phrase:
         raise BadLine("boxes", "it must have the keys text and boxes, and no others; write null for no box")
     boxes = phrase["boxes"]
@@ -112,7 +112,7 @@ class _Texts:
         document = JsonFile(path).document()
         if not isinstance(document, dict):
             raise DataError(
-                f"{path}: it is no JSON object; write texts as keys, and a finding, a phrase or null for each."
+                f"{path}: it is not a JSON object; write texts as keys, and a finding, a phrase or null for each."
             )
         for text, name in document.items():
             if name is not None and not isinstance(name, str):

@@ -82,7 +82,7 @@ def header_settings(header: Mapping[str, Any]) -> Settings:
 def line_settings(line: Mapping[str, Any], header: Settings) -> Settings:
     """Raises BadLine."""
     if HEADER in line:
-        raise BadLine(HEADER, "a header stands here; it must be the first line, and the only one")
+        raise BadLine(HEADER, "this line is a header; a file has one header, as its first line")
     return _settings(line, LINE_KEYS, header)
 
 
@@ -178,7 +178,7 @@ def score_list(scores: Any, count: int) -> list[float]:
 
 def _finite(value: Any, key: str, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadLine(key, f"{what} has {_shown(value)}, which is no number; write numbers without quotes")
+        raise BadLine(key, f"{what} has {_shown(value)}, which is not a number; write numbers without quotes")
     try:
         number = float(value)
     except OverflowError:

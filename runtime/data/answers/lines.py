@@ -21,12 +21,12 @@ MAX_DOCUMENT: Final = 256 << 20
 """Bytes of a JSON file that is no JSON Lines."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 20  # bytes read at once, so that a file without line ends does not fill memory
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 class HashedFile:
-    """The lines of a file that are not blank; after the last one, `sha256` is that of the whole file.
+    """The lines of a file that are not blank; after the last one, `sha256` is the hash of the file.
 
     Raises DataError when the file cannot be read.
     """
@@ -174,5 +174,5 @@ def json_object(line: bytes | None) -> dict[str, Any]:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise BadLine("", f"it is not valid JSON ({reason}); write one object a line") from None
     if not isinstance(value, dict):
-        raise BadLine("", "it is no JSON object; write one object a line")
+        raise BadLine("", "it is not a JSON object; write one object a line")
     return value

@@ -19,7 +19,7 @@ from .answered import AskedPair
 from .bad_line import BadLine
 
 Place = int
-"""A pair: the position of its case, times the number of classes, plus that of its class."""
+"""A pair: the position of its case, times the number of classes, plus the position of its class."""
 
 
 class Questions:
@@ -85,7 +85,7 @@ class Questions:
     def case(self, name: str) -> int:
         """The position of the case called `name`: its id, or its image file with or without folders and extension.
 
-        Raises BadLine for an unknown name, or that of several images.
+        Raises BadLine for an unknown name, or a name of several images.
         """
         if name in self._case_of:
             return self._case_of[name]
@@ -201,7 +201,7 @@ class Questions:
 
 
 def _rows_of(names: Iterable[str]) -> dict[str, list[int]]:
-    """Name -> the positions at which it stands."""
+    """Name -> its positions."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, name in enumerate(names):
         rows[name].append(row)

@@ -133,7 +133,7 @@ def remove_store(folder: Path) -> bool:
 def _alone(folder: Path) -> int | None:
     """The file `use`, held exclusively; None: another process holds it, or the store was deleted.
 
-    Raises FileNotFoundError where there is no such file, and OSError where it cannot be opened or held.
+    Raises FileNotFoundError where the file does not exist, and OSError where it cannot be opened or held.
     """
     use = _open(folder / "use")
     try:

@@ -1,6 +1,6 @@
-"""The regions of a dataset on the evaluation grid, drawn once for all models, and kept beside the prepared images.
+"""The regions of a dataset on the evaluation grid, drawn once for all models, and kept with the prepared images.
 
-The files are those of `layout`. A record is of a case: its native size, and the checksum of its masks. A row of
+The files are as in `layout`. A record is about a case: its native size, and the checksum of its masks. A row of
 pixels.bin is of a region, 6272 bytes of packed bits, one byte that says what else was found, and 7 zeros. The key
 covers the annotations, the code that reads them and the code that draws: a change of one of them makes another store.
 """
@@ -27,7 +27,7 @@ from ..datasets.region_boxes import FAULTS
 from ..datasets.region_grid import DrawnRegions, ManyRegions, region_masks
 from .store_files import READY, RECORD, StoreFiles, is_whole
 
-_BITS: Final = (224, 28)
+_BITS: Final = (224, 28)  # the evaluation grid of 224 x 224, eight pixels a byte
 _SAID: Final = _BITS[0] * _BITS[1]  # place of the byte behind the bits
 MASK_ROW: Final = _SAID + 8  # whole words of 64 bits
 _DRAWN, _SUB_PIXEL, _FAULT = 1, 2, 4  # bits of that byte; a fault is its place in FAULTS from 1 on

@@ -106,7 +106,7 @@ def last_opened(folder: Path, meaning: Mapping[str, object], sizes: Mapping[str,
 
 
 def begin_files(folder: Path, sizes: Mapping[str, int]) -> None:
-    """Makes empty files of these sizes in place of those of a store. Raises OSError."""
+    """Makes empty files of these sizes in place of the files of a store. Raises OSError."""
     for name in ("index.json", "reasons.jsonl", *sizes):
         (folder / name).unlink(missing_ok=True)
     for name, size in sizes.items():

@@ -36,7 +36,7 @@ class Case:
     phrases: finding -> the phrase that this image is asked for it, of a dataset that `asks_phrases`. unasked: keys
     (`phrases.pairs.phrase_key`) of phrases of the image that are not asked, because they have no region.
     attributes: what is known of the patient and the exposure, such as view, sex and age; None unless a reader fills it.
-    Studies of subgroups read those of the built-in readers later (`attributes.lookup`), and no result depends on them.
+    For built-in readers, studies of subgroups read attributes later (`attributes.lookup`). No result depends on them.
     """
 
     case_id: str

@@ -22,7 +22,7 @@ _LABELS: Final = dict(zip(POLICIES, (None, 1, 0), strict=True))
 _MOST_OF_ONE: Final = 0.5
 """The share of the images above which one patient is more likely a placeholder than a patient."""
 _FEW: Final = 4
-"""Images below which such a share says nothing."""
+"""Below this number of images the share says nothing."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ def _decided(cases: Sequence[Case], policy: str, notes: list[Note], file: Path) 
 def _without_placeholders(cases: Sequence[Case], notes: list[Note], file: Path) -> list[Case]:
     placeholders = Counter(c.patient_id for c in cases if c.patient_id is not None and is_placeholder(c.patient_id))
     for name, count in placeholders.items():
-        text = f"'{name}' stands in the place of the patient of {count} images; each of them is a patient of its own"
+        text = (
+            f"'{name}' is given as the patient of {count} images but names none; each of them is a patient of its own"
+        )
         notes.append(Note("placeholder_patient", str(name), file, None, text))
     return [replace(case, patient_id=None) if case.patient_id in placeholders else case for case in cases]
 
@@ -115,7 +117,7 @@ def _note_most_of_one(cases: Sequence[Case], images: int, notes: list[Note], fil
     name, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
     if images >= _FEW and most > _MOST_OF_ONE * images:
         text = (
-            f"the patient '{name}' has {most} of {images} images; if this name stands for several patients, intervals "
+            f"the patient '{name}' has {most} of {images} images; if this name means several patients, intervals "
             "and p values mean nothing"
         )
         notes.append(Note("one_patient", name, file, None, text))

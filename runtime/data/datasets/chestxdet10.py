@@ -32,7 +32,7 @@ _TEST = OfficialCounts(
 
 
 class ChestXDet10(Dataset):
-    """`<root>/<split>.json` beside `<root>/<split>_data/<n>.png`.
+    """`<root>/<split>.json` next to `<root>/<split>_data/<n>.png`.
 
     The label of a class is 1 if and only if the class is among an image's `syms`; three radiologists examined
     every image for all ten classes, so an absent class is a true 0. Its own files name no patient.

@@ -87,7 +87,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         return () if self.frontal_only else (self.images,)
 
     def attribute_file(self) -> Path | None:
-        """The label file: that of the validation set has view, sex and age."""
+        """The label file; only the validation set's has view, sex and age."""
         return self.labels
 
     def official(self) -> OfficialCounts | None:
@@ -133,7 +133,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         return cases
 
     def reader_marks(self, reader: str) -> ReaderMarks | str:
-        """The human benchmark: masks and points of radiologists who are not those of the regions. Raises DataError."""
+        """The human benchmark: masks and points of radiologists who did not draw the regions. Raises DataError."""
         if reader != RADIOLOGIST:
             return super().reader_marks(reader)
         masks = self.path_option("reader_masks", f"CheXlocalize/hb_segmentations_{self.split}.json")
@@ -145,7 +145,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
 
     @staticmethod
     def _keys(text: str) -> tuple[str, str, str] | None:
-        """(patient, study, view) of a key `patient1_study1_view1_frontal`, or of a path; None: not such a key."""
+        """(patient, study, view) of a key `patient1_study1_view1_frontal`, or of a path; None: another form."""
         view = _VIEW.fullmatch("/".join(without_extension(portable_name(text)).split("/")[-3:]))
         return None if view is None or view[3] is None else (view[1], view[2], view[3])
 

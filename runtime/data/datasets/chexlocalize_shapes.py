@@ -19,7 +19,7 @@ from .source.spelling import FixedClasses
 _ALIAS = {"Lung Opacity": "Airspace Opacity"}  # the label file's name
 
 Keys = Callable[[str], tuple[str, str, str] | None]
-"""The name of an image in a file -> patient, study and view; None: no such name."""
+"""The name of an image in a file -> patient, study and view; None: another form."""
 
 
 @dataclass

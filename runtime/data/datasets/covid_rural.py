@@ -39,7 +39,7 @@ Cite: Desai et al., Scientific Data 2020 (images); Tang, Sun and Li, medRxiv 202
 Split: none official. The paper's is MAVL's test list (45 images, 32 positive); reconstructed, strong: the printed
 percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. Use split=paper with your own copy."""
     option_help: ClassVar[Mapping[str, str]] = {
-        "split": "all (default): every image of the folder; list or paper: those of `list`",
+        "split": "all (default): every image of the folder; list or paper: images in `list`",
         "list": "a CSV with the column filepath, such as test.csv of MAVL",
         "images": "the folder of the JPG files, default jpgs",
         "masks": "the folder of the PNG masks, default pngs_masks",

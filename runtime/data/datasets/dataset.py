@@ -41,8 +41,8 @@ class Dataset(ReaderOptions, ABC):
     ConfigError for an option that does not exist and DataError when the folder does not exist. `card` gives the
     source, terms and citation of the data, and how certain the split is; the audit shows it. A reader with `PATIENTS`
     among its options gets the patients of its cases from that file, if one is given. `mends`: for kinds of
-    `checking.box_statistics`, which option of the reader mends it; {side} stands for the longer side of the images on
-    which the boxes were drawn, {name} for `configured`, the dataset's name in the configuration, else `name`.
+    `checking.box_statistics`, which option of the reader mends it; {side} is replaced by the longer side of the images
+    on which the boxes were drawn, {name} for `configured`, the dataset's name in the configuration, else `name`.
     `asks_phrases`: each case has its own `phrases`, and prompt sets are not used. `cases_per_image`: how many cases may
     name one image.
     """
@@ -112,9 +112,10 @@ class Dataset(ReaderOptions, ABC):
         return None
 
     def reader_marks(self, reader: str) -> ReaderMarks | str:
-        """What a reader beside those of the regions marked, or why there is nothing to score. Raises DataError.
+        """What a further reader marked, who did not draw the regions, or why there is nothing to score. Raises
+        DataError.
 
         reader: `second` or `radiologist` (`readers.marks`).
         """
-        whose = "boxes of a second reader" if reader == "second" else f"marks of a {reader} beside its regions"
+        whose = "boxes of a second reader" if reader == "second" else f"marks of a {reader} in addition to its regions"
         return f"the dataset has no {whose}"

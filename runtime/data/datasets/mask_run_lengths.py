@@ -28,7 +28,7 @@ def check_runs(counts: NDArray[np.int64], size: tuple[int, int]) -> None:
 
 
 def check_filled(counts: NDArray[np.int64], size: tuple[int, int]) -> None:
-    """Raises DataError unless the runs are those of every pixel of a grid of `size` (height, width), as COCO's are.
+    """Raises DataError unless the runs cover every pixel of a grid of `size` (height, width), as COCO's are.
 
     COCO's own encoder (rleEncode of pycocotools) writes the last run too, also of pixels outside. A list or a string
     that ends earlier was cut off, and the rest of the mask with it. SIIM's pairs leave the last gap out by definition.

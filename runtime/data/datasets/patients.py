@@ -40,12 +40,12 @@ _NO_NAME: Final = re.compile(r"x+|-\d+(?:\.0*)?")
 
 
 def is_unknown(text: str) -> bool:
-    """Whether a value of a file stands for one that is not known: blank, "nan", "ANONYMOUS", "not available"."""
+    """Whether a value of a file means unknown: blank, "nan", "ANONYMOUS", "not available"."""
     return not text.strip() or _BETWEEN.sub(" ", text).strip().casefold() in _UNKNOWN
 
 
 def is_placeholder(patient: str) -> bool:
-    """Whether a text stands in the place of a patient and names none: empty, "nan", "ANONYMOUS", "XXXX", "-1".
+    """Whether a text in the place of a patient ID names no patient: empty, "nan", "ANONYMOUS", "XXXX", "-1".
 
     A number from 0 on is a name, also 0: the films of a patient named so are counted (`case_rules.settle`).
     """
@@ -72,7 +72,7 @@ def with_patients(cases: Sequence[Case], file: Path, dataset: str) -> list[Case]
 
 
 def read_patients(file: Path) -> dict[str, str]:
-    """Image -> patient, empty where the cell is empty: such an image is a patient of its own.
+    """Image -> patient, empty where the cell is empty: this image is a patient of its own.
 
     Raises DataError for a file that cannot be read, or that names two patients of an image.
     """

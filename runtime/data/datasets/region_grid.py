@@ -12,7 +12,7 @@ from ....engines.errors import DataError
 from .case import Case, Region
 from .region_boxes import ROUNDING, Boxes, extents
 
-_PACKED = 224, 28
+_PACKED = 224, 28  # the evaluation grid of 224 x 224, eight pixels a byte
 
 DrawnRegions = tuple[Mapping[str, NDArray[np.bool_]], frozenset[str], Mapping[str, str]]
 """Class -> bool [224, 224] of a region that is not empty, which of them are sub-pixel, and class -> fault, one of
@@ -85,8 +85,8 @@ def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tup
     """bool [grid, grid], and whether the region is sub-pixel.
 
     Grid pixel (i, j) is native pixel (floor(i * height / grid), floor(j * width / grid)). A region that is not empty
-    but meets no such pixel is sub-pixel: the one grid pixel that contains its centroid is set. An empty region gives an
-    empty grid and False. Raises DataError when the region cannot be drawn on this image.
+    but none of these pixels is sub-pixel: the one grid pixel that contains its centroid is set. An empty region gives
+    an empty grid and False. Raises DataError when the region cannot be drawn on this image.
     """
     if isinstance(region, Boxes):
         drawn = _boxes(region, height, width, grid)

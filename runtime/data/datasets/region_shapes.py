@@ -1,4 +1,4 @@
-"""Kinds of regions beside boxes, and how they are drawn on the native grid (docs/datasets.md §0.3, §0.4)."""
+"""Regions that are no boxes, and how they are drawn on the native grid (docs/datasets.md §0.3, §0.4)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class _Patient:
 
 
 class Rsna(Dataset):
-    """`<root>/stage_2_train_labels.csv` beside `<root>/stage_2_train_images/<patientId>.dcm`.
+    """`<root>/stage_2_train_labels.csv` next to `<root>/stage_2_train_images/<patientId>.dcm`.
 
     With a list that has the column `img_path`, `images` may also be the MD.ai tree <study>/<series>/<file>.dcm: an
     image that is not found by its id is read from the last three parts of that path. The label is 1 if and only if
@@ -49,7 +49,7 @@ Split: the test part's labels were never released. The paper's is the grounding 
 1,218 positive); reconstructed, strong: the printed percentages fit n = 1,218 and an all-ones mask gives the printed
 Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an opacity suspicious for pneumonia."""
     option_help: ClassVar[Mapping[str, str]] = {
-        "split": "all (default): every image of the label file; list or paper: those of `list` (implied by it)",
+        "split": "all (default): every image of the label file; list or paper: images in `list` (implied by it)",
         "list": "a CSV with the column ID, such as test.csv of MedKLIP or MAVL",
         "annotations": "the label file, default stage_2_train_labels.csv",
         "classes": "the class file, default stage_2_detailed_class_info.csv where it exists",

@@ -54,7 +54,7 @@ Split: no official labelled test set. The paper's is MAVL's row-wise test list (
 positive); reconstructed, strong: an all-ones mask on it gives the printed Dice 3.16 and IoU 1.64. 199 of its images
 also stand in MAVL's training list. Use split=paper with your own copy of the list."""
     option_help: ClassVar[Mapping[str, str]] = {
-        "split": "all (default): every image of the annotation; list or paper: those of `list`",
+        "split": "all (default): every image of the annotation; list or paper: images in `list`",
         "list": "a CSV with the column ImageId, such as test.csv of MAVL",
         "unit": "image (default), or row: a case per row; default row with split=paper",
         "annotations": "the CSV file, or a list of them; default stage_2_train.csv, else train-rle.csv",

@@ -47,11 +47,11 @@ class _Image:
 
 
 class Vindr(Dataset):
-    """`<root>/annotations/annotations_<split>.csv` and `image_labels_<split>.csv` beside `<root>/<split>/<id>.dicom`.
+    """`<root>/annotations/annotations_<split>.csv` and `image_labels_<split>.csv` next to `<root>/<split>/<id>.dicom`.
 
     The test set is a consensus: the union of a class's boxes. The training set has three readers per image, merged by
     `readers`; its label is the majority's. Labels come from the label file, or from the boxes if there is none. With
-    `leave-one-out` each image is three cases, IMAGE~READER, whose regions and labels are those of the other two.
+    `leave-one-out` each image is three cases, IMAGE~READER, whose regions and labels are from the other two.
 
     Boxes are in pixels of the DICOM images. PNG and JPEG copies may be resized: then `sizes` must give the native
     sizes. Without it, drawing raises DataError if a box reaches more than 2 pixels beyond its image.
@@ -121,7 +121,7 @@ are the paper's, six of them with fewer than 12 positives."""
         return OfficialCounts(3 * images if self.readers == LEAVE_ONE_OUT else images)
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
-        """One case per image id, first those of the box file, then those only in the label file. Raises DataError."""
+        """One case per image id, first images of the box file, then images only in the label file. Raises DataError."""
         images: dict[str, _Image] = {}
         self._read_boxes(images, notes)
         labelled = self._read_labels(images, notes)
@@ -253,7 +253,7 @@ are the paper's, six of them with fewer than 12 positives."""
 
 
 class VindrKaggle(Vindr):
-    """`<root>/train.csv` beside `<root>/train/<id>.dicom`: 14 of the 22 local classes, three readers, no label file."""
+    """`<root>/train.csv` next to `<root>/train/<id>.dicom`: 14 of the 22 local classes, 3 readers, no label file."""
 
     name = "vindr_kaggle"
     title = "VinDr-CXR (Kaggle)"

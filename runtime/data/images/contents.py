@@ -23,7 +23,7 @@ from ...host.machine_record import usable_cores
 from .decode import read_bytes
 from .size import image_size
 
-HASH_BYTES = 16
+HASH_BYTES = 16  # of a SHA-256: 128 bits tell files apart, and an entry is half as large
 ABSENT = bytes(HASH_BYTES)
 """Stands for the hash of a file that does not exist or cannot be accessed."""
 

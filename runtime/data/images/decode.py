@@ -22,7 +22,7 @@ from .png_jpeg import decode_jpeg, decode_png
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MAX_BYTES = 1 << 29
+_MAX_BYTES = 1 << 29  # a file is read as a whole: the limit bounds the memory of one image
 
 
 def read_grey(path: Path) -> NDArray[np.uint8]:

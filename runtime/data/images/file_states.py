@@ -18,7 +18,7 @@ _STATX: Final = types.ExternalFunction(
     "statx", types.int32(types.int32, types.uintp, types.int32, types.uint32, types.uintp)
 )
 _HERE, _FOLLOW, _BASIC = -100, 0, 0x7FF  # relative names; links are followed; the fields of stat(2)
-_WORDS: Final = 32
+_WORDS: Final = 32  # the struct has 256 bytes
 _MODE, _INODE, _SIZE, _CTIME, _MTIME = 3, 4, 5, 12, 14  # a time has seconds and, in the next word, nanoseconds
 _KIND, _REGULAR, _SECOND = 0o170000, 0o100000, 1_000_000_000
 
@@ -47,7 +47,7 @@ def file_states(paths: Sequence[Path]) -> NDArray[np.int64]:
     accessed."""
     names = [*map(str, paths), ""]
     text = "\0".join(names)
-    if text.count("\0") >= len(names):  # a name with a zero byte is that of no file
+    if text.count("\0") >= len(names):  # no file has a name with a zero byte
         text = "\0".join("" if "\0" in name else name for name in names)
     states: NDArray[np.int64] = np.empty((len(paths), 4), np.int64)
     _states_c(np.frombuffer(os.fsencode(text), np.uint8), states)

@@ -17,7 +17,7 @@ _FIRST_GROUPS: Final = (0x0002, 0x0008)  # file meta information; identification
 _LONGEST: Final = 1024  # bytes of a first element: a group length, a character set, an image type
 _EXPLICIT: Final = frozenset(
     {"UL", "OB", "UI", "CS", "DA", "TM", "DT", "LO", "SH", "SQ", "UN"}
-)  # what such elements are
+)  # the sizes and types of these elements
 
 
 def image_kind(start: bytes) -> Kind:

@@ -16,7 +16,7 @@ _MOST: Final = 1 << 20  # bytes of a chunk, as Pillow's limit for a text
 
 
 def exif_orientation(path: Path) -> int:
-    """1 to 8; 1 where the file states none, or none of these, or is no PNG or JPEG that can be read.
+    """1 to 8; 1 where the file states none, or none of these, or is not a PNG or JPEG that can be read.
 
     It is looked for where Pillow's `exif_transpose` does: EXIF of a JPEG and of a PNG, EXIF in a text of a PNG, XMP.
     """
@@ -33,7 +33,7 @@ def exif_orientation(path: Path) -> int:
             if header is None:
                 return 1
             with Image.open(header, formats=("PNG", "JPEG")) as image:
-                value = Image.Image.getexif(image).get(_TAG)  # that of a PNG decodes the pixels first
+                value = Image.Image.getexif(image).get(_TAG)  # getexif of a PNG decodes the pixels first
     except Exception:
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
@@ -41,7 +41,7 @@ def exif_orientation(path: Path) -> int:
 
 def _without_pixels(stream: IO[bytes]) -> IO[bytes] | None:
     """A PNG of the header and of the chunks that may hold an orientation, which may stand behind the pixels; None: it
-    has no such chunk."""
+    has none of these chunks."""
     chunks = [stream.read(_HEADER)]
     while len(head := stream.read(8)) == 8:
         length, chunk_type = int.from_bytes(head[:4]), head[4:]

@@ -1,4 +1,4 @@
-"""Names the kind of a file that is no PNG, JPEG or DICOM, by its first bytes."""
+"""Names the kind of a file that is not a PNG, JPEG or DICOM, by its first bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STARTS: Final = (
     (b"%PDF", "PDF"),
     (b"PK\x03\x04", "a zip archive"),
     (b"\x1f\x8b", "a gzip archive"),
-    (b"version https://git-lfs", "a pointer of Git LFS, which stands for a file that was not fetched"),
+    (b"version https://git-lfs", "a pointer of Git LFS: the file was not fetched"),
 )
 _BRANDS: Final = {b"avif": "AVIF", b"avis": "AVIF", b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC"}
 _PAGES: Final = (b"<!doctype html", b"<html")

@@ -1,6 +1,6 @@
 """PNG and JPEG: sizes from the headers, read before decoding, and pixels as native 8-bit grey.
 
-Pillow decodes the pixels; libpng, through imagecodecs, those of plain grey PNG files and of colour of 16 bits.
+Pillow decodes the pixels; libpng, through imagecodecs, decodes plain grey PNG files and colour of 16 bits.
 
 docs/datasets.md §0.2 defines the conversion of other pixel formats.
 """
@@ -26,7 +26,7 @@ MAX_SIDE = 32_768
 JPEG_FRAMES = frozenset({*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC})
 _BARE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 
-_JPEG_LS: Final = 0xF7
+_JPEG_LS: Final = 0xF7  # the frame marker SOF55, with which a JPEG-LS stream begins
 _ANIMATION: Final = "it is an animation; save the picture that is meant as a PNG of its own"
 
 _DEEP_CHANNELS: Final = {b"\x10\x02": 3, b"\x10\x04": 2, b"\x10\x06": 4}
@@ -145,8 +145,8 @@ def _by_pillow(data: bytes, image_format: Literal["PNG", "JPEG"], stretched: boo
 def check_rows(data: bytes, values: NDArray[np.generic]) -> None:
     """Raises ImageError for a PNG whose pixels end before its last row; values: [H, W, ...], as Pillow decoded them.
 
-    Pillow leaves such rows 0 and says nothing, so only a file whose last row is 0 is looked at. An interlaced file is
-    not checked.
+    Pillow leaves missing rows 0 and says nothing, so only a file whose last row is 0 is looked at. An interlaced file
+    is not checked.
     """
     width, height, depth, colour_type, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
     if values[-1].any() or interlaced:

@@ -2,7 +2,7 @@
 
 Four steps run at the same time: decoding into pinned memory (threads), copies to the device (a stream), engine and
 sweep (the engine's stream), rows and part files (one thread). This thread only enqueues work and collects results.
-Rows, chunks and resuming are those of `cell.compute_cell`.
+Rows, chunks and resuming are as in `cell.compute_cell`.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class _Loop:
         while begun < count:
             while len(self.under_way) >= SLOTS:
                 self._collect()
+            # The host makes the next submission while the GPU still computes the other slot.
             started = self._submit(batch, begun)
             begun += len(started.pairs.cases)
             self.under_way.append(_Piece(batch, started, begun == count))
@@ -146,19 +147,23 @@ class _Loop:
         """Copies and computes as many cases from `begun` on as the engine takes, each image once."""
         engine, features = self.engine, self.cell.prompts.features
         pixels = batch.block.pixels[begun : begun + engine.max_batch]
+        # Free: `add` has collected the slot's last submission, which was its last reader.
         buffer = engine.input(self.slot, len(features))
         pixels = pixels[: len(buffer)]
         pairs = batch.block.pairs.part(begun, begun + len(pixels))
+        # Cases of one image, such as one case a reader, are one forward pass.
         firsts, image_of = distinct_images(pairs.cases)
         if len(firsts) < len(pixels):
             pixels = pixels[firsts]
         target = buffer[: len(pixels)]
+        # A stream of its own, so that the copy runs while the engine works on the other slot; the engine waits for it.
         with self.copies:
             target.set(pixels, stream=self.copies)
             batch.copied = self.copies.record(self.cupy.cuda.Event(disable_timing=True))
         engine.stream.wait_event(batch.copied)
         scores = engine.submit(target, features, self.slot)
-        taken = int(np.append(image_of >= len(scores.logits), True).argmax())  # cases, up to the first image left
+        # An engine may take fewer images than it is given, where memory is short: the cases up to the first image left.
+        taken = int(np.append(image_of >= len(scores.logits), True).argmax())
         return start(engine, scores, pairs.part(0, taken), image_of[:taken], self.queries, self.measure)
 
     def _collect(self) -> None:

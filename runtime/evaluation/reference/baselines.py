@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 PREFIX = "baseline:"
 SEED = 0
-_CELLS = 14
+_CELLS = 14  # the grid of a ViT with patches of 16 at 224 pixels
 
 BASELINES = {
     "ones": "the whole image at every threshold",

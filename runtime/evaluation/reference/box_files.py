@@ -1,7 +1,7 @@
 """Files of predicted boxes as models: the answers for a dataset, scored as unions of boxes (docs/detection.md §1).
 
-The rows have the counts of a map that is 1 inside the union and 0 outside. Pointing and the image's own counts are
-those of the native grid. What was answered, and the true boxes, stand in the column `answer`.
+The rows have the counts of a map that is 1 inside the union and 0 outside. Pointing and the image's own counts are on
+the native grid. The column `answer` has what was answered and the true boxes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         prepare=partial(draw_case, findings=list(dataset.classes), contents=loaded.contents),
         score=partial(answers.score, loaded=loaded),
         batch=64,
-        # A moved answer rests on the patients of other cases too.
+        # A moved answer depends on the patients of other cases too.
         description=f"{model.description} {loaded.regions_digest}" if model.moved else model.description,
         facts={"weights": "boxes", "grid": None, "boxes": record | _reader_facts(model, marks)},
         answers=True,
@@ -132,7 +132,7 @@ class _Answers:
         return batch, [Scored(pairs, counted.counts, answers=placed(column, order))]
 
     def _given(self, places: NDArray[np.intp], sizes: Int) -> BoxLists:
-        """The boxes for these pairs, in pixels of their images; those of another image keep their place in it."""
+        """The boxes for these pairs, in pixels of their images; boxes of another image keep their place in it."""
         sources, positives = self._sources[places], self._file.positives
         given = _lists(positives).take(sources)
         if (sources == places).all():
@@ -175,7 +175,7 @@ class _Answers:
 
 @dataclass(frozen=True)
 class _Counted:
-    """counts: of the rows. native: of the image's own grid. truth: the true boxes, None where there are none such.
+    """counts: of the rows. native: of the image's own grid. truth: the true boxes, None where there are no boxes.
 
     crowd: which of them are marked as a crowd, None where none is.
     """

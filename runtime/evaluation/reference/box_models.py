@@ -64,7 +64,7 @@ class BoxModel:
 def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxModel], list[str]]:
     """The files of boxes among the names of models, and the other names. Raises ConfigError.
 
-    boxes:FILE is called boxes:STEM, boxes:NAME=FILE is called boxes:NAME; those of moved:FILE alike.
+    boxes:FILE is called boxes:STEM, boxes:NAME=FILE is called boxes:NAME; moved:FILE alike.
     """
     names = list(models)
     chosen = dict.fromkeys(name for name in names if name.startswith((PREFIX, MOVED)))

@@ -19,7 +19,7 @@ from .box_models import BoxModel
 
 
 def read_answers(model: BoxModel, marks: ReaderBoxes | None, questions: Questions) -> BoxFile:
-    """The answers of the model's file, or those of a reader. Raises DataError."""
+    """The answers of the model's file, or of a reader. Raises DataError."""
     if marks is None:
         return read_boxes(model.path, questions, model.options.read)
     with TemporaryDirectory() as folder:

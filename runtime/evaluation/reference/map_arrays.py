@@ -51,7 +51,7 @@ def _suffix(path: Path) -> str:
 
 
 def maps_in(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
-    """The maps in a file: by its name `key`, and in an archive by its name and that of each array."""
+    """The maps in a file: by its name `key`, and in an archive by its name and the name of each array."""
     try:
         if _suffix(path) == ".png":
             from ...data.images.png_jpeg import check_pixels

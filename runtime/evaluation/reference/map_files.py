@@ -1,6 +1,6 @@
 """The user's saliency maps as a model: a folder with one map for each (case, finding).
 
-A map has one of these names, whose separators and letters need not be those of the dataset (`map_names`):
+A map has one of these names, whose separators and letters may differ from the dataset's (`map_names`):
 
     <case>/<finding>.npy        <case>_<finding>.npy        <case>_<finding>_map.npy (CheXlocalize)
     <case>.npz                  one array for each finding, by its name
@@ -32,7 +32,7 @@ KEPT_CELLS = KEPT_SIDE * KEPT_SIDE  # larger maps would take more space in a res
 
 
 class MapFolder:
-    """The maps in `folder`. Raises ConfigError when there is no such folder."""
+    """The maps in `folder`. Raises ConfigError when the folder does not exist."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -54,7 +54,7 @@ class NamedMaps:
             self._enter(held)
 
     def find(self, case_id: str, finding: str) -> MapFile | None:
-        """The map of a case and finding; None if there is none. A damaged archive stands for all maps of its case."""
+        """The map of a case and finding; None if there is none. A damaged archive counts for all maps of its case."""
         return self._maps.get((case_id, finding), self._damaged.get(case_id))
 
     @property
@@ -98,7 +98,7 @@ class NamedMaps:
         return True
 
     def _fit(self, name: str, item: MapFile) -> _Fit | None:
-        """The pair of a name; folders before it, as of a model or a split, say nothing."""
+        """The pair of a name; folders before it, e.g. of a model or a split, are ignored."""
         parts = name.split("/")
         for first in range(len(parts)):
             fits = set(self._meanings("/".join(parts[first:])))
@@ -124,7 +124,7 @@ class NamedMaps:
                         yield _Fit(case_id, finding, spelled and name[:at] == portable_name(case_id))
 
     def _case_of(self, name: str) -> str | None:
-        """The one case that a name, or its end, is that of."""
+        """The one case that a name, or its end, belongs to."""
         parts = name.split("/")
         for first in range(len(parts)):
             cases = self._cases.get("/".join(parts[first:]).translate(_ONE), ())
@@ -136,7 +136,7 @@ class NamedMaps:
         pairs = sorted({fit[:2] for fit in self._meanings(part)})
         (a, one), (b, other) = pairs[:2]
         raise DataError(
-            f"The map '{name}' of {item.path} can be that of '{one}' in the case '{a}' or of '{other}' in the case "
+            f"The map '{name}' of {item.path} can be the map of '{one}' in the case '{a}' or of '{other}' in the case "
             f"'{b}'; name it by the id of its case and its class, as '{a}/{one}'."
         )
 

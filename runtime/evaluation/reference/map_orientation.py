@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .map_files import CaseMaps
 
 _MOST: Final = 200  # pairs that are read, spread over the dataset; more say nothing else
-_FEW: Final = 10
+_FEW: Final = 10  # pairs below which the check says nothing (docs/own-maps.md)
 _AT_LEAST: Final = 0.6  # mean AUC of the other reading
 _BETTER: Final = 0.1
 _SURE: Final = 0.85  # mean AUC that no pattern shared by all maps has on findings of many places
 _ERRORS: Final = 4.0  # standard errors of the mean difference
-_SIDE: Final = 56
+_SIDE: Final = 56  # cells a side, each of 4 x 4 pixels of the evaluation grid
 
 Turn = Callable[[NDArray[np.bool_]], NDArray[np.bool_]]
 

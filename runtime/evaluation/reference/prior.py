@@ -36,7 +36,7 @@ class Prior:
     def scores(self, batch: Sequence[DecodedCase], measure: Measure) -> Scored:
         """The counts of those drawn cases of a batch that are readable.
 
-        A finding that no other patient has is taken out of the masks of a case: without a map it is no pair.
+        A finding that no other patient has is taken out of the masks of a case: without a map it is not a pair.
         """
         drawn, maps = [case for case in batch if case.status == "ok"], []
         for case in drawn:

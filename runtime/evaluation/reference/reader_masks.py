@@ -123,7 +123,7 @@ def _score(
 
 
 class _Marked:
-    """What a reader marked for one pair, beside the region: counts at native size, and the points by their hits."""
+    """What a reader marked for one pair, and the region: counts at native size, and the points by their hits."""
 
     def __init__(self, marks: ReaderMasks, drawn: DecodedCase, finding: str) -> None:
         case = drawn.case.case_id

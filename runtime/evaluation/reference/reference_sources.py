@@ -29,9 +29,9 @@ ScoredCases = tuple[Sequence[DecodedCase], Sequence[Scored]]
 
 @dataclass(frozen=True)
 class Reference:
-    """How the rows of such a model are computed on one dataset.
+    """How the rows of a reference model are computed on one dataset.
 
-    prepare: a case -> one input of `score`, in threads, several cases in advance. score: `batch` such inputs -> their
+    prepare: a case -> one input of `score`, in threads, several cases in advance. score: `batch` inputs -> their
     cases and what is said of them. description: what the maps depend on, for the cell's key. facts: for
     its entry in run.json. answers: the rows have the column `answer`. remarks: lines for the user. warnings: kind ->
     sentence, which the table of coverage repeats. fault: why the rows, which are made, are hardly of use; the command

@@ -84,7 +84,7 @@ class _WorkersEngine(Engine):
 class ClusterRunner(Runner):
     """A `Runner` whose bundles run on the workers of `backend`; baselines and files are computed here.
 
-    `described`: what `backend.describe(plan)` said. Cells, keys, resuming and run.json are those of a `Runner`.
+    `described`: what `backend.describe(plan)` said. Cells, keys, resuming and run.json are as with a `Runner`.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class ChunkJob:
     """One chunk of one cell: the cases at the positions `start` .. `stop` - 1 of the dataset.
 
     `bundle`, `annotations` and `cases` are digests of the driver's data; `engine` ("backend precision") and `decoder`
-    are those of the cell's key. A worker with other data, engine or decoder must reject the job.
+    are from the cell's key. A worker with other data, engine or decoder must reject the job.
     """
 
     model: str

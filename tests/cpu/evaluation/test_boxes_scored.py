@@ -302,7 +302,7 @@ def test_python_takes_files_and_names(data: Path, tmp_path: Path, capsys: pytest
         mapping=tmp_path / "named.json",
     )  # fmt: skip
     told = capsys.readouterr().err
-    assert "boxes:phrases on chestxdet10: 3 texts that are no finding and no phrase of the dataset" in told
+    assert "boxes:phrases on chestxdet10: 3 texts that are neither a finding nor a phrase of the dataset" in told
     table = run.table("coverage", replicates=0).set_index("metric").value
     assert (table["answered"], table["silent"]) == (2, 1)
     with pytest.raises(ConfigError, match="missing"):

@@ -229,7 +229,10 @@ def boxes_moved(world: World) -> None:
 def boxes_second(world: World) -> None:
     said = world.eval(model=[world.own_boxes, "reader:second", "reader:radiologist"])
     assert "reader:second on coco: skipped, the dataset has no boxes of a second reader" in said
-    assert "reader:radiologist on coco: skipped, the dataset has no marks of a radiologist beside its regions" in said
+    assert (
+        "reader:radiologist on coco: skipped, the dataset has no marks of a radiologist in addition to its regions"
+        in said
+    )
     assert world.rows(CELL).equals(world.whole(model=world.own_boxes)) and "finished" in said
 
 

@@ -110,13 +110,15 @@ def test_two_files_of_one_pair_are_an_error_that_names_both(tmp_path: Path) -> N
 
 
 def test_a_name_that_can_mean_two_pairs_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"'a_b_c' of .*a_b_c\.npy can be that of 'b/c' in the case 'a' or of 'C' in"):
+    with pytest.raises(
+        DataError, match=r"'a_b_c' of .*a_b_c\.npy can be the map of 'b/c' in the case 'a' or of 'C' in"
+    ):
         named(write(tmp_path / "0", "a_b_c.npy"), case("a"), case("a_b"), classes=("b/c", "C"))
     same = [case("one", "sub1/x.png"), case("two", "sub2/x.png")]
     with pytest.raises(DataError, match="'Mass' in the case 'one' or of 'Mass' in the case 'two'; name it by the id"):
         named(write(tmp_path / "1", "x/Mass.npy"), *same)
     assert named(write(tmp_path / "2", "one/Mass.npy"), *same).find("one", "Mass") is not None
-    with pytest.raises(DataError, match="can be that of 'MASS' in the case 'p2' or of 'Mass' in the case 'p2'"):
+    with pytest.raises(DataError, match="can be the map of 'MASS' in the case 'p2' or of 'Mass' in the case 'p2'"):
         named(write(tmp_path / "3", "p2/mass.npy"), case("p2"), classes=("Mass", "MASS"))
 
 

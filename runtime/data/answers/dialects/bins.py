@@ -21,7 +21,7 @@ _KOSMOS: Final = re.compile(rf"{GAP}<patch_index_(\d{{4}})>{GAP}<patch_index_(\d
 _KOSMOS_TOKENS: Final = ("<object>", "</object>", "<phrase>", "</phrase>", "<patch_index_", "</delimiter_of_multi_")
 _KOSMOS_CUT: Final = re.compile(rf"{GAP}(?:<patch_index_\d{{4}}>{GAP}){{0,2}}(?:<[/a-z_\d]*+)?\Z", re.ASCII)
 _NEXT, _CLOSE = "</delimiter_of_multi_objects/>", "</object>"
-_CELLS: Final = 32
+_CELLS: Final = 32  # cells a side of the grid of Kosmos-2, whose tokens number its cells
 
 
 def maira2(text: str) -> Parsed:

@@ -22,7 +22,7 @@ _QWEN: Final = (
     ("<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>"),
     ("<ref>", "</ref>", "<box>", "</box>"),  # Qwen-VL, and InternVL's names
 )
-_NAME: Final = 80
+_NAME: Final = 80  # characters before a box in which its name is searched; names are short, answers may be long
 _NAME_BEFORE: Final = re.compile(r"[^\n;:.,()\[\]{}<>|]*\Z")
 
 

@@ -54,7 +54,7 @@ DIALECTS: Final = MappingProxyType(
 def parse(dialect: str, text: str, *, key: str = "bbox_2d", order: str = "xyxy", thoughts: Tags = ()) -> Parsed:
     """The boxes of an answer, x1, y1, x2, y2 in the units of its frame.
 
-    key, order: count for `JSON` only. thoughts: tags of thoughts beside the known ones.
+    key, order: count for `JSON` only. thoughts: further tags of thoughts.
     """
     answer, cut = answer_part(text, thoughts)
     read = DIALECTS[dialect].read

@@ -30,19 +30,19 @@ _LABEL: Final = re.compile(
 _OBJECT: Final = 400
 """Characters before and after a box in which its object names it."""
 
-_BEFORE: Final = 400
+_BEFORE: Final = 400  # characters before a value in which its key is searched
 _COLON: Final = re.compile(r":\s*+\Z", re.ASCII)
 _QUOTED_KEY: Final = re.compile(r"""["']\s*+:\s*+\Z""", re.ASCII)
 _EMPTY: Final = re.compile(rf"\[{GAP}\]", re.ASCII)
 
 
 def qwen25vl(text: str) -> Parsed:
-    """`{"bbox_2d": [x1, y1, x2, y2]}`, or a list of such boxes, in pixels of the resized image; they may leave it."""
+    """`{"bbox_2d": [x1, y1, x2, y2]}`, or a list of them, in pixels of the resized image; boxes may end outside it."""
     return _keyed(text, "bbox_2d", "xyxy", None)
 
 
 def qwen3vl(text: str) -> Parsed:
-    """`{"bbox_2d": [x1, y1, x2, y2]}`, or a list of such boxes, in thousandths of the image."""
+    """`{"bbox_2d": [x1, y1, x2, y2]}`, or a list of them, in thousandths of the image."""
     return _keyed(text, "bbox_2d", "xyxy", 1000)
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 Tags = tuple[tuple[str, str], ...]
-"""Opening and closing tags of thoughts, beside the known ones."""
+"""Opening and closing tags of thoughts, added to the known ones."""
 
 FINAL_ANSWER: Final = re.compile(r"final[ _]answer\s{0,4}\*{0,2}\s{0,4}:", re.IGNORECASE)
 """What MedGemma 1.5 is asked to write before its answer."""
@@ -69,7 +69,7 @@ _WRAPPERS: Final = (
 
 _CLOSING: Final = re.compile(r"(<\|?|\[|◁)\s*/\s*([a-z][\w:.-]{0,40})\s*(?:\|?>|\]|▷)", _FLAGS)
 _TRACE: Final = re.compile(r"[\[(]\s*[-+]?[\d.]+\s*,\s*[-+]?[\d.]+|<loc|<box|<\|box|<patch_index", re.IGNORECASE)
-_SUSPECTS: Final = 8
+_SUSPECTS: Final = 8  # unknown closing tags of an answer that are looked at, the first ones
 _DIGITS: Final = r"\s*+[-+]?[\d.]++\s*+"
 _COMPLETE: Final = re.compile(
     rf"\[{_DIGITS}(?:,{_DIGITS}){{3}}\]|\({_DIGITS},{_DIGITS}\)\s*+,?\s*+\({_DIGITS},{_DIGITS}\)"
@@ -92,7 +92,7 @@ class _Tag(NamedTuple):
 def answer_part(text: str, more: Tags = ()) -> tuple[str, bool]:
     """The answer in a text, and whether the text ends inside a thought, which is left out too.
 
-    What stands before the last closing tag of a thought is left out. more: further tags of thoughts.
+    The text before the last closing tag of a thought is left out. more: further tags of thoughts.
     """
     text, cut = _final_channel(text)
     begin, since, before = 0, len(text), ""

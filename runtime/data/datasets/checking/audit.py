@@ -51,10 +51,10 @@ class Audit:
     partly outside by more than rounding; sub_pixel: regions that meet no pixel of the 224 grid. regions_unchecked:
     regions whose grid is unknown because no size is stated and the image's size cannot be read. misfits: regions of
     which a box reaches beyond its image by more than rounding, so that it was probably drawn on an image of another
-    size; not counted where the annotation states a size. size_differs: images whose size is not that of their regions'
+    size; not counted where the annotation states a size. size_differs: images whose size differs from their regions'
     grid. warnings: notes with which a number cannot be believed, see `note_warnings`, and what looks wrong by the
     statistics of all boxes and by the EXIF orientations of images, see `box_statistics`. notes: kind -> number.
-    checks: empty unless official counts are known; is_official: the number of cases is that of the complete set, so the
+    checks: empty unless official counts are known; is_official: the number of cases equals the complete set, so the
     other counts must be equal too. splits: split -> number of cases; phrases: the distinct phrases of a dataset whose
     images are asked their own. patients, images_without_patient, largest_patient, largest_patient_images: as in
     `PatientCounts`. uncertain: the policy for uncertain labels, uncertain_labels their number. same_content: image
@@ -268,7 +268,7 @@ def _absence(case: Case) -> str | None:
 
 
 def _unannotated(dataset: Dataset, cases: Sequence[Case]) -> list[str]:
-    """Files of the image folders that belong to no case, and are no annotation beside its image."""
+    """Files of the image folders that belong to no case, and are no annotation next to its image."""
     used = {path.absolute() for path in (*(case.image for case in cases), *dataset.sources())}
     files = (path for folder in dataset.image_folders() for path in tree(folder))
     return sorted(str(path) for path in files if path.absolute() not in used)

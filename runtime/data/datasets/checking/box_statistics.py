@@ -191,6 +191,6 @@ def _swapped(cases: Sequence[Case], sizes: Sizes) -> Iterator[Finding]:
     if swapped >= max(FEW, SHARE * len(both)):
         yield (
             "swapped",
-            f"{swapped} of {len(both)} stated sizes are those of the images, height and width exchanged",
+            f"{swapped} of {len(both)} stated sizes have height and width of their images exchanged",
             0,
         )

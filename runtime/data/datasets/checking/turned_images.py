@@ -31,7 +31,7 @@ class TurnedImage:
 
     @property
     def sideways(self) -> bool:
-        """Whether height and width of the picture as shown are those of the stored pixels exchanged."""
+        """Whether the picture as shown has height and width of the stored pixels exchanged."""
         return self.orientation >= 5
 
 
@@ -104,7 +104,7 @@ def _advice(grids: Sequence[bool | None]) -> str:
         )
     if turned:
         return (
-            f"the annotation of {turned} of them fits the turned image alone and that of {stored} the "
+            f"the annotation of {turned} of them fits the turned image alone and the annotation of {stored} the "
             f"stored pixels alone: {_TURN.format(these='the former')}, and remove the orientation from the latter"
         )
     return f"if the tool showed them turned, {these}; if it did not, remove the orientation from these files"

@@ -1,5 +1,5 @@
-"""What a file says of a box beside its four numbers: that it is turned, or written in another form (docs/datasets.md
-§9.1, §9.2)."""
+"""What a file says of a box in addition to its four numbers: that it is turned, or written in another form
+(docs/datasets.md §9.1, §9.2)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _is_angle(value: object) -> bool:
 
 
 def refuse_other_boxes(entry: Mapping[str, object], where: Place, *, corners: bool, fractions: bool) -> None:
-    """Raises DataError where an annotation says that bbox has another form, or has a turned box beside it."""
+    """Raises DataError where an annotation says that bbox has another form, or has a turned box next to it."""
     turned = next((key for key, value in entry.items() if value and letters(key) in _TURNED), None)
     if turned is not None:
         raise fail(*where, f"the key '{turned}' is a turned box, which is not read; write its corners as a polygon")

@@ -35,7 +35,7 @@ _PLACES: Final = (
 
 
 class Coco(FileFormat):
-    """`<root>/annotations.json` beside `<root>/images/`, or the one file that Roboflow or CVAT wrote below `<root>`.
+    """`<root>/annotations.json` next to `<root>/images/`, or the one file that Roboflow or CVAT wrote below `<root>`.
 
     Used keys: `categories` (id, name, supercategory); `images` (id, file_name; optional: height and width,
     `patient_id`, `labels`); `annotations` (image_id, category_id, and `segmentation` or else `bbox` [x, y, width,
@@ -56,7 +56,7 @@ class Coco(FileFormat):
         "boxes": "how bbox is written: sizes (default; x, y, width, height) or corners (x1, y1, x2, y2)",
         "unit": "of bbox and polygons: pixels (default), or fractions of the image's width and height",
         **{key: text for key, text in SHARED.items() if key != "unlabelled"},
-        "images": "the folder of the images, default images, or beside the file of Roboflow; subfolders are searched",
+        "images": "the folder of the images, default images, or next to the file of Roboflow; subfolders are searched",
         "classes": "a list of the classes, in this order; default the categories of the file",
         **POLYGONS,
         "polygons": "pixels of a polygon: outline (default; its edge too), or centres (those whose centre lies inside, "
@@ -183,13 +183,13 @@ class Coco(FileFormat):
         return replace(shape, mark=mark) if mark else shape
 
     def _outlined(self, entry: dict[str, Any], finding: str, where: Place, angle: float) -> Shape:
-        """The polygons of an annotation; an unturned box beside a rotation is turned, if it can be no turned one."""
+        """The polygons of an annotation; an unturned box with a rotation is turned, if it can be no turned one."""
         drawn = self._polygons(entry["segmentation"], where)
         outer = _around(drawn)
         if angle % 180 and _is_box(drawn):
             if angle % 90:
                 return self.box(finding, outer, where, fractions=self.fractions, angle=angle)
-            text = f"attributes.rotation of '{finding}' is {angle:g} beside a polygon that is a box along the image's"
+            text = f"attributes.rotation of '{finding}' is {angle:g} with a polygon that is a box along the image's"
             self.note("disagreement", finding, where, f"{text} sides; the polygon is taken as turned already")
         box = entry.get("bbox")
         if isinstance(box, list) and {*map(type, box)} <= {int, float} and len(box) == 4 and not angle:
@@ -237,7 +237,7 @@ def _named(image: object) -> Iterable[str]:
 
 
 def _label(value: object) -> object:
-    """1, 0, `UNCERTAIN` or None as they are meant; what is no label stays as it is, and is no whole number."""
+    """1, 0, `UNCERTAIN` or None as they are meant; what is no label stays as it is, and is not a whole number."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value in (0, 1, UNCERTAIN):

@@ -29,7 +29,7 @@ _NAMES: Final = ("image", "class", *_CORNERS, *_SIZES, "patient_id", "split", "i
 
 
 class CsvBoxes(FileFormat):
-    """`<root>/annotations.csv` beside `<root>/images/`.
+    """`<root>/annotations.csv` next to `<root>/images/`.
 
     Columns: `image` (file name below the image folder), `class`, and `x_min, y_min, x_max, y_max` or `x, y, width,
     height` in pixels from the top left corner. A row without a class, or with one such as "No finding", is an image

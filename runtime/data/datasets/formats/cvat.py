@@ -21,7 +21,7 @@ _WITHOUT_AREA = ("polyline", "points", "skeleton")
 
 
 class Cvat(FileFormat):
-    """`<root>/annotations.xml` beside `<root>/images/`. An `<image>` without shapes means that nothing was found.
+    """`<root>/annotations.xml` next to `<root>/images/`. An `<image>` without shapes means that nothing was found.
 
     A `<tag>` makes its image positive without a region. Tracks of videos and cuboids are refused.
     """

@@ -25,12 +25,12 @@ from .shapes import Annotated, Corners, Place, Shape, made, plausible, turned
 SHARED: Final = {
     "images": "the folder of the images, default images; subfolders are searched",
     "suffix": "what an image's name has after that of its annotation, such as _frontal; default nothing",
-    "classes": "a list of the classes, in this order; default those of the files, sorted",
+    "classes": "a list of the classes, in this order; default: the classes of the files, sorted",
     "nothing": "a list of the class names that mean that nothing was found, default No finding, Normal and the like",
     "unlabelled": "images without an annotation: left_out (default), or negative",
     "split": "the name of the split in results, default all",
-    "name": "the dataset's name in results and prompt sets, default that of the reader",
-    "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
+    "name": "the dataset's name in results and prompt sets, default the reader's name",
+    "title": "the dataset's name in tables, default its name, else its name in the configuration",
     "invalid": "annotations that cannot be read: stop (default), or skip; the image then has no region of the class",
     **PATIENTS,
 }
@@ -50,7 +50,7 @@ class FileFormat(Dataset):
 
     polygons: how it draws them by default. boxes_by_centres: a box covers the pixels whose centres lie inside, or those
     of its truncated corners (docs/datasets.md §0.3). lists_images: the file names the images without a region too, so
-    that an image it does not name is of another list; the audit counts such images.
+    that an image it does not name is of another list; the audit counts these images.
     """
 
     classes: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class FileFormat(Dataset):
     def shape(self, make: Callable[[], S], where: Place, finding: str = "") -> S | Shape:
         """The shape that `make` reads; where it cannot and the option `invalid` says skip, a note and an unread shape.
 
-        finding: its class, as far as it is known before. Raises DataError unless such shapes are skipped.
+        finding: its class, as far as it is known before. Raises DataError unless these shapes are skipped.
         """
         try:
             return make()
@@ -247,7 +247,7 @@ class FileFormat(Dataset):
             labels = dict.fromkeys(self.classes, 0)
             cases += [Case(name, path, labels, {}, self.split) for name, path in rest if name not in self._images]
         elif rest and not self.lists_images:
-            text = f"images without an annotation, which are no cases: {len(rest)}, the first is {rest[0][1].name}"
+            text = f"images without an annotation, which are not cases: {len(rest)}, the first is {rest[0][1].name}"
             notes.append(Note("not_annotated", str(self.images), self.images, None, text))
         self._images = {}
         return cases

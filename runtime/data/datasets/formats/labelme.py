@@ -38,7 +38,7 @@ _TURN: Final = 0.02
 
 
 class LabelMe(FileFormat):
-    """`<root>/annotations/<image>.json`, or beside the images, in `<root>/images/` or in `<root>` itself.
+    """`<root>/annotations/<image>.json`, or next to the images, in `<root>/images/` or in `<root>` itself.
 
     Polygons are filled with their outline, as LabelMe's own masks are; rectangles, by two or four corners, and circles
     are drawn by the centres of pixels. A flag of the image that is true and names a class makes it positive.

@@ -140,7 +140,7 @@ class MaskFolder(FileFormat):
 
 
 class PngMasks(MaskFolder):
-    """`<root>/masks/<class>/<image>.png` beside `<root>/images/`, or other names by the option `files`.
+    """`<root>/masks/<class>/<image>.png` next to `<root>/images/`, or other names by the option `files`.
 
     Any value above 0 is inside, so 0 and 1 or 0 and 255 read alike; with `values` each value or colour is a class.
     """

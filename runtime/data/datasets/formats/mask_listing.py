@@ -20,7 +20,7 @@ class MaskListing:
     """The masks below a folder by the form of their names, further masks of an image included.
 
     files: path -> name below the folder without the form's extension, of the files with this extension. images: the
-    folder of the images, and what their names have after those of the masks. classes: those that are stated.
+    folder of the images, and what their names have after the names of masks. classes: the stated ones.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class MaskListing:
         if doubtful := self._doubtful():
             path, image, finding = doubtful[0]
             text = (
-                "masks in a folder below that of their class, which does not exist among the images (if it, or another "
+                "masks in a folder below their class folder, which does not exist among the images (if it, or another "
                 "one, is the class, say so in the option files, such as train/{class}/{image}.png): "
                 f"the first is of the class '{finding}' and the image '{image}': {len(doubtful)}"
             )
@@ -86,7 +86,7 @@ class MaskListing:
         if first is None or (named and named[1] in self._classes):
             return named
         if not self._form.ends_with_image:
-            # The number stands behind the class or a text of the form, so that it can belong to no name of an image.
+            # The number follows the class or a text of the form, so it cannot belong to the name of an image.
             is_further = first in self._direct or (
                 not (named and self._is_image(named[0])) and self._is_image(first[0])
             )
@@ -111,7 +111,7 @@ class MaskListing:
         ]
 
     def _add_further(self) -> None:
-        """Adds the files of another form whose names are those of a mask with more behind, which no rule joins."""
+        """Adds the files of another form whose names are a mask's name with more behind, which no rule joins."""
         first = {self._stem(path).lower() for path, _, _ in self.masks}
         listed = {*self._further}
         others = (path for path in self._others if path not in listed)

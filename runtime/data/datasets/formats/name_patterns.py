@@ -11,7 +11,8 @@ _FIELD = re.compile(r"\{(\w*)\}")
 
 
 class NamePattern:
-    """The form of file names below a folder. {image} is the name of an image, with folders; {class} that of a class.
+    """The form of file names below a folder. {image} is the name of an image, with folders; {class} is the name of a
+    class.
 
     ends_with_image: nothing but the type of the file follows the image's name. Raises what `refuse` makes of the rest
     of a sentence for a form without {image}, or with another field or one twice.

@@ -46,8 +46,8 @@ class NamedImages:
     def find(self, name: str, file: Path, row: int | None, other: str = "") -> Path:
         """The image that an annotation calls `name`, with or without folders and extension, or else `other`.
 
-        A name without folders is also found in a subfolder. If there is no such image, the path it should have. Raises
-        DataError for a name that leads out of the folder, or that two images in subfolders have.
+        A name without folders is also found in a subfolder. If the image does not exist, the path it should have.
+        Raises DataError for a name that leads out of the folder, or that two images in subfolders have.
         """
         name = portable_name(name)
         wanted = without_extension(name) + self.suffix if self.suffix else name

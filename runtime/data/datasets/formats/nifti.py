@@ -28,7 +28,7 @@ _ASK: Final = (
 
 
 class NiftiMasks(MaskFolder):
-    """`<root>/masks/<class>/<image>.nii.gz` beside `<root>/images/`, or other names by the option `files`.
+    """`<root>/masks/<class>/<image>.nii.gz` next to `<root>/images/`, or other names by the option `files`.
 
     The affine says how the mask lies on the image: columns run to the patient's left, rows to the feet or the back.
     """
@@ -62,12 +62,12 @@ class NiftiMasks(MaskFolder):
         try:
             with _quiet(logging.getLogger("nibabel.global")):
                 image = nibabel.load(path)
-            # The class of pairs of two files; those of single files and of NIfTI-2 are made of it.
+            # The class of pairs of two files; the classes of single files and of NIfTI-2 derive from it.
             if not isinstance(image, nibabel.Nifti1Pair):
                 raise ImageError("it is no NIfTI file")
             sides = [side for side in image.shape if side != 1]
             if len(sides) > 2 or len(image.shape) < 2 or max(image.shape[3:], default=1) > 1:
-                raise ImageError(f"its shape is {' x '.join(map(str, image.shape))}, not that of one slice")
+                raise ImageError(f"its shape is {' x '.join(map(str, image.shape))}, not the shape of one slice")
             check_grid(*image.shape[:2])
             if image.get_data_dtype().kind not in "biuf":
                 raise ImageError(f"its pixels are of the type {image.get_data_dtype()}, not numbers")
@@ -101,13 +101,13 @@ def _drop(record: logging.LogRecord) -> bool:
 def _checked(values: NDArray[Any], threshold: float | None) -> NDArray[Any]:
     """Whole numbers from 0 on as int64; with a threshold any finite numbers. Raises ImageError."""
     if not np.isfinite(values).all():
-        raise ImageError("it holds other values than whole numbers: some are no finite number, so it is no mask")
+        raise ImageError("it holds other values than whole numbers: some are no finite number, so it is not a mask")
     if threshold is not None:
         return values
     labels = np.rint(values)
     if np.abs(labels - values).max(initial=0) > _ROUNDING or labels.min(initial=0) < 0:
         raise ImageError(
-            "it holds other values than whole numbers from 0 on, so it is no mask; set the option threshold where they "
+            "it holds other values than whole numbers from 0 on, so it is not a mask; set the option threshold if they "
             "are probabilities"
         )
     if values.any() and not labels.any():

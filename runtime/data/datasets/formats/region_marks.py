@@ -13,7 +13,7 @@ from ..source.csv_cells import BLANKS
 from .shapes import Annotated
 
 CROWD: Final = "iscrowd"
-"""The mark of COCO: its own average precision ignores such a region (docs/detection.md §3)."""
+"""The mark of COCO: its own average precision ignores the region (docs/detection.md §3)."""
 
 _MARKS: Final = {
     "iscrowd": CROWD, "crowd": CROWD, "ignore": "ignore", "ignored": "ignore", "isignore": "ignore",

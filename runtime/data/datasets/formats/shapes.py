@@ -47,7 +47,7 @@ class Annotated:
 
     size: (height, width) of the image that was annotated, where the format states it. labels: class -> label, of a
     format that states labels (a class that is neither there nor among the shapes is unknown); None: a class without a
-    shape is absent. rows: where the image stands in the file, by default `row`.
+    shape is absent. rows: of the image in the file, by default `row`.
     """
 
     name: str

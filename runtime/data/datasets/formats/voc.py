@@ -19,7 +19,7 @@ _OBJECTS: Final = ("object", "objects", "obj")
 
 
 class PascalVoc(FileFormat):
-    """`<root>/Annotations/<image>.xml` beside `<root>/JPEGImages/` or `<root>/images/`, or beside the images.
+    """`<root>/Annotations/<image>.xml` next to `<root>/JPEGImages/` or `<root>/images/`, or next to the images.
 
     An object has a bndbox, which an attribute `rotation` turns as CVAT writes it, or a robndbox of roLabelImg, or
     polygons, which are used before its bndbox. The first pixel of an image is 1 and the last one of a bndbox is part of
@@ -30,7 +30,7 @@ class PascalVoc(FileFormat):
     title = "Pascal VOC"
     folders = ("JPEGImages", "images")
     option_help: ClassVar[Mapping[str, str]] = {
-        "annotations": "the folder of the XML files, default Annotations, else that of the images, else the root",
+        "annotations": "the folder of the XML files, default Annotations, else the folder of the images, else the root",
         "origin": "1 (default): corners count pixels from 1, inclusive; or 0: positions from 0, as CVAT writes",
         **POLYGONS,
         **SHARED,
@@ -155,5 +155,5 @@ def _check_objects(top: Element) -> None:
     objects = {id(item) for item in top.all("object")}
     for element in top.below():
         if element.tag.casefold() in _OBJECTS and id(element) not in objects:
-            text = f"<{element.tag[:40]}> is no object of <annotation>; write each as <object> directly in it"
+            text = f"<{element.tag[:40]}> is not an object of <annotation>; write each as <object> directly in it"
             raise fail(*element.where, text)

@@ -25,7 +25,7 @@ _YAML: Final = (".yaml", ".yml")
 
 
 class Yolo(FileFormat):
-    """`<root>/labels/<image>.txt` beside `<root>/images/`, and the names of the classes in `<root>/data.yaml`.
+    """`<root>/labels/<image>.txt` next to `<root>/images/`, and the names of the classes in `<root>/data.yaml`.
 
     A line is `class cx cy width height`, or `class x1 y1 x2 y2 x3 y3 ...` for a polygon, also of the four corners of an
     oriented box; behind a box stand its key points, and at the end the confidence of a prediction and a track id, which
@@ -143,7 +143,7 @@ class Yolo(FileFormat):
             self._texts.append(file)
             texts = [(row, text.split()) for row, text in enumerate(read_text(file).split("\n"), 1) if text.strip()]
             read.append((name, file, [self._line(cells, (file, row)) for row, cells in texts]))
-        self.left_out("other_file", "text files without an image beside them", others)
+        self.left_out("other_file", "text files without an image of the same name", others)
         columns = self._columns([line for _, _, lines in read for line in lines if isinstance(line, Line)])
         for name, file, lines in read:
             shapes = [
@@ -165,7 +165,7 @@ class Yolo(FileFormat):
         return columns
 
     def _line(self, cells: list[str], where: Place) -> Line | Shape:
-        """A line; an unread shape where it cannot be read and such lines are skipped."""
+        """A line; an unread shape where it cannot be read and unread lines are skipped."""
         numbered = cells[0].isascii() and cells[0].isdigit()
         finding = self._names.get(int(cells[0]), "") if numbered else ""
         return self.shape(partial(self._numbers, cells, where), where, finding)
@@ -180,7 +180,7 @@ class Yolo(FileFormat):
     def _shape(self, line: Line, columns: LineColumns) -> Shape | None:
         content = columns.read(line)
         if content.confidence is None and self.confidence and content.unused:
-            raise fail(*line.where, f"the line has no confidence beside {content.unused[-1]}")
+            raise fail(*line.where, f"the line has no confidence with {content.unused[-1]}")
         if content.confidence is not None and content.confidence < self.confidence:
             self._weak += 1
             return None
@@ -197,7 +197,7 @@ def _class_number(key: object, file: Path) -> int:
     """A key of the table `names`, which some tools write in quotes. Raises DataError."""
     text = str(key)
     if isinstance(key, bool) or not isinstance(key, int | str) or not (text.isascii() and text.isdigit()):
-        raise fail(file, None, f"'names' has the key {key!r}, and is no table of numbers and texts")
+        raise fail(file, None, f"'names' has the key {key!r}, and is not a table of numbers and texts")
     return int(text)
 
 

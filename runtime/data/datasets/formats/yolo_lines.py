@@ -24,14 +24,14 @@ KeyPoints = tuple[int, int]
 _ROUNDING: Final = 0.02
 """How far a box of a tool may leave its image, in fractions of it."""
 _BESIDE: Final = 0.1
-"""How far a key point may lie beside its box, in fractions of the box."""
+"""How far a key point may lie outside its box, in fractions of the box."""
 
 _MEND: Final = "state it in the option lines (boxes, poses or polygons), or kpt_shape in data.yaml"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line: its class, the numbers behind it, and where it stands."""
+    """A line: its class, the numbers behind it, and its file and row."""
 
     finding: str
     values: tuple[float, ...]
@@ -73,7 +73,7 @@ class LineColumns:
             unused.append("a track id")
             if not _is_whole(tail[-1]):
                 text = (
-                    f"{count + 1} columns, so the last one is a track id, and {tail[-1]:g} is no whole number; {_MEND}"
+                    f"{count + 1} columns: the last one is a track id, and {tail[-1]:g} is not a whole number; {_MEND}"
                 )
                 raise fail(*line.where, text)
             tail = tail[:-1]

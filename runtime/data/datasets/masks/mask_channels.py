@@ -37,7 +37,7 @@ def mask_values(stored: StoredMask) -> tuple[NDArray[Any], str]:
 
 
 def colour_count(stored: StoredMask) -> tuple[int, int]:
-    """How many visible colours beside black a file has, and how many pixels are not of the most frequent of them.
+    """How many visible colours other than black a file has, and how many pixels are not of the most frequent of them.
 
     Of a palette and of grey (0, 0), since their values are told apart as numbers.
     """

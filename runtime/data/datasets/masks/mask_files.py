@@ -17,7 +17,7 @@ from ...images.png_jpeg import check_pixels, check_rows, png_size
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_MAX_BYTES = 1 << 28
+_MAX_BYTES = 1 << 28  # a mask is read as a whole: the limit bounds its memory
 _GREY = 0  # colour type of a PNG file that has neither colours nor opacity
 
 
@@ -49,7 +49,7 @@ def read_png(path: Path) -> StoredMask:
 def decode_png(data: bytes) -> StoredMask:
     """The stored values of the bytes of a PNG file. Raises ImageError with the cause."""
     if image_kind(data) != "png":
-        raise ImageError("it is no PNG file")
+        raise ImageError("it is not a PNG file")
     check_pixels(png_size(data))
     depth, colour_type = data[24], data[25]
     try:

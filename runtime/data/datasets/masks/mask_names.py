@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r"(.+)[_-][0-9]{1,3}")
 
 
 def first_name(name: str) -> str | None:
-    """`a_mask` for `a_mask_1` or `a_mask-02`, as tools number further masks of one image; None: no such name."""
+    """`a_mask` for `a_mask_1` or `a_mask-02`, as tools number further masks of one image; None: another form."""
     match = _NUMBERED.fullmatch(name)
     return match[1] if match else None
 

@@ -110,7 +110,7 @@ class MaskReader:
         region, half, firm = (int(counts[levels >= least].sum()) for least in (levels[1], top / 2, _firm(top)))
         unsure = max(region - min(half, firm), others)
         listed = ", ".join(f"{level:g}" for level in levels) if levels.size <= _FEW else f"up to {top:g}"
-        kinds = f"{colours} colours beside black" if colours > 1 else f"{levels.size} values ({listed})"
+        kinds = f"{colours} colours other than black" if colours > 1 else f"{levels.size} values ({listed})"
         counted = f"{half} are at least half of the maximum, {firm} at least {_firm(top):g}"
         self._note(
             "not_binary" if unsure > _SHARE * region else "nearly_binary",

@@ -58,7 +58,7 @@ class MsCxr(Dataset):
         "Pneumothorax",
     )  # fmt: skip
     card = """Source: MS-CXR (PhysioNet), phrases of MIMIC-CXR reports with boxes by radiologists.
-Access: credentialed, with a data use agreement; the images are those of MIMIC-CXR-JPG.
+Access: credentialed, with a data use agreement; the images are from MIMIC-CXR-JPG.
 Cite: Boecking et al., Making the Most of Text Semantics to Improve Biomedical Vision-Language Processing, ECCV 2022.
 Split: version 1.1.0 has train, val and test, all by default; they are not MIMIC-CXR's own and overlap the training
 sets of published models. Version 1.0.0 has none."""

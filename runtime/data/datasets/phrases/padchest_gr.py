@@ -41,7 +41,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Sentence:
-    """A positive sentence of an image: its row is that of the study."""
+    """A positive sentence of an image: its row is the row of the study."""
 
     row: int
     image: str
@@ -52,7 +52,7 @@ class _Sentence:
 
 
 class PadChestGr(Dataset):
-    """`<root>/grounded_reports_20240819.json`, with `<root>/master_table.csv`, beside the PNG files.
+    """`<root>/grounded_reports_20240819.json`, with `<root>/master_table.csv`, next to the PNG files.
 
     A pair is an image and a positive sentence with boxes, its region the union of the boxes; a positive sentence
     without boxes is none. The finding of a sentence is its first label, or this label's group in the table. Only what a
@@ -73,7 +73,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
         "table": "the CSV file with splits, patients and groups of labels, default master_table.csv where it exists",
         "images": "the folder of the PNG files, subfolders included, default the dataset's folder",
         "split": "all (default), train, validation or test",
-        "region": "boxes (default), extra (those of the second reader), or union of both",
+        "region": "boxes (default), extra (boxes of the second reader), or union of both",
         "language": "of the sentences: en (default) or es",
         "category": "group (default): the label's group in the table, where it has one; or label",
     }
@@ -189,7 +189,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
                         text = f"a sentence of '{name}' that is not abnormal has boxes; not used"
                         self._early.append(Note("disagreement", name, file, row, text))
                 elif not boxes:
-                    text = f"a positive sentence of '{name}' has no boxes; it is no pair"
+                    text = f"a positive sentence of '{name}' has no boxes; it is not a pair"
                     self._early.append(Note("no_region", name, file, row, text))
                     self._boxless[name].add(phrase_key(str(entry.get(f"sentence_{self.language}") or "")))
                 else:

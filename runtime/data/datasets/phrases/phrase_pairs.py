@@ -1,4 +1,4 @@
-"""Pairs of an image and a phrase, as cases: each finding of a case has the phrase that stands for it.
+"""Pairs of an image and a phrase, as cases: each finding of a case has its phrase.
 
 A case asks one phrase for a finding. An image with a second phrase of the same finding is a second case, `ID~2`, so
 that (case, finding) names one phrase, as it names one row of a result. Phrases are texts of reports: no message, note
@@ -51,7 +51,7 @@ def asked(cases: Iterable[Case]) -> dict[tuple[str, str], list[tuple[str, str]]]
 class PhraseImage:
     """One image while its annotation is read: by (finding, `phrase_key`) the first spelling, and the boxes.
 
-    boxless: keys of phrases that are named without a box. attributes: as of a case.
+    boxless: keys of phrases that are named without a box. attributes: see `Case`.
     """
 
     image: Path

@@ -1,1 +1,1 @@
-"""Readers beside those of the regions: what they marked, and datasets that leave one of theirs out."""
+"""Further readers, who did not draw the regions: what they marked. Also datasets that leave one reader out."""

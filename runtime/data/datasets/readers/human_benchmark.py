@@ -1,4 +1,4 @@
-"""CheXlocalize's human benchmark: masks and points of radiologists who are not those of the regions
+"""CheXlocalize's human benchmark: masks and points of radiologists who did not draw the regions
 (docs/datasets.md §5)."""
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _ByReader = Mapping[str, Mapping[str, Mapping[Corners, None]]]
 """Class -> reader -> boxes."""
 
 _OVERLAP = 0.5  # intersection over union above which two boxes are the same finding
-_MAX_FUSED = 1_000
+_MAX_FUSED = 1_000  # boxes; fusing compares each with the mean of every group, so its cost grows with the square
 
 
 def needed(readers: int) -> int:
@@ -46,7 +46,7 @@ def merge(
 ) -> Region | None:
     """The region of one class in one image; None if the rule gives no region.
 
-    boxes: reader -> boxes. readers: how many read the image. exact: as of `Boxes`. rule: `majority`, the union of
+    boxes: reader -> boxes. readers: how many read the image. exact: see `Boxes`. rule: `majority`, the union of
     all boxes if more than half of the readers name the class; `any`, the union in any case; `pixels`, the pixels that
     more than half of the readers cover; `fused`, the union of averaged boxes: each box joins the mean box it overlaps
     most, if their intersection over union is above 0.5, and mean boxes of more than half of the readers are kept.
@@ -104,7 +104,7 @@ class LeftOut:
         self, image: Case, classes: Sequence[str], readers: Iterable[str], boxes: _ByReader, exact: bool
     ) -> Iterator[Case]:
         """The image without each of its readers. A class counts where both others name it; its region is the union of
-        their boxes, `exact` as of `Boxes`. All are of one patient."""
+        their boxes, for `exact` see `Boxes`. All are of one patient."""
         for reader in sorted(readers):
             regions: dict[str, Region] = {}
             for finding in classes:

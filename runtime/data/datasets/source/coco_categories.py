@@ -70,7 +70,7 @@ def without_groups(
                 notes.append(Note("spelling", category.name, file, category.row, text))
             kept.append(category)
             continue
-        why = "its name is that of another category" if same else "it groups the others"
-        text = f"the category {category.id!r} '{category.name}' has no annotation, and {why}; it is no class"
+        why = "another category has the same name" if same else "it groups the others"
+        text = f"the category {category.id!r} '{category.name}' has no annotation, and {why}; it is not a class"
         notes.append(Note("unused_category", category.name, file, category.row, text))
     return kept

@@ -28,7 +28,7 @@ WRITTEN: Final[Mapping[str, Sequence[str]]] = {
 }
 """Name of a column -> what tools call it, without what is no letter or digit."""
 
-_SIMILAR: Final = 0.76  # above that of xmin and ymin
+_SIMILAR: Final = 0.76  # above the similarity of xmin and ymin
 _SHORT: Final = 4  # of shorter names, as x and w, any other is similar
 _CORNERS: Final = ("x_min", "y_min", "x_max", "y_max")
 _SIZES: Final = ("x", "y", "width", "height")
@@ -37,8 +37,8 @@ _SIZES: Final = ("x", "y", "width", "height")
 def guessed_columns(header: Sequence[str]) -> dict[str, str]:
     """Name of a column of the reader -> column of the header, for those whose names differ; empty: nothing is known.
 
-    A column that no tool writes is taken for the name that is most similar to it, as imgae. Width and height beside
-    corners are those of the image, as TensorFlow's tables have them.
+    A column that no tool writes is taken for the name that is most similar to it, e.g. imgae. Width and height next to
+    corners are the size of the image, as in TensorFlow's tables.
     """
     letters = {plain_name(column): column for column in reversed(header)}
     guessed: dict[str, str] = {}

@@ -12,7 +12,7 @@ from .....engines.strict_json import parse_json
 from .....engines.strict_yaml import parse_yaml
 
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"
-"""How a file begins that stands for one which Git LFS did not fetch."""
+"""How a pointer of Git LFS begins: the file itself was not fetched."""
 
 
 def read_text(file: Path) -> str:
@@ -31,7 +31,7 @@ def read_text(file: Path) -> str:
 
 
 def refuse_pointer(data: bytes, file: Path) -> None:
-    """Raises DataError for the content of a file that stands for one which Git LFS did not fetch."""
+    """Raises DataError for the content of a pointer of Git LFS, whose file was not fetched."""
     if data.removeprefix(codecs.BOM_UTF8).startswith(_POINTER):
         raise DataError(f"{file} is a pointer of Git LFS, not the file itself; fetch the file with git lfs pull.")
 

@@ -66,9 +66,11 @@ class ImageIds:
         folder, _, last = portable_name(name).rpartition("/")
         stem = without_extension(last)
         if ".." in (last, *folder.split("/")):
-            raise fail(self._file, row, f"{column} {name!r} leads out of the folder of the images or is no file name")
+            raise fail(
+                self._file, row, f"{column} {name!r} leads out of the folder of the images or is not a file name"
+            )
         if not stem or stem.lower() in IMAGES:
-            raise fail(self._file, row, f"{column} is empty" if not name else f"{column} {name!r} is no file name")
+            raise fail(self._file, row, f"{column} is empty" if not name else f"{column} {name!r} is not a file name")
         if folder and self._folders.setdefault(stem, folder) != folder:
             text = f"{column} {name!r} lies in another folder than '{self._folders[stem]}/{stem}' before"
             raise fail(self._file, row, f"{text}, and images of one name are one image here; rename one of them")
@@ -77,7 +79,7 @@ class ImageIds:
 
 
 class TableNames:
-    """The names of images in a table that a user gives beside a dataset, found again by the cases of the dataset."""
+    """The names of images in a table that a user adds to a dataset, looked up for the cases of the dataset."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names: dict[str, str] = {}
@@ -107,14 +109,14 @@ def _names_of(case_id: str, image: Path | None) -> Iterator[str]:
 
 
 def inside(folder: Path, name: str, file: Path, row: int | None) -> Path:
-    """`folder` / the `portable_name`. Raises DataError for a name that points outside the folder or is no file name."""
+    """`folder` / the `portable_name`. Raises DataError for a name outside the folder or that is not a file name."""
     portable = portable_name(name)
     parts = portable.split("/")
     # A drive of Windows, as in C:/images/a.png, is a folder elsewhere although it looks like one below `folder`.
     drive = len(parts) > 1 and len(parts[0]) == 2 and parts[0][1] == ":"
     bad = "\0" in portable or parts[0] == "" or drive or parts[-1] in ("", ".") or ".." in parts
     if bad or not portable.isprintable():
-        raise fail(file, row, f"the image name {name!r} leads out of the folder {folder} or is no file name")
+        raise fail(file, row, f"the image name {name!r} leads out of the folder {folder} or is not a file name")
     encoded = portable.encode()  # possible for all printable text; a file system counts bytes
     if max(map(len, encoded.split(b"/"))) > _MAX_NAME or len(encoded) > 4 * _MAX_NAME:
         raise fail(file, row, f"the image name {portable[:40]!r}... is longer than {_MAX_NAME} bytes")

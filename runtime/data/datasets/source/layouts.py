@@ -27,7 +27,7 @@ class Layout:
     endings: Sequence[str]
 
     def annotation_folder(self, root: Path) -> Path:
-        """The first of `annotations` that holds a file, else `root` where files lie beside images of their names.
+        """The first of `annotations` that holds a file, else `root` where files lie next to images of the same name.
 
         Else the one part in which one of these is so, else the first of `annotations`. Raises DataError for several
         parts: a number over training and test images together means nothing.
@@ -61,7 +61,7 @@ class Layout:
         return folder_of_images or root / self.images[0]
 
     def beside_images(self, folder: Path) -> bool:
-        """Whether an annotation lies directly in `folder` beside the image of its name."""
+        """Whether an annotation lies directly in `folder`, next to an image of the same name."""
         stems: dict[bool, set[str]] = {True: set(), False: set()}
         for path in _listed(folder):
             if path.suffix.lower() in (self.extension, *self.endings):

@@ -11,7 +11,7 @@ from .csv_files import read_csv
 from .image_names import ImageIds
 
 _SIZES: Final = (("dim0", "dim1"), ("image_height", "image_width"))
-"""Height and width: the columns of Kaggle's copies, and those of CSV files."""
+"""Height and width: the columns of Kaggle's copies and of CSV files."""
 
 
 def read_sizes(file: Path, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:

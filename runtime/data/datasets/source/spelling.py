@@ -24,7 +24,7 @@ def spelling_key(name: str) -> str:
 
 
 class Spellings:
-    """One spelling for each class: that of `names`, else the first that was asked for.
+    """One spelling for each class: the one in `names`, else the first that was asked for.
 
     variants: spelling -> the others of the same class, in the order in which they were asked for.
     """

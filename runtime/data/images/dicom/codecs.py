@@ -1,6 +1,6 @@
 """A decoder for each transfer syntax: the bytes of a frame -> integers, with what their stream says of them.
 
-No decoder masks, shifts or signs: `stored_values` does that for all. The codecs are those of imagecodecs:
+No decoder masks, shifts or signs: `stored_values` does that for all. The codecs are from imagecodecs:
 libjpeg-turbo, CharLS and OpenJPEG. Of lossless JPEG, other libraries clamp differences that were taken modulo 2^P
 (libjpeg of pylibjpeg) or pass over restart intervals (liblj92), without an error.
 """

@@ -35,7 +35,7 @@ _DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class DataElement:
-    """A value as it is stored: its VR (that of the dictionary where none is written), bytes and byte order.
+    """A value as it is stored: its VR (from the dictionary where none is written), bytes and byte order.
 
     `in_items`: its length is undefined, so `value` is a series of items.
     """
@@ -144,7 +144,7 @@ class DataSet:
             order: Order = ">" if self.syntax == BIG_ENDIAN else "<"
             return DataElement(str(element.VR), value, order, bool(getattr(element, "is_undefined_length", False)))
         if element.VR == "SQ":
-            raise ImageError(f"its {keyword} is no plain value")
+            raise ImageError(f"its {keyword} is not a plain value")
         values = value if isinstance(value, MutableSequence) else [value]
         text = "\\".join("" if part is None else str(part) for part in values)
         return DataElement("LO", text.encode(), "<", False)

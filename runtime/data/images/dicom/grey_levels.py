@@ -33,7 +33,8 @@ def grey_levels(
     occurs = np.ones(values.shape, np.bool_)
     padding = _padding(dataset, layout, values)
     if padding.any() or "ModalityLUTSequence" in dataset or "VOILUTSequence" in dataset:
-        # A table need not be monotone: its extremes must be computed over the values that occur.
+        # A table need not be monotone: its extremes must be computed over the values that occur. Without tables and
+        # padding the extremes are at the ends, and the pass over all pixels is not needed.
         occurs[:] = False
         occurs[stored.astype(np.intp) - low] = True
         occurs &= ~padding
@@ -44,6 +45,8 @@ def grey_levels(
     least, greatest = float(levels[occurs].min()), float(levels[occurs].max())
     if not (math.isfinite(least) and math.isfinite(greatest)):
         raise ImageError("its rescale values are not numbers")
+    # After the VOI, so that a window means the same with MONOCHROME1 (docs/datasets.md §0.2). Mirrored between the
+    # extremes, so that they stay the extremes.
     if inverted:
         levels = greatest + least - levels
     elif keep_levels and least < greatest and not padding.any():

@@ -31,7 +31,7 @@ class JpegHeader:
     def of(cls, stream: bytes) -> JpegHeader:
         """Raises ImageError for a stream that has not both headers."""
         if not stream.startswith(b"\xff\xd8"):
-            raise ImageError("its compressed stream is no JPEG")
+            raise ImageError("its compressed stream is not a JPEG")
         frame, scan, restart = 0, 0, 0
         for marker, position in jpeg_segments(stream):
             if marker in JPEG_FRAMES:

@@ -34,7 +34,7 @@ def open_data_set(stream: BinaryIO, tags: Sequence[str] = (), *, pixels: bool = 
 
     begin = dicom_start(stream.read(KIND_BYTES))
     if begin is None:
-        raise ImageError("it is no DICOM file")
+        raise ImageError("it is not a DICOM file")
     stream.seek(begin)
     try:
         syntax = _transfer_syntax(stream)
@@ -81,7 +81,7 @@ def _transfer_syntax(stream: BinaryIO) -> str:
         raise ImageError("it lacks the tag TransferSyntaxUID")
     syntax = valid_uid(stated)
     if not syntax:
-        raise ImageError("its TransferSyntaxUID is no valid identifier, the file is damaged")
+        raise ImageError("its TransferSyntaxUID is not a valid identifier, the file is damaged")
     return syntax
 
 

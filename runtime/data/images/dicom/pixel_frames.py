@@ -117,7 +117,7 @@ def _pixels(dataset: DataSet, keyword: str) -> DataElement:
 
 
 def _items(value: bytes, order: Order) -> list[bytes] | None:
-    """The items of a series, the offset table first; None if `value` is no such series."""
+    """The items of a series, the offset table first; None if `value` is no series of items."""
     series: list[bytes] = []
     position = 0
     while position + 8 <= len(value):

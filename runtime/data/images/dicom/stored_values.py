@@ -61,7 +61,7 @@ def stored_values(decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
     """The stored values [rows, columns] of a frame, of `layout.allocated` bits, signed or not as the layout says.
 
     The bits from `high_bit` down count, whatever lies above and below them (PS3.5 8.1.1), in a compressed frame as in
-    any other; the sign is that of PixelRepresentation. A stream of fewer bits than BitsStored holds the values
+    any other; the sign is as PixelRepresentation says. A stream of fewer bits than BitsStored holds the values
     themselves: nothing is shifted. Raises ImageError where the frame does not have the size of the layout, and where
     the stream leaves the place or the sign of the bits open.
     """
@@ -90,7 +90,7 @@ def stored_values(decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
 def _without_overshoot(words: NDArray[np.integer], decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
     """Values a little beyond BitsStored, as lossy coding makes them of white and black, at the end of the range.
 
-    A mask would turn such a white pixel black. Values far beyond it are bits that mean something else, which lossy
+    A mask would turn this white pixel black. Values far beyond it are bits that mean something else, which lossy
     coding mixes with the pixels. Raises ImageError for those.
     """
     values = words.astype(np.int32)

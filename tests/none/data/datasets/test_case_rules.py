@@ -95,7 +95,7 @@ def test_a_placeholder_is_no_patient(tmp_path: Path, name: str) -> None:
     dataset = given(tmp_path, [case(n, patient_id=name if n < 5 else "p") for n in range(6)])
     assert len({c.patient for c in dataset.cases()}) == 6
     assert kinds(dataset) == {"placeholder_patient": 1}
-    assert "stands in the place of the patient of 5 images" in dataset.notes[0].text
+    assert "is given as the patient of 5 images" in dataset.notes[0].text
 
 
 @pytest.mark.parametrize("name", ["0", "00001", "Nana", "P-1", "x1"])
@@ -152,6 +152,6 @@ def test_failing_notes_fail_the_audit_and_are_warnings(tmp_path: Path) -> None:
     dataset = given(tmp_path, [case(n, image=image, patient_id="nan") for n, image in enumerate(images)])
     found = audit(dataset)
     assert not found.passed and found.warnings == (
-        f"{dataset.sources()[0]}: 'nan' stands in the place of the patient of 5 images; each of them is a patient of "
-        "its own.",
+        f"{dataset.sources()[0]}: 'nan' is given as the patient of 5 images but names none; each of them is a patient "
+        "of its own.",
     )

@@ -143,7 +143,7 @@ def test_every_shape_of_labelme(tmp_path: Path) -> None:
         (drawn("rectangle", [1, 1], ["x", 2]), "row 1: a point is 'x', not a number"),
         (drawn("mask", [3, 4], [4, 5]), "row 1: the mask of 'Mass' needs its PNG in the key mask"),
         (drawn("mask", [3, 4], [4, 5], mask="??"), "row 1: the mask of 'Mass' cannot be read: "),
-        (drawn("mask", [3, 4], [4, 5], mask="aaaa"), "row 1: the mask of 'Mass' cannot be read: it is no PNG file"),
+        (drawn("mask", [3, 4], [4, 5], mask="aaaa"), "row 1: the mask of 'Mass' cannot be read: it is not a PNG file"),
     ],
 )
 def test_a_shape_of_labelme_that_cannot_be_read(tmp_path: Path, shape: object, sentence: str) -> None:

@@ -130,7 +130,7 @@ def test_numbers_of_classes_in_quotes(tmp_path: Path, text: str) -> None:
     [
         ("names: [No, Mass]", "write Yes, No, on and off in quotes"),
         ("names: {0: Mass, '0': Rib}", "the table 'names' has a number twice"),
-        ("names: {-1: Mass}", "'names' has the key -1, and is no table of numbers"),
+        ("names: {-1: Mass}", "'names' has the key -1, and is not a table of numbers"),
         ("names: {true: Mass}", "'names' has the key True"),
         ("names: {1.0: Mass}", "'names' has the key 1.0"),
     ],

@@ -118,7 +118,7 @@ def test_a_mask_of_another_size(tmp_path: Path) -> None:
             {"files": "{image}.png"},
             r"name no class; say which value is which class in the option values",
         ),
-        ({"M/a.png": b"\xff\xd8\xff"}, {}, r"mask .*a\.png cannot be read: it is no PNG file"),
+        ({"M/a.png": b"\xff\xd8\xff"}, {}, r"mask .*a\.png cannot be read: it is not a PNG file"),
         ({"M/a.png": encode(VALUES, "PNG")[:60]}, {}, r"mask .*a\.png cannot be read: "),
         ({"a.jpg": VALUES}, {}, r"has no file that ends with \.png"),
         ({"a.png": np.full((6, 8, 3), [1, 2, 3], np.uint8)}, {"values": {"M": 1}}, "it has colours, not values"),
@@ -203,7 +203,10 @@ def test_arrays_that_were_saved_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (np.zeros((6, 8, 2), np.uint8), r"a\.nii\.gz cannot be read: its shape is 6 x 8 x 2, not that of one slice"),
+        (
+            np.zeros((6, 8, 2), np.uint8),
+            r"a\.nii\.gz cannot be read: its shape is 6 x 8 x 2, not the shape of one slice",
+        ),
         (np.full((6, 8), 0.5, np.float32), "it holds other values than whole numbers"),
         (np.full((6, 8), -1, np.int16), "it holds other values than whole numbers"),
         (np.full((6, 8), np.nan, np.float32), "it holds other values than whole numbers"),

@@ -126,7 +126,7 @@ def test_all_lines_of_a_dataset_decide_together(tmp_path: Path) -> None:
         (f"{QUAD} 5", "", {}, "10 numbers, so the last one is a confidence, and 5 is not"),
         (f"{BOX} 7", "", {"lines": "boxes"}, "where it is a track id, set the option track_ids"),
         (f"{BOX} 1.2 7", "", {}, "7 numbers, so the last but one is a confidence, and 1.2 is not from 0 to 1"),
-        (f"{BOX} 0.9 7.5", "", {"track_ids": True}, "so the last one is a track id, and 7.5 is no whole number"),
+        (f"{BOX} 0.9 7.5", "", {"track_ids": True}, "the last one is a track id, and 7.5 is not a whole number"),
         (
             QUAD,
             "",
@@ -144,7 +144,7 @@ def test_all_lines_of_a_dataset_decide_together(tmp_path: Path) -> None:
             {},
             "8 columns are neither a box .* nor a polygon; state it in the option lines",
         ),
-        (f"{BOX} 7", "", {"track_ids": True, "confidence": 0.5}, "the line has no confidence beside a track id"),
+        (f"{BOX} 7", "", {"track_ids": True, "confidence": 0.5}, "the line has no confidence with a track id"),
     ],
 )
 def test_what_can_be_two_things_is_refused(

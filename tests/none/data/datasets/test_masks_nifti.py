@@ -126,8 +126,8 @@ def test_what_nobody_stated_is_refused_until_somebody_does(tmp_path: Path, make:
 @pytest.mark.parametrize(
     ("make", "options", "sentence"),
     [
-        (saved(N1(np.repeat(ARRAY[..., None], 2, 3), LPS)), {}, "its shape is 12 x 12 x 1 x 2, not that of one slice"),
-        (saved(N1(ARRAY[:, None, :, 0][:, :, None], LPS)), {}, "its shape is 12 x 1 x 1 x 12, not that of one slice"),
+        (saved(N1(np.repeat(ARRAY[..., None], 2, 3), LPS)), {}, "its shape is 12 x 12 x 1 x 2, not the shape of one"),
+        (saved(N1(ARRAY[:, None, :, 0][:, :, None], LPS)), {}, "its shape is 12 x 1 x 1 x 12, not the shape of one"),
         (saved(N1(ARRAY[:, :, None], LPS)), {"axes": "rows"}, ""),
         (saved(N1(ARRAY[None, ..., 0], LPS)), {"axes": "rows"}, r"its shape is 1 x 12 x 12, not \[row, column\]"),
         (saved(N1(ARRAY.astype(np.complex64), LPS)), {}, "its pixels are of the type complex64, not numbers"),

@@ -202,5 +202,5 @@ def test_a_table_names_a_case_by_path_name_stem_or_id() -> None:
         assert (table.of("id1", image), table.of("id2", other)) == (name, "patient2/view1.png")
     assert TableNames(["x/view1.jpg"]).of("id1", image) == "x/view1.jpg", "its stem"
     assert TableNames(["x/view1.jpg", "y/view1.jpg"]).of("id1", image) is None, "a stem of two"
-    assert TableNames(["1.png", "2.png"]).of("1", Path("/d/2.png")) == "2.png", "an id of COCO is no file name"
+    assert TableNames(["1.png", "2.png"]).of("1", Path("/d/2.png")) == "2.png", "an id of COCO is not a file name"
     assert TableNames(["é.png"]).of("1", Path(unicodedata.normalize("NFD", "/d/é.png"))) == "é.png"

@@ -40,7 +40,7 @@ def test_a_placeholder_is_no_patient_and_fails_the_audit(tmp_path: Path, name: s
     found = audit(csv(tmp_path, *[name] * 12))
     assert (found.patients, found.images_without_patient, found.largest_patient) == (12, 12, "")
     assert not found.passed and found.notes == {"placeholder_patient": 1}
-    assert f"'{name}' stands in the place of the patient of 12 images" in found.warnings[0]
+    assert f"'{name}' is given as the patient of 12 images" in found.warnings[0]
 
 
 @pytest.mark.parametrize("name", ["0", "00000", "PAT", "0.0"])

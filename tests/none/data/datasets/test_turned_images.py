@@ -211,7 +211,10 @@ def test_images_of_both_kinds_are_told_apart(tmp_path: Path) -> None:
     document["shapes"][0]["points"] = [[50, 20], [70, 50]]
     file.write_text(json.dumps(document))
     text = said(audit(opened()))
-    assert "of 3 of them fits the turned image alone and that of 1 the stored pixels alone: write the former" in text
+    assert (
+        "of 3 of them fits the turned image alone and the annotation of 1 the stored pixels alone: write the former"
+        in text
+    )
 
 
 def test_several_orientations_and_square_images(tmp_path: Path) -> None:

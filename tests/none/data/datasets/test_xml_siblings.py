@@ -29,9 +29,9 @@ def voc(root: Path, content: str | bytes) -> PascalVoc:
         (OBJECT.replace("<xmin>11</xmin>", "<xmin>11</xmin><xmin>1</xmin>"), "<bndbox> has <xmin> twice"),
         (OBJECT.replace("<name>Mass</name>", "<name>Mass</name><name>Cyst</name>"), "<object> has <name> twice"),
         ("<size><width>80</width><height>60</height></size>" * 2 + OBJECT, "<annotation> has <size> twice"),
-        (f"{OBJECT}<objects>{OBJECT}</objects>", "<objects> is no object of <annotation>"),
-        (f"{OBJECT}<more>{OBJECT}</more>", "<object> is no object of <annotation>"),
-        (f"{OBJECT}{OBJECT.replace('object', 'Object')}", "<Object> is no object of <annotation>"),
+        (f"{OBJECT}<objects>{OBJECT}</objects>", "<objects> is not an object of <annotation>"),
+        (f"{OBJECT}<more>{OBJECT}</more>", "<object> is not an object of <annotation>"),
+        (f"{OBJECT}{OBJECT.replace('object', 'Object')}", "<Object> is not an object of <annotation>"),
         (
             OBJECT.replace(
                 BOX, f"{BOX}<attributes><attribute><name>Angle</name><value>30</value></attribute></attributes>"

@@ -52,5 +52,5 @@ def test_a_transfer_syntax_of_the_wrong_length_is_not_quoted(root: Path) -> None
     with pytest.raises(ImageError) as found:
         read_grey(path)
     assert str(found.value) == (
-        f"{path} cannot be read: its TransferSyntaxUID is no valid identifier, the file is damaged."
+        f"{path} cannot be read: its TransferSyntaxUID is not a valid identifier, the file is damaged."
     )

@@ -129,7 +129,7 @@ def test_only_a_valid_identifier_is_quoted(value: str, tmp_path: Path) -> None:
     path.write_bytes(written(film((6, 7), PIXELS), value))
     texts = refused(path)
     assert all(
-        "its TransferSyntaxUID is no valid identifier, the file is damaged" in text
+        "its TransferSyntaxUID is not a valid identifier, the file is damaged" in text
         for text in texts
         if "\n" not in text
     )

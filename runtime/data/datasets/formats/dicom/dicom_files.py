@@ -30,7 +30,7 @@ OBJECTS: Final = {
 }
 """SOP class -> kind of annotation object. Other structured reports and presentation states are of the kind `other`."""
 
-_INFLATED: Final = 1 << 29  # bytes of a deflated object, as of any image file
+_INFLATED: Final = 1 << 29  # bytes of a deflated object, the same limit as for any image file
 _OTHERS: Final = (f"{_STORAGE}.88.", f"{_STORAGE}.11.", f"{_STORAGE}.66.", f"{_STORAGE}.481.")
 
 

@@ -17,7 +17,7 @@ from ...file_rows import fail
 from ..shapes import plausible
 from .dicom_files import items, text_of, uid_of
 
-_MOST_FRAMES = 2_000
+_MOST_FRAMES = 2_000  # frames are decoded together: the limit bounds the memory of one object
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MaskFrame:
     """A frame [height, width] of one class, which is known by several names, on the image with a UID.
 
     Its region are the values above 0, or from `threshold` on. images: how many images it names as its source, of which
-    the UID is that of the first.
+    the UID is the first image's.
     """
 
     names: tuple[str, ...]
@@ -96,7 +96,7 @@ def segment_frames(
 
 
 def _most(data: DataSet, file: Path, threshold: float | None) -> float:
-    """The value that stands for 1 in a fractional Segmentation. Raises DataError."""
+    """The value that means 1 in a fractional Segmentation. Raises DataError."""
     if threshold is None:
         raise fail(file, None, "its segments are fractions; set the option threshold, such as 0.5")
     if not 0 < threshold <= 1:
@@ -141,13 +141,13 @@ def _names(segment: Any) -> tuple[str, ...]:
 
 
 def _groups(data: Any, index: int) -> list[Any]:
-    """The functional groups of a frame, then those of all frames."""
+    """The functional groups of a frame, then of all frames."""
     groups = items(data, "PerFrameFunctionalGroupsSequence")
     return [*groups[index : index + 1], *items(data, "SharedFunctionalGroupsSequence")[:1]]
 
 
 def _group(data: Any, index: int, name: str) -> Any | None:
-    """The first item of a sequence in the functional groups of a frame, or in those of all frames."""
+    """The first item of a sequence in the functional groups of a frame, else of all frames."""
     return next((sequence[0] for group in _groups(data, index) if (sequence := items(group, name))), None)
 
 

@@ -78,7 +78,7 @@ class DicomObjects(FileFormat):
         self._early += self._masks.notes()
 
     def _classes_seen(self, annotated: Sequence[Annotated]) -> tuple[str, ...]:
-        """The classes with a region or a mark, and those of segments without a pixel: they were looked for."""
+        """The classes with a region or a mark, and the classes of segments without a pixel: they were looked for."""
         return tuple(sorted({shape.finding for item in annotated for shape in item.shapes} | self._described))
 
     def _threshold(self) -> float | None:
@@ -191,7 +191,7 @@ class DicomObjects(FileFormat):
         return [*((uid, None) for uid in referenced_images(data) if uid in self._paths), *shapes]
 
     def _class(self, names: tuple[str, ...]) -> str:
-        """The class of several names: that of the option `rename`, else the first name."""
+        """The class of several names: from the option `rename`, else the first name."""
         return next((self.rename[name] for name in names if name in self.rename), names[0] if names else "")
 
     def _layer(self, graphic: Graphic) -> str:
