@@ -237,7 +237,7 @@ def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
 def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **options: Any) -> Adapter:
     """The model `name` with stand-in weights (a pure function of seed, tensor name and shape); reads no checkpoint.
 
-    The default variant is the model's first; `options` are those that the class takes. Raises
+    The default variant is the model's first; `options`: that the class takes. Raises
     ConfigError and MissingExtraError.
     """
     adapter = adapter_class(name)

@@ -1,4 +1,4 @@
-"""What an export may be told beyond its model: tokenizer, prompts, precision, and the images that judge a precision."""
+"""Options of an export beyond its model: tokenizer, prompts, precision, and the images that judge a precision."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from .onnx_graph import ImageGraph, TextGraph
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-FINDINGS = 10
+FINDINGS = 10  # the number in docs/scale.md
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from .libraries import quiet, short_reason
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-OPSET = 20
+OPSET = 20  # see `opset_for`
 _LIMIT = 2**31 - 2**20  # protobuf cannot hold 2 GiB; a margin is left for the graph itself
 
 

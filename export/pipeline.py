@@ -73,7 +73,7 @@ class ModelSource:
         return adapter
 
     def _find_source(self, adapter: Adapter) -> None:
-        """Decides whether the weights are published ones: their file is known, or the user says so."""
+        """Decides whether the weights are published ones: their file is known, or the user states it."""
         if adapter.weights != "published":
             return
         records = [record for record in (adapter.checkpoint, adapter.text_checkpoint) if record is not None]

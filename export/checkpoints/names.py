@@ -21,7 +21,7 @@ _WRAPPERS: Final = {
 """Parts that only a wrapper adds: no model calls a part of itself so."""
 _MAYBE_WRAPPERS: Final = {"module", "_module", "_original_module", "mod"}
 """Parts of DataParallel, Opacus, ONNX Runtime's training and old activation checkpointing, which a model may use too:
-they are left out only where the model's own names say so."""
+they are left out only where the model's own names show it."""
 
 _FORMS: Final = (
     (

@@ -253,7 +253,7 @@ def _typed_tensor(
 
 
 def _subclass(function: Any, _: Any, arguments: Any, *__: Any) -> Any:
-    """A tensor of another class: what the function that is named would have made of its arguments."""
+    """A tensor of another class: the result of the named function for its arguments."""
     module, _, name = function.name.rpartition(".")
     return BUILDERS[module, name](*arguments) if (module, name) in BUILDERS else Record(function.name)
 

@@ -1,4 +1,4 @@
-"""The command `xbench-export`: options in, a bundle out. What a subcommand needs is imported when it runs."""
+"""The command `xbench-export`: options in, a bundle out. Other modules are imported when a subcommand runs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .flags import Flags
 
 _OWN_TEXT, _COMMON_TEXT = ("biovil", "biovil_t"), ("mavl", "medklip")
-"""Models that --text-encoder is for: those with text weights of their own, and those that take Bio_ClinicalBERT."""
+"""Models that take --text-encoder: with separate text weights, or with Bio_ClinicalBERT."""
 
 
 @dataclass(frozen=True)

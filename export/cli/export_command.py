@@ -177,7 +177,7 @@ def command(context: click.Context, /, **_: Any) -> int:
       checkpoint = "weights.pt"
 
     With several models (--model all, everything, or --model kad --model clip) each of their files found in
-    --checkpoints is exported, in a process of its own. --tokenizer DIR and --prompts DIR then mean the folder of the
+    --checkpoints is exported, in a separate process. --tokenizer DIR and --prompts DIR then mean the folder of the
     model's name inside DIR, and --text-encoder DIR that folder or, for MedKLIP and MAVL, DIR itself.
     Other models, also from [models], are exported by their own names.
     """

@@ -57,7 +57,7 @@ STATED: dict[str, object] = {
     "transforms.random_crop.crop_size": 224,
 }
 MEAN, STD = (0.4978,) * 3, (0.2449,) * 3
-RESIZE = 256
+RESIZE = 256  # `imsize` of the authors' configuration
 TOKENIZERS = ("Laihaoran/BioClinicalMPBERT",)
 ENDS = (101, 102)  # [CLS] and [SEP]
 LAST_LAYERS = 4  # of BERT, summed

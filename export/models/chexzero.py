@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from open_clip.model import CLIP
 
 VARIANT = "vit-b-32"
-SQUARE = 320
+SQUARE = 320  # the side to which the authors' code pads and resizes images before the graph (docs/parity.md)
 MEAN, STD = (101.48761 / 255,) * 3, (83.43944 / 255,) * 3
 
 

@@ -97,4 +97,4 @@ MAPS: Mapping[str, Mapping[str, str]] = {
         ACTIVATION: "class activation map: the weights of the finding's output, applied to each cell of the features"
     },
 }
-"""Model -> name -> what the map is."""
+"""Model -> name -> description of the map."""

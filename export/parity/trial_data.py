@@ -45,7 +45,7 @@ class InputReader(Protocol):
 
 @dataclass(frozen=True)
 class TrialCase:
-    """One image: `name` for the report, `patient`, whose name is the image's where nobody is known, its file, the
+    """One image: `name` for the report, `patient`, whose name is the image's where no patient is known, its file, the
     labels that are known, and its position in the dataset."""
 
     name: str

@@ -124,7 +124,8 @@ def _content(token: Any) -> str:
 
 
 class FolderTokenizer(BackendTokenizer):
-    """The tokenizer of `folder` (see `FolderWords`), of any kind, cut at `context` tokens, or at fewer if it says so.
+    """The tokenizer of `folder` (see `FolderWords`), of any kind, cut at `context` tokens, or at fewer if the tokenizer
+    states fewer.
 
     With `words`, which a library read of the folder, it is cut at `context` in any case. Texts are padded on the right
     with the id `padding`; `left` says that the model's own pipeline pads on the left. `source` is its name in the

@@ -1,4 +1,4 @@
-"""A folder's tokenizer as transformers loads it, whatever its class and its files do outside tokenizer.json."""
+"""A folder's tokenizer as transformers loads it, of any class, and with any files in addition to tokenizer.json."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ImageTower = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 class TextPadding(NamedTuple):
     """How the family's own pipeline fills a text up to the context: with which id, on which side; `separator` is an id
-    that it replaces by 0, `last` one that it puts behind all others; `masked`: the tower is told which ids fill."""
+    that it replaces by 0, `last` one that it puts behind all others; `masked`: the tower gets a mask of filling ids."""
 
     number: int = 0
     left: bool = False

@@ -112,8 +112,9 @@ def _texts(folder: Path, title: str, model_type: str, positions: int) -> tuple[T
 
 
 def _assumptions(made: TransformersAdapter, positions: int) -> tuple[str, ...]:
-    """What to say of a SigLIP whose tokenizer tells capitals from small letters, which SigLIP was not trained to do, or
-    states a shorter text than the model has positions: its result depends on the length, for it reads the last one."""
+    """The remark on a SigLIP whose tokenizer distinguishes capitals from small letters, which SigLIP was not trained to
+    do, or states a shorter text than the model has positions: its result depends on the length, for it reads the last
+    one."""
     ready, folder, cautions = made.tokenizer.ready, made.tokenizer.sources[0], []
     if ready is not None and ready(["Effusion"]).ids.tolist() != ready(["effusion"]).ids.tolist():
         cautions.append(

@@ -185,7 +185,7 @@ REFUSED = {
     "a set in a tuple": (b"\x80\x04}(\x91\x85Ns.", "a frozenset as a key"),
     "wide tuples that share their parts": (wide(300), "copies more values"),
     "numbers whose hashes can be equal": (b"\x80\x02}\x8a\x09" + b"\x01" * 9 + b"Ns.", "a number of 65 bits as a key"),
-    "a class whose name is a list": (b"\x80\x04]]\x93.", "no text"),
+    "a class whose name is a list": (b"\x80\x04]]\x93.", "not text"),
     "an extension": (b"\x80\x02}U\x01x\x82\x01s.", "the instruction EXT1"),
     "a buffer": (b"\x80\x05\x97.", "the instruction NEXT_BUFFER"),
     "copies without end": (copies(20000), "copies more values"),
