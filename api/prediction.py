@@ -169,7 +169,7 @@ def open_engine(
 def decoder_version() -> str:
     """The code and packages that the pixels of image files depend on, as one text.
 
-    It changes when a file could be read in another way, so what was made from its pixels can be told apart.
+    It changes when a file could be read in another way, so results from its pixels can be distinguished.
     """
     from .runtime.data.images.decode import reader_version
 

@@ -1,7 +1,7 @@
 """The same models run by other runners (such as PyTorch), for a comparison in the same benchmark.
 
 The other runners are named here and imported only when requested: this package does not depend on the exporter or on
-PyTorch. If they are not installed, the comparison says so.
+PyTorch. If they are not installed, the comparison names them.
 """
 
 from __future__ import annotations

@@ -91,4 +91,4 @@ def _state(state: dict[str, Any]) -> str:
     named = {"clocks_sm": "SM {:g} MHz", "clocks_mem": "memory {:g} MHz", "power_draw": "{:g} W",
              "temperature_gpu": "{:g} degrees"}  # fmt: skip
     words = [form.format(state[name]) for name, form in named.items() if state.get(name) is not None]
-    return ", ".join(words) or "nvidia-smi tells nothing"
+    return ", ".join(words) or "nvidia-smi reports nothing"

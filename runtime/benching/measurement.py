@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from .spread import RepeatSpread, percentiles
 
-LEAST_REPEATS: Final = 5
+LEAST_REPEATS: Final = 5  # with fewer a measurement is not valid
 LARGEST_SPREAD: Final = 0.25
 """(max - min) / median of the repeats above which the median is not reliable."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The highest possible `rate`, in units per second, and what it is computed from."""
+    """The highest possible `rate`, in units per second, and its source."""
 
     name: str
     rate: float

@@ -1,4 +1,4 @@
-"""The command `xbench-fast`. One file per group of commands; what they need is imported when they run."""
+"""The command `xbench-fast`. One file per group of commands. Other modules are imported when a command runs."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import click
 from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, echo, show_log, show_usage_error, silence
 from ...engines.errors import ConfigError, XBenchError
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # as shells report SIGINT: 128 + 2
 
 COMMANDS = {
     "eval": (".evaluate_command:evaluate", "Evaluate models on datasets."),

@@ -93,7 +93,7 @@ def prune(above: _Flags, cache_limit: str | None, cache: Path | None, config_fil
         removed += more
     _tell(folder, removed, stayed, flags.output)
     if not fits:
-        echo("Error: what is left is in use and larger than the limit.", err=True)
+        echo("Error: the remaining images are in use and larger than the limit.", err=True)
     return 0 if fits else 1
 
 

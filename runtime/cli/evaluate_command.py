@@ -119,7 +119,7 @@ def evaluate(
             outcome = _run(evaluation, scale, stack, output)
     except KeyboardInterrupt:
         echo(
-            f"Interrupted; what is finished is kept in {config.eval.out}, the same command goes on from there.",
+            f"Interrupted; finished work is kept in {config.eval.out}, the same command continues.",
             err=True,
         )
         return 130

@@ -114,7 +114,7 @@ def scaling_options(function: F) -> F:
 
 
 def work_plan(evaluation: Evaluation) -> WorkPlan:
-    """What the workers are told."""
+    """The plan for the workers."""
     from ..evaluation.scaling.jobs import WorkPlan, everywhere
     from ..host.machine_record import code_version
 

@@ -246,7 +246,7 @@ def _grpc(host: str, port: int, settings: ServerSettings, log: AccessLog) -> Grp
 
 
 def _banner(address: str, models: Mapping[str, ServedModel]) -> list[str]:
-    """What a user sees first: address and models in one line, then what the answers are worth."""
+    """The first lines for a user: address and models in one line, then remarks on the answers."""
     from ..serving.inference.metadata import NOTICE, weights_notice
 
     lines = [f"{address}  {', '.join(f'{name} ({model.info.backend})' for name, model in models.items())}"]

@@ -48,7 +48,7 @@ def study() -> None:
 
     RUN defaults to the run directory of the configuration.
 
-    If a run has results of several protocols, each gets a study of its own; the second and later ones go to
+    If a run has results of several protocols, each gets its own study; the second and later ones go to
     RUN/studies/NAME-PROTOCOL/. The studies of differences (prompts, resolution) take results of one protocol.
 
     No model runs. A threshold is in-sample if it was chosen on the pairs that it scores, and cross-fitted if it was

@@ -130,7 +130,7 @@ def trust(
     try:
         outcome = planned.run(out, progress_for(console))
     except KeyboardInterrupt:
-        echo(f"Interrupted; what is finished is kept in {out}, the same command goes on from there.", err=True)
+        echo(f"Interrupted; finished work is kept in {out}, the same command continues.", err=True)
         return 130
     for name, where, reason in outcome.failed:
         echo(f"Error: {name} on {where}: {reason}", err=True)

@@ -1,7 +1,7 @@
 """The numbers of the code that decides results. A number is part of the key of what was computed with that code.
 
 Raise a number when a change of the code can change a value: results with the lower number are then computed again.
-A change that changes no value, such as a rename, leaves the number alone, so nobody computes again.
+A change that changes no value, such as a rename, leaves the number alone, so nothing is computed again.
 `tests/none/results/test_code_numbers.py` fails until one of the two is decided for each change.
 """
 

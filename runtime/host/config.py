@@ -90,7 +90,7 @@ class DatasetConfig:
 @dataclass(frozen=True)
 class Config:
     """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes. `code`: the readers in
-    Python files, dataset -> reader, of a file that nobody named."""
+    Python files, dataset -> reader, of a configuration file that was not named."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()

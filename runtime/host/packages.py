@@ -15,7 +15,7 @@ DRIVERS: Final = {12: 525, 13: 580}
 """CUDA -> the oldest driver for it, on Linux."""
 
 _NAMED = re.compile(r"(?:cupy|nvidia-dali|tensorrt)\S*-cu(?:da)?(1[1-9])(?:\d|x)?(?:-|$)")
-_FIRST_ORT_OF_13 = (1, 27)
+_FIRST_ORT_OF_13 = (1, 27)  # the first onnxruntime-gpu for CUDA 13, as pyproject.toml has it
 
 
 def installed_packages() -> dict[str, str]:

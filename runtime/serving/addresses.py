@@ -58,7 +58,7 @@ def read_networks(texts: Sequence[str]) -> tuple[Network, ...]:
 
 @lru_cache(1024)
 def client_key(host: str) -> str:
-    """What a client is counted by: its address, or for IPv6 its network of 64 bits, which a client has for itself."""
+    """The key by which a client is counted: its address, or for IPv6 its own network of 64 bits."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

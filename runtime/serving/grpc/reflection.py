@@ -13,7 +13,7 @@ REFLECTION_SERVICES: Final = ("grpc.reflection.v1.ServerReflection", "grpc.refle
 
 
 class Reflection:
-    """Answers the one method of both services. The descriptors are in a pool of its own: protobuf takes every name once
+    """Answers the one method of both services. The descriptors are in a separate pool: protobuf takes every name once
     in a pool, and this process may hold the definitions of a client (open_inference.proto)."""
 
     def __init__(self, methods: Iterable[str]) -> None:

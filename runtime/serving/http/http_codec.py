@@ -45,7 +45,7 @@ JSON_TYPES: Final = (
     "application/x-www-form-urlencoded",
     "text/plain",
 )
-"""Content types of the protocol's own form; the last three are those that clients send who name none."""
+"""Content types of the protocol's own form; the last three are sent by clients that name no type."""
 
 _JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond per number; larger tensors use raw bytes
 _JSON_MARKS: Final = 1 << 21  # commas and brackets: parsing each takes time, and other requests wait for it

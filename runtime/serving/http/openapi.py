@@ -135,7 +135,7 @@ def _infer() -> Json:
 
 
 def _get(summary: str, answer: str) -> Json:
-    """An operation without a body of its own; `answer`: a schema, or the content type of a text."""
+    """An operation without a request body; `answer`: a schema, or the content type of a text."""
     text_answer = {"description": summary, "content": {answer: {"schema": _TEXT}}} if "/" in answer else None
     errors = {status: _answer(_ERRORS[status], "Error") for status in _OF_ALL}
     return {"summary": summary, "responses": {"200": text_answer or _answer(summary, answer), **errors}}

@@ -1,4 +1,4 @@
-"""Decoding in processes of their own, for files that may take long: a process is ended when nobody waits for it.
+"""Decoding in separate processes, for files that may take long: a process is ended when no request waits for it.
 
 A decoder in a thread cannot be stopped, and some hold Python's lock while they work. A process gives back its processor
 and its memory when it is killed, and a decoder that crashes takes only its own process with it.
@@ -34,7 +34,7 @@ READY: Final = b"\x01"
 
 
 class DecodeJob(msgspec.Struct, array_like=True, frozen=True):
-    """What a process is asked: files, a `Geometry.key`, whether to return `display`, and how long it may take."""
+    """The request to a process: files, a `Geometry.key`, whether to return `display`, and how long it may take."""
 
     images: list[bytes]
     geometry: str

@@ -50,7 +50,7 @@ def prepare_request(request: Request, geometry: Geometry) -> list[Prepared]:
 def prepare_quick(request: Request, geometry: Geometry) -> list[Prepared] | None:
     """As `prepare_request`; None, and nothing done, for files that belong in a process (`Decoders`).
 
-    PNG and JPEG of few bytes and pixels are decoded within a moment, whatever they hold, and without Python's lock.
+    PNG and JPEG of few bytes and pixels are decoded within a moment, with any content, and without Python's lock.
     """
     from ...data.images.kinds import image_kind
     from ...data.images.png_jpeg import jpeg_size

@@ -28,7 +28,7 @@ _START: Final = 176  # base64 characters of 132 bytes, where the mark of a DICOM
 def decoded_tensor(tensor: Tensor, content_type: object) -> Tensor:
     """The tensor that an input with this parameter gives; None and "" for no parameter.
 
-    base64: its BYTES are base64 text, which is decoded; str and np: its elements are what they are. Raises BadRequest,
+    base64: its BYTES are base64 text, which is decoded; str and np: its elements are unchanged. Raises BadRequest,
     naming the input, for other content types, for text that is not base64, and for files in base64 that do not say so.
     """
     name = tensor.name[:200]

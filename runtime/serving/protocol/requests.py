@@ -44,8 +44,8 @@ class Request:
 
     findings: of the set, to answer for, None for all. The set is always run as a whole, since in some models
     the queries influence one another. prompt_set: name of an encoded set, None for the model's default. prompts:
-    own texts instead, a set of its own, not of more findings than are given. tau: threshold of mask, boxes and overlay.
-    timeout: seconds, None for the server's. highest_only: answer for one finding, the one of the highest
+    own texts instead, as a separate set, not of more findings than are given. tau: threshold of mask, boxes and
+    overlay. timeout: seconds, None for the server's. highest_only: answer for one finding, the one of the highest
     probability in the first image. pixels are taken to be the whole image: their frame is (0, 0, 1, 1).
     """
 

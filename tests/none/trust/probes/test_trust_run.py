@@ -147,7 +147,7 @@ def test_an_interrupted_run_goes_on_with_equal_rows(
     with monkeypatch.context() as patch:
         patch.setattr(BlockEngine, "_run", stopping)
         trust(status=130)
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command continues" in capsys.readouterr().err
     assert entry()["state"] == "interrupted" and not Path("trust", entry()["file"]).exists()
     trust()
     assert entry()["made"] == 18, "two chunks of two images are kept"
