@@ -36,7 +36,7 @@ class EngineOptions:
     smaller `largest_batch` bounds it. build: whether a TensorRT plan may be built. pad: compute every batch at the
     largest size, with unused images that are cut off the scores: one shape for all, so that nothing is chosen or
     planned anew for the last batch. tf32: let float32 products round their inputs to TF32. device: number of the GPU.
-    throughput: each thread computes images of its own, so that large batches take less time, small ones more, and
+    throughput: each thread computes separate images, so that large batches take less time, small ones more, and
     scores do not depend on the number of threads. say: receives messages about slow steps and fallbacks.
     """
 

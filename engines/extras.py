@@ -26,8 +26,8 @@ def install_advice(*extras: str) -> str:
 def missing_package(package: str, *extras: str, user: str = "", instead: str = "") -> str:
     """The sentence for a package that is not installed.
 
-    extras: that contain it. user: what needs the package, where the request does not say so. instead: what the user can
-    do without the package.
+    extras: that contain it. user: what needs the package, where the request does not show it. instead: what the user
+    can do without the package.
     """
     absent = f"{user} needs {package}, which is not installed" if user else f"{package} is not installed"
     return f"{absent}; {install_advice(*extras)}{', or ' + instead if instead else ''}."

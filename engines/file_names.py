@@ -36,7 +36,7 @@ def plain_stem(*names: str) -> str:
 
 
 def unique_stem(name: str) -> str:
-    """The stem of a file that no other name has, whatever other names there are; letter case does not matter."""
+    """The stem of a file that no other name can have; letter case does not matter."""
     stem = plain_stem(name)
     return stem if stem == name.lower() else f"{stem}-{_digest(name)}"
 

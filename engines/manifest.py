@@ -94,8 +94,8 @@ class Quantisation:
     """How an INT8 graph was made.
 
     `form`: one of engines.quantised.FORMS. `method`: how ranges follow from the calibration images, "min-max" or
-    "percentile P"; `data`: what these images are; `reader`: the version of the decoders that read them, empty where the
-    exporting version did not record it; `layers`: how many products are in int8; `kept_float`: names of the
+    "percentile P"; `data`: description of these images; `reader`: the version of their decoders, empty where
+    the exporting version did not record it; `layers`: how many products are in int8; `kept_float`: names of the
     products that could be and are not; `compared_on`: the runtime and version that gave the numbers of the parity
     report; `not_on`: runtimes that give others (engines.quantised.OTHER_NUMBERS). Both are empty in older bundles.
     """
@@ -112,7 +112,7 @@ class Quantisation:
 
 
 class SaliencyFacts(TypedDict, total=False):
-    """What the map is: `kind` and `description` of it, `choice`, its name, and `smoothing`, the standard deviation in
+    """The map: its `kind` and `description`, `choice`, its name, and `smoothing`, the standard deviation in
     cells of the Gaussian by which the graph smooths it, 0 for none."""
 
     kind: str

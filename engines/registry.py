@@ -57,7 +57,7 @@ def code_line(config: str, target: str, use: str) -> str:
 class Registry:
     """An immutable table of names to lazy targets.
 
-    `kind` is the word used in messages ("model", "dataset"). A target is "package.module:Attribute", or
+    `title` is the word used in messages ("model", "dataset"). A target is "package.module:Attribute", or
     "path/to/file.py:Attribute" for code that is not installed. `group` is an entry point group through which
     installed third-party packages add names.
     """

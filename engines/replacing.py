@@ -147,4 +147,4 @@ def _put_back(old: Path, path: Path) -> None:
     try:
         old.rename(path)
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; what was there before is in {old}, move it back") from error
+        raise OSError(error.errno, f"{error.strerror}; the previous content is in {old}, move it back") from error

@@ -91,7 +91,7 @@ def open_engine(
 
 
 def _against(chosen: str, refused: Sequence[tuple[str, str]]) -> str:
-    """The end of the line: why not the better engines. Without a GPU nobody expects one of them."""
+    """The end of the line: why not the better engines. Without a GPU none of them is expected."""
     if chosen != PREFERENCE[-1]:
         return "".join(f"; not {name}: {_end(why)}" for name, why in refused)
     if not gpu_seen():

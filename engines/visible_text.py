@@ -29,7 +29,7 @@ def visible_line(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON of the same values whose text holds no hidden sign: JSON has escapes of its own for them."""
+    """JSON of the same values whose text holds no hidden sign: JSON has escapes for them."""
     return _SIGN.sub(lambda sign: "".join(f"\\u{half:04x}" for half in _halves(sign[0])), text)
 
 

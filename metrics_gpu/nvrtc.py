@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true")
-"""Options of every compilation, by NVRTC and nvcc alike: nothing fused, subnormals kept, true division. The intrinsics
+"""Options of every compilation, by NVRTC and by nvcc: nothing fused, subnormals kept, true division. The intrinsics
 in the kernels do the same."""
 
 _PACKAGE: Final = {

@@ -70,7 +70,7 @@ def _load_parts(library: ctypes.CDLL, name: str) -> None:
 
 
 def _path(library: ctypes.CDLL) -> Path | None:
-    """The file that the dynamic linker loaded; None where it does not tell."""
+    """The file that the dynamic linker loaded; None where it is not known."""
     ask = getattr(ctypes.CDLL(None), "dlinfo", None)
     entry = ctypes.POINTER(_LinkMap)()
     if ask is None or ask(ctypes.c_void_p(library._handle), _LINK_MAP, ctypes.byref(entry)):

@@ -72,7 +72,7 @@ def _cuda(cupy: Any) -> int:
 def _compiler_reason(nvrtc: Any, cuda: int, capability: str) -> str | None:
     """None if `nvrtc`, CuPy's binding, compiles a small kernel for a compute capability ("90"), else why not.
 
-    That it tells its version is not enough: it opens a part of itself, and learns of the GPU, when it compiles.
+    Asking for its version is not enough: it opens a part of itself, and learns about the GPU, only when it compiles.
     """
     name, package = f"libnvrtc.so.{cuda}", _COMPILERS.get(cuda, "nvidia-cuda-nvrtc")
     if cuda in CUDA_EXTRAS:
@@ -101,7 +101,7 @@ def _compiler_reason(nvrtc: Any, cuda: int, capability: str) -> str | None:
 
 
 def gpu_seen() -> bool:
-    """Whether this machine has an NVIDIA GPU, usable or not, as far as its driver shows."""
+    """Whether this machine has an NVIDIA GPU, usable or not, as its driver shows."""
     return any(Path(path).exists() for path in _DRIVER)
 
 

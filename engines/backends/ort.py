@@ -33,7 +33,7 @@ class CpuEngine(Engine):
     """The image graph on ONNX Runtime's CPU provider.
 
     The order in which the library adds the terms of a matrix product depends on the number of rows: how it divides the
-    product between threads and into blocks follows from the shapes, and a single row has code of its own. A batch is
+    product between threads and into blocks follows from the shapes, and a single row has different code. A batch is
     therefore computed in pairs, the last image twice where the number is odd, and a few pairs at the same time. So an
     image's scores have the same bits in a batch of any size. They still depend on the processor, the version of the
     library and the number of threads; the last no more where `options.throughput` gives each pair one thread. Threads

@@ -219,7 +219,7 @@ def _cuda_session(engine: Engine, **more: str) -> Any:
 
 
 def _on_cpu(session: Any) -> Counter[str]:
-    """Operations the session runs on the CPU, except arithmetic on shapes; empty where the library cannot tell."""
+    """Operations the session runs on the CPU, except arithmetic on shapes; empty where the library does not show it."""
     ask = getattr(session, "get_provider_graph_assignment_info", None)
     if ask is None:
         return Counter()

@@ -93,7 +93,7 @@ class PlanStore:
     def kernels(self, key: PlanKey) -> bytes | None:
         """The kernels that TensorRT for RTX compiled when the plan ran before, None for damaged ones.
 
-        The library checks what they are for.
+        The library checks that they fit.
         """
         return _verified(self._kernels(key))
 

@@ -1,6 +1,6 @@
 """Text features of single phrases, by content: each phrase is encoded once, alone or with phrases of its length.
 
-The features of a phrase do not depend on what else is encoded: texts of one batch have equally many tokens, so none is
+The features of a phrase do not depend on the other phrases: texts of one batch have equally many tokens, so none is
 padded, and a batch has at least two texts, since products with a single row are computed in another order.
 """
 
@@ -139,7 +139,7 @@ def forget_phrases(file: Path) -> bool:
 
 
 def _checksum(key: bytes, content: bytes) -> bytes:
-    """SHA-256 of the features of a phrase and of what they are found by."""
+    """SHA-256 of the features of a phrase and of their key."""
     return hashlib.sha256(key + content).digest()
 
 

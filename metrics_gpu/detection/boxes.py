@@ -57,7 +57,7 @@ class BoxLists:
 
     @staticmethod
     def of(lists: Sequence[Sequence[Sequence[float]]], scores: Sequence[Sequence[float]] | None = None) -> BoxLists:
-        """From nested sequences: boxes of each list, and scores alike."""
+        """From nested sequences: boxes of each list, and their scores."""
         boxes = np.array([*chain.from_iterable(lists)], np.float64).reshape(-1, 4)
         flat = None if scores is None else np.array([*chain.from_iterable(scores)], np.float64)
         return BoxLists(boxes, offsets_of([len(boxes) for boxes in lists]), flat)

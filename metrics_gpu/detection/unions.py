@@ -1,8 +1,8 @@
 """Unions of boxes as masks, counted without drawing them: the integers of a map cut at one level.
 
-A box covers the columns int(x1) .. int(x2) - 1 of its image, at least one, and the rows alike, clipped to the image.
-Grid pixel i samples native pixel floor(i * side / grid), so a span of native pixels is a span of the grid. A union that
-meets no sample keeps the one grid pixel that contains its centroid (docs/datasets.md §0.3).
+A box covers the columns int(x1) .. int(x2) - 1 of its image, at least one, and the rows in the same way, clipped to the
+image. Grid pixel i samples native pixel floor(i * side / grid), so a span of native pixels is a span of the grid. A
+union that meets no sample keeps the one grid pixel that contains its centroid (docs/datasets.md §0.3).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Best thresholds of curves: the search, and cross-fitting on other patients (docs/metrics.md §4.3).
 
-Up to `LEAVE_ONE_OUT` patients with a finding, each is a fold of its own, which needs no random choice. More are divided
+Up to `LEAVE_ONE_OUT` patients with a finding, each is one fold, which needs no random choice. More are divided
 into `FOLDS` folds, stratified by finding, `REPEATS` times in different orders. This is done once per dataset, so that
 all models share the folds.
 

@@ -1,7 +1,7 @@
 """The evaluation of phrase grounding that BioViL's authors describe and AFLoc re-implements: CNR and mean IoU.
 
 A map is smoothed on its own grid, drawn over the part of the image that the network saw, and normalised to [-1, 1]
-there. What it did not see is NaN and leaves map and region alike, so a region in that border costs nothing.
+there. Pixels that it did not see are NaN and count in neither map nor region, so a region in that border costs nothing.
 `PhraseScores` keeps these regions and constant maps apart, so that they can be counted, or count as 0
 (docs/metrics.md §16).
 """

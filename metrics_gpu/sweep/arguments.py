@@ -1,4 +1,4 @@
-"""Checks the arguments of a sweep, NumPy and CuPy arrays alike; each error message is one sentence."""
+"""Checks the arguments of a sweep, of NumPy and CuPy arrays; each error message is one sentence."""
 
 from __future__ import annotations
 

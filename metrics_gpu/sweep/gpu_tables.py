@@ -20,7 +20,7 @@ EQUAL: Final = 1
 BAND: Final = 2
 """A run of RUN rows with the weights 1/32, 3/32, .., 31/32, as between the rows of a 14 x 14 grid on 224 x 224."""
 
-_MOST_CELLS: Final = 2**31 - 1
+_MOST_CELLS: Final = 2**31 - 1  # the kernel counts cells in 32 bits
 _WIDEST: Final = 32 * (65535 // RUN)  # a lane's counter takes a run of every word of the row
 
 Int = NDArray[np.int32]

@@ -1,4 +1,4 @@
-"""Agreement between readers: who names a finding, and how alike their regions are (docs/trust.md §6.3).
+"""Agreement between readers: who names a finding, and how similar their regions are (docs/trust.md §6.3).
 
 Whether a reader names a finding in an image is a rating of 1 or 0. Chance-corrected coefficients are those for two or
 more readers who can differ by image and can be missing: AC1 (K. L. Gwet, Br J Math Stat Psychol 61, 2008), kappa
@@ -26,7 +26,7 @@ class Presence:
     """Agreement about one finding: float64 [1 + B] each, the value and its replicates, NaN where undefined.
 
     prevalence: the mean share of an image's readers who name the finding. observed: the share of agreeing pairs of
-    readers. kappa and alpha are undefined where all ratings are alike.
+    readers. kappa and alpha are undefined where all ratings are equal.
     """
 
     prevalence: Float

@@ -61,7 +61,7 @@ def localise(
     """Scores of N maps on Q regions: each map on the region of the same place, or M combinations.
 
     saliency, frames, upsample: as `sweep.sweep` takes them, float32 [N, h, w], float64 [N, 4]; maps are scaled to
-    [0, 1] by their extremes. whole: each map covers the whole image, and its frame only says what is seen. masks:
+    [0, 1] by their extremes. full_image: each map covers the whole image, and its frame only says what is seen. masks:
     regions on the grid of 224 x 224, bool [Q, 224, 224] or packed uint8 [Q, 224, 28]. pairs: intp [M] twice, which map
     is scored on which region. About 0.6 ms a map and 0.05 ms a region.
 

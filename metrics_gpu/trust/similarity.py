@@ -1,4 +1,4 @@
-"""How alike two maps are: Spearman, Pearson and the structural similarity index (docs/trust.md §0.5).
+"""Similarity of two maps: Spearman, Pearson and the structural similarity index (docs/trust.md §0.5).
 
 Two maps of the same pair, one for each index of the first axis. A degenerate map (constant, with a NaN or an infinity,
 or of a range beyond float32) has no similarity to anything: NaN, which the caller counts apart.

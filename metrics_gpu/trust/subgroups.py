@@ -237,7 +237,7 @@ def _by_parts(
 ) -> Tested | None:
     """The normal test of a gap, standardised over strata, by what patients add to it if the groups do not differ.
 
-    What a pair adds is its deviation from the mean of its stratum, with the weight of its side there. A stratum of n
+    A pair adds its deviation from the mean of its stratum, with the weight of its side there. A stratum of n
     pairs underestimates these deviations by n / (n - 1). None without any deviation.
     """
     both = np.flatnonzero(sides[0] | sides[1])

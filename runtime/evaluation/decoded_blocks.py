@@ -1,4 +1,4 @@
-"""Blocks of cases -> model inputs and regions: what is prepared is read at once, the rest case by case in threads."""
+"""Blocks of cases -> model inputs and regions: prepared cases are read at once, the rest case by case in threads."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from .reference.box_models import PREFIX as BOXES
 from .reference.map_files import PREFIX as MAPS
 
 KINDS = (BASELINE, MAPS, BOXES, MOVED, READER)
-"""What a model that is no bundle begins with."""
+"""The prefixes of models that are no bundles."""
 
 
 def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]:

@@ -27,7 +27,7 @@ _SEED: Final = 16  # of the random image on which phrases are asked together and
 class PhraseQueries:
     """How the phrases of cases are asked.
 
-    alone: the queries of the model see one another, so that each phrase is a run of its own. most: phrases in one run.
+    alone: the queries of the model see one another, so that each phrase is a separate run. most: phrases in one run.
     """
 
     findings: Sequence[str]

@@ -226,7 +226,7 @@ def _fixed(values: NDArray[Any]) -> Any:
 
 def _lists(list_type: Any, absent: NDArray[np.bool_], parts: Sequence[NDArray[Any]]) -> Any:
     """The entries of arrays [P, ...], P > 0, as values of bytes or lists, in order, null where `absent`. Nothing is
-    copied: each array is a chunk of its own, and the last chunk has the rows behind it."""
+    copied: each array is a separate chunk, and the last chunk has the rows behind it."""
     import pyarrow as pa
 
     chunks, start, done, held = [], 0, 0, np.cumsum(~absent)

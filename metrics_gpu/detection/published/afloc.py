@@ -49,6 +49,6 @@ AFLOC: Final = Scorer(
     name="afloc",
     source="YH0517/AFLoc@940e3d74 eval/metric.py, box_transfer.py",
     main="iou_classes",
-    note="A silent pair is left out instead of scored 0: a model that answers only what it is sure of gains.",
+    note="A silent pair is left out instead of scored 0: a model that answers only where it is sure gains.",
     compute=_compute,
 )

@@ -12,7 +12,7 @@ from .scorer import Scorer, Values
 
 
 def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
-    """Without scores all boxes rank alike, in the order of the images."""
+    """Without scores all boxes have the same rank, in the order of the images."""
     ranking = ranked(answers)
     precision = ranking.precision
     mean = {

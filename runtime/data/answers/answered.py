@@ -174,7 +174,7 @@ class BoxFile:
 
     @property
     def unscored(self) -> list[str]:
-        """What the file has that is counted and not scored, a line for each kind."""
+        """The content of the file that is counted but not scored, a line for each type."""
         counts = {text: getattr(self, name) for name, text in _UNSCORED.items()}
         return [f"{count} {text}" for text, count in counts.items() if count]
 

@@ -12,7 +12,7 @@ _LISTED = 40  # longer lists are not worth reading, only the nearest name
 class BadLine(Exception):
     """A line that its writer must correct. key: the key it is about, empty for the whole line; text: what is wrong.
 
-    name, known: a name that is none of those that are known, for a suggestion, which is searched only when it is shown.
+    name, valid: an unknown name and the valid ones, for a suggestion, which is searched only when it is shown.
     written: see `did_you_mean`.
     """
 

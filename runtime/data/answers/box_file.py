@@ -56,7 +56,7 @@ class _FrameSense:
 
 @dataclass
 class FileReading:
-    """What was read so far; `word` is what an entry of the file is called in messages, line or entry."""
+    """What was read so far; `word`: the word for an entry of the file in messages, line or entry."""
 
     path: Path
     questions: Questions

@@ -1,4 +1,4 @@
-"""Whether what a model calls a box is another finding than the one that was asked (docs/boxes.md §2)."""
+"""Whether a model's label of a box names another finding than the one asked (docs/boxes.md §2)."""
 
 from __future__ import annotations
 

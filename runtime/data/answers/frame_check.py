@@ -22,7 +22,8 @@ Float = NDArray[np.float64]
 # frame's and at least `_AT_LEAST`. Below, every reading is poor and the comparison says little.
 _BETTER: Final = 2.0
 _AT_LEAST: Final = 0.2
-_VIEWS: Final = (224, 336, 384, 448, 512, 518, 640, 768, 896, 1024)
+_VIEWS: Final = (224, 336, 384, 448, 512, 518, 640, 768, 896, 1024)  # usual sides of square inputs
+# Of Qwen2-VL's code, in squares of 28 pixels: at least 4, at most 1,280 or 16,384.
 _BUDGETS: Final = (Budget(3136, 1_003_520), Budget(3136, 12_845_056))
 
 

@@ -87,7 +87,7 @@ checksum = compiled(_checksum, types.uint32(_ONE, _ONE))
 """Of a record, 16 words, and its content, an even number of words; the record's own checksum does not count."""
 
 copy_pixels = compiled(_copy_pixels, types.void(_TWO, _TWO, readonly(types.int64, 1), types.uint32[:, ::1], _FLAGS))
-"""Copies the rows `slots` of `source` to `out`, where `whole` is true, and sets it to whether row and record, [n, 16],
+"""Copies the rows `slots` of `source` to `out`, where `intact` is true, and sets it to whether row and record, [n, 16],
 are those that were written. Needs no lock."""
 
 copy_masks = compiled(

@@ -34,10 +34,10 @@ class PreparedStore:
     unless two threads write the same case at the same time.
 
     One process writes at a time. Another process that opens the store can read the images that are ready, also those
-    that become ready later. It does not store images that it decodes itself; `note` says so. `contents`: what is known
-    of the image files, also from the records; may be replaced after opening. `others`: stores of the same cases in
-    other geometries, which also keep what is decoded here; none unless they are set after opening. `damaged`: the cases
-    whose entry did not match its checksum, and that are decoded again.
+    that become ready later. It does not store images that it decodes itself, and `note` gives the reason. `contents`:
+    what is known of the image files, also from the records; may be replaced after opening. `others`: stores of the same
+    cases in other geometries, which also keep what is decoded here; none unless they are set after opening. `damaged`:
+    the cases whose entry did not match its checksum, and that are decoded again.
 
     It is a `BulkSource`: a call with a case is `load` with its index.
     """
@@ -80,7 +80,7 @@ class PreparedStore:
 
     @property
     def is_kept(self) -> bool:
-        """Whether decoded images are stored on disk; False: another process writes to the directory, or nobody may."""
+        """Whether decoded images are stored on disk; False: another process writes there, or it cannot be written."""
         return self._files is not None and self._files.writes
 
     def __len__(self) -> int:

@@ -32,8 +32,8 @@ FOREIGN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class Hold:
-    """A hold on a store's folder; `writes`: this process, and no other, may write to it. `refused`: why nobody may
-    write here, empty where somebody may."""
+    """A hold on a store's folder; `writes`: this process, and no other, may write to it. `refused`: why no process may
+    write here, empty where one may."""
 
     def __init__(self, use: int, lock: int | None, refused: str = "") -> None:
         self.refused = refused

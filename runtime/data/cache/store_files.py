@@ -68,7 +68,7 @@ def _checked(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
 
 
 def is_whole(record: bytes, content: NDArray[np.uint8] | str | None) -> bool:
-    """Whether a record and its content are those that were written."""
+    """Whether a record and its content are as they were written."""
     return record == _checked(record, content)
 
 
@@ -124,9 +124,7 @@ class StoreFiles:
         if files is None:
             hold.release()
         why = f"cannot be written ({hold.refused})" if hold.refused else "is in use by another process"
-        return files, (
-            "" if hold.writes else f"{folder} {why}: what it holds is read, the rest is decoded and not kept."
-        )
+        return files, ("" if hold.writes else f"{folder} {why}: its images are read, the rest is decoded and not kept.")
 
     @staticmethod
     def open(

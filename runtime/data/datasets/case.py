@@ -58,7 +58,7 @@ class Case:
 
     @property
     def patient(self) -> str:
-        """The patient's name, or one of its own if the dataset does not say it."""
+        """The patient's name, or a name for this image alone if the dataset gives none."""
         return f"case {self.case_id}" if self.patient_id is None else self.patient_id
 
 

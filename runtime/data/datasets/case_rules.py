@@ -45,7 +45,7 @@ class CaseRules:
     cases_per_image: int
 
     def settle(self, cases: Sequence[Case], notes: list[Note], file: Path) -> Settled:
-        """The cases as every evaluation takes them; what was changed or looks wrong is added to `notes`.
+        """The cases as every evaluation takes them; changes and suspicious values are added to `notes`.
 
         A region that is listed twice counts once. An uncertain label becomes what the policy says. A placeholder is no
         patient. Noted as they are: images that too many cases name, a patient of most images, and classes that differ
@@ -103,9 +103,7 @@ def _decided(cases: Sequence[Case], policy: str, notes: list[Note], file: Path) 
 def _without_placeholders(cases: Sequence[Case], notes: list[Note], file: Path) -> list[Case]:
     placeholders = Counter(c.patient_id for c in cases if c.patient_id is not None and is_placeholder(c.patient_id))
     for name, count in placeholders.items():
-        text = (
-            f"'{name}' is given as the patient of {count} images but names none; each of them is a patient of its own"
-        )
+        text = f"'{name}' is given as the patient of {count} images but names none; each of them counts as one patient"
         notes.append(Note("placeholder_patient", str(name), file, None, text))
     return [replace(case, patient_id=None) if case.patient_id in placeholders else case for case in cases]
 

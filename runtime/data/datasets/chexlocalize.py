@@ -194,7 +194,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         return images, studies
 
     def _label_columns(self, header: Mapping[str, str], notes: list[Note]) -> dict[str, str]:
-        """Finding -> its column of the label file, whatever its spelling. Raises DataError for one without."""
+        """Finding -> its column of the label file, in any spelling. Raises DataError for one without."""
         classes, release = FixedClasses(self.classes, {"Lung Opacity": _OPACITY}), "Lung Opacity" in header
         columns = classes.columns([name for name in header if name != _OPACITY or not release], self.labels)
         notes += classes.notes(self.labels)
@@ -213,6 +213,6 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         return self._listed[folder]
 
     def _image(self, patient: str, study: str, view: str) -> Path:
-        """The image of a view, whatever it ends with; the path it should have, if there is none."""
+        """The image of a view, with any file extension; the path it should have, if there is none."""
         path = self.images / patient / study / f"{view}.jpg"
         return path if has_file(path) else next((p for p in self._files(patient, study) if p.stem == view), path)

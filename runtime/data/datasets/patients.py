@@ -29,7 +29,7 @@ _UNKNOWN: Final = BLANKS | {
     "de-identified", "deid", "removed", "redacted", "hidden", "no id", "noid", "no patient", "inconnu", "unbekannt",
     "desconocido", "-", "--", "---", "?", "??", "???", ".",
 }  # fmt: skip
-"""What files write for a value that nobody knows or may know, in lower case."""
+"""The texts in files for an unknown or hidden value, in lower case."""
 
 _LONGEST: Final = 32
 """Characters of a placeholder; a UID or UUID is longer."""
@@ -72,7 +72,7 @@ def with_patients(cases: Sequence[Case], file: Path, dataset: str) -> list[Case]
 
 
 def read_patients(file: Path) -> dict[str, str]:
-    """Image -> patient, empty where the cell is empty: this image is a patient of its own.
+    """Image -> patient, empty where the cell is empty: this image counts as one patient.
 
     Raises DataError for a file that cannot be read, or that names two patients of an image.
     """

@@ -49,7 +49,7 @@ class Boxes:
 
     @staticmethod
     def from_sizes(boxes: Iterable[Sequence[float]]) -> Boxes:
-        """Boxes given as (x, y, width, height): rows int(y) .. int(y)+int(height)-1, columns alike."""
+        """Boxes given as (x, y, width, height): rows int(y) .. int(y)+int(height)-1, columns in the same way."""
         return Boxes(tuple((int(x), int(y), int(x) + int(w), int(y) + int(h)) for x, y, w, h in boxes))
 
     def distinct(self) -> tuple[Boxes, int]:

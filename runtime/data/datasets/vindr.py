@@ -242,7 +242,7 @@ are the paper's, six of them with fewer than 12 positives."""
         return set(columns)
 
     def _label_columns(self, header: Mapping[str, str], file: Path, notes: list[Note]) -> dict[str, str]:
-        """Class -> its column of the label file, whatever its spelling. Raises DataError for one with two columns."""
+        """Class -> its column of the label file, in any spelling. Raises DataError for one with two columns."""
         classes = FixedClasses(self.classes, _NO_CLASS)
         for name in header:
             if classes.find(name, 1) is None and not is_index(name) and name not in ("image_id", "rad_id"):

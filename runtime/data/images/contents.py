@@ -78,7 +78,7 @@ def hashes_now(files: Mapping[str, Path]) -> dict[str, bytes]:
 
 
 class Contents:
-    """The contents of the image files of a dataset, as far as they were read. Thread-safe.
+    """The contents of the image files of a dataset that were read. Thread-safe.
 
     verify: files are read again to answer what they hold now, even if their state did not change. `known`: what was
     read of each file; `news`: whether it changed since this was last set to False.

@@ -8,7 +8,7 @@ from typing import Final, Literal
 Kind = Literal["png", "jpeg", "dicom", ""]
 
 KIND_BYTES: Final = 132
-"""How many bytes of a file tell its kind."""
+"""How many bytes of a file show its type."""
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG: Final = b"\xff\xd8\xff"
@@ -23,7 +23,7 @@ _EXPLICIT: Final = frozenset(
 def image_kind(start: bytes) -> Kind:
     """The kind of a file whose first `KIND_BYTES` bytes, or more, are `start`; "": another file.
 
-    DICOM is also told without its preamble, see `dicom_start`.
+    DICOM is also recognised without its preamble, see `dicom_start`.
     """
     if start.startswith(_PNG):
         return "png"

@@ -27,7 +27,7 @@ JPEG_FRAMES = frozenset({*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC})
 _BARE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 
 _JPEG_LS: Final = 0xF7  # the frame marker SOF55, with which a JPEG-LS stream begins
-_ANIMATION: Final = "it is an animation; save the picture that is meant as a PNG of its own"
+_ANIMATION: Final = "it is an animation; save the intended picture as a separate PNG"
 
 _DEEP_CHANNELS: Final = {b"\x10\x02": 3, b"\x10\x04": 2, b"\x10\x06": 4}
 """Bit depth and colour type of a PNG of several channels of 16 bits -> number of channels."""
@@ -213,7 +213,7 @@ def png_size(data: bytes) -> tuple[int, int]:
 
 class JpegFrame(NamedTuple):
     """The frame header of a JPEG stream: its marker (0xC0 to 0xCF, or 0xF7 for JPEG-LS), bits and number of channels;
-    `adobe`: an Adobe marker says before it what the channels are."""
+    `adobe`: an Adobe marker before it gives the meaning of the channels."""
 
     marker: int
     bits: int

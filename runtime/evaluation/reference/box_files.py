@@ -102,7 +102,7 @@ class _Answers:
         self._out_of_view = out_of_view(file.positives, questions) & (not moved)
 
     def score(self, batch: Sequence[DecodedCase], loaded: LoadedDataset) -> ScoredCases:
-        """Drawn cases and what the file says of those that are readable."""
+        """Drawn cases, and the file's answers for the readable ones."""
         drawn = [case for case in batch if case.status == "ok"]
         findings = list(loaded.dataset.classes)
         for case in batch:

@@ -67,7 +67,7 @@ def masks_reference(model: BoxModel, marks: ReaderMasks, loaded: LoadedDataset, 
 def _score(
     batch: Sequence[DecodedCase], marks: ReaderMasks, loaded: LoadedDataset, model: BoxModel, native: bool
 ) -> ScoredCases:
-    """Drawn cases, and what the reader marked on those that are readable."""
+    """Drawn cases, and the reader's marks on the readable ones."""
     drawn = [case for case in batch if case.status == "ok"]
     findings = list(loaded.dataset.classes)
     for case in batch:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...results.loaded_dataset import LoadedDataset
 
 ScoredCases = tuple[Sequence[DecodedCase], Sequence[Scored]]
-"""Cases, and in parts what is said of those that are readable, as `rows_table` takes them."""
+"""Cases, and in parts the scores of the readable ones, as `rows_table` takes them."""
 
 
 @dataclass(frozen=True)

@@ -233,8 +233,8 @@ def _result_of(ask: Callable[[], Any]) -> Any:
         raise
     except Exception as error:
         raise EngineError(
-            f"The Ray cluster gave up ({type(error).__name__}: {_first_line(error)}); what has come back is kept, and "
-            "the same command goes on from there."
+            f"The Ray cluster gave up ({type(error).__name__}: {_first_line(error)}); returned results are kept, and "
+            "the same command continues."
         ) from error
 
 

@@ -86,7 +86,7 @@ def _keyed(text: str, key: str, order: str, most: float | None) -> Parsed:
 
 
 def _add(parsed: Parsed, text: str, match: re.Match[str], order: str, most: float | None) -> None:
-    """A box or a list of boxes; in a list with a box, whatever else is no empty list is an illegal one."""
+    """A box or a list of boxes; in a list with a box, every other entry that is not an empty list is an illegal box."""
     label = _label(text, match) if match["key"] else ""
     lists = _EACH.findall(match["value"])
     boxes = [_ONE.fullmatch(item) for item in lists]

@@ -160,7 +160,7 @@ def _final_channel(text: str) -> tuple[str, bool]:
 
 
 def _tagged_answer(text: str, *, at_end: bool = False) -> str | None:
-    """What the last answer tag holds; None without one. whole: only if the text ends with its closing tag.
+    """What the last answer tag holds; None without one. at_end: only if the text ends with its closing tag.
 
     An answer without its closing tag reaches to the end, one without its opening tag from the beginning. After a closed
     answer an unclosed one counts only if it holds a whole box: models mention the tag, and repeat it until their limit.

@@ -62,7 +62,7 @@ def look_up(wanted: Sequence[str], dataset: Dataset | None, file: Path | None = 
     if missing == len(keys):
         must = "its column of cases must hold case ids, file names of images, or these without their extension"
         if dataset is None:
-            must = "its column of cases must hold case ids, or the dataset must be there to tell the images' names"
+            must = "its column of cases must hold case ids, or the dataset must be there to give the images' names"
         elif table.by_index:
             must = "the option patients of the dataset must name NIH's image of each case, in a column nih_image_index"
         example = f", the first of which is '{wanted[0][:80]}'" if wanted else ""

@@ -51,7 +51,7 @@ def box_warnings(
 ) -> dict[str, str]:
     """What looks wrong with the boxes of `cases`: kind -> sentence; empty if nothing does.
 
-    sizes: case -> (height, width) of the image files, as far as they are known. turned: see `turned_images`.
+    sizes: case -> (height, width) of the image files, where known. turned: see `turned_images`.
     """
     # Boxes drawn on an image that was shown sideways leave the stored one, which says nothing of their form or unit.
     upright = [case for case in cases if case.case_id not in turned or not turned[case.case_id].sideways]

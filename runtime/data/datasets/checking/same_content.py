@@ -38,7 +38,7 @@ class SameContent:
 def find_same_content(cases: Sequence[Case], sizes: Sizes, threads: int | None) -> SameContent:
     """Compares the image files of `cases`; only files of equal length are read, and first a part of them.
 
-    sizes: case -> (height, width), as far as known. A film in DICOM and its copy in PNG differ in content.
+    sizes: case -> (height, width), where known. A film in DICOM and its copy in PNG differ in content.
     """
     of_file: dict[Path, list[Case]] = defaultdict(list)
     for case in cases:

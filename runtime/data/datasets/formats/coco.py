@@ -237,7 +237,7 @@ def _named(image: object) -> Iterable[str]:
 
 
 def _label(value: object) -> object:
-    """1, 0, `UNCERTAIN` or None as they are meant; what is no label stays as it is, and is not a whole number."""
+    """1, 0, `UNCERTAIN` or None as they are meant; any other value stays unchanged, and is not a whole number."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value in (0, 1, UNCERTAIN):

@@ -150,7 +150,7 @@ def _points(item: Element) -> Iterator[tuple[float, float]]:
 
 
 def _mask(item: Element, finding: str, size: tuple[int, int]) -> Shape:
-    """A mask of runs, row by row inside of its own box, beginning with a run of 0."""
+    """A mask of runs, row by row inside its box, beginning with a run of 0."""
     left, top, width, height = (int(item.value(key)) for key in ("left", "top", "width", "height"))
     cells = item.attributes.get("rle", "").replace(" ", "").split(",")
     runs = [int(cell) if cell.isascii() and cell.isdigit() and len(cell) < 10 else -1 for cell in cells]

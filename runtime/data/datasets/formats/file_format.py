@@ -124,7 +124,7 @@ class FileFormat(Dataset):
     def shape(self, make: Callable[[], S], where: Place, finding: str = "") -> S | Shape:
         """The shape that `make` reads; where it cannot and the option `invalid` says skip, a note and an unread shape.
 
-        finding: its class, as far as it is known before. Raises DataError unless these shapes are skipped.
+        finding: its class, if known before. Raises DataError unless these shapes are skipped.
         """
         try:
             return make()

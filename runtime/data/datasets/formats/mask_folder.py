@@ -33,7 +33,7 @@ class MaskFolder(FileFormat):
         "files": "names of the masks below that folder, with {image} and {class}; default {class}/{image}.png, or "
         "{image}.png with values",
         "values": 'classes by value or colour, as a table such as {Mass = 1} or {Mass = "#ff0000"}, or a file; '
-        "default none: what is above 0 is the class of the file's name",
+        "default none: pixels above 0 are the class in the file's name",
         "threshold": "of masks that are not binary: inside is this value and more; default above 0",
         "resized": "true: masks may have another size than their images, and are resized with them; default false",
         **SHARED,
@@ -142,7 +142,7 @@ class MaskFolder(FileFormat):
 class PngMasks(MaskFolder):
     """`<root>/masks/<class>/<image>.png` next to `<root>/images/`, or other names by the option `files`.
 
-    Any value above 0 is inside, so 0 and 1 or 0 and 255 read alike; with `values` each value or colour is a class.
+    Any value above 0 is inside, so 0 and 1 mean the same as 0 and 255; with `values` each value or colour is a class.
     """
 
     name = "masks"

@@ -74,7 +74,7 @@ class MaskListing:
             path, image, finding = doubtful[0]
             text = (
                 "masks in a folder below their class folder, which does not exist among the images (if it, or another "
-                "one, is the class, say so in the option files, such as train/{class}/{image}.png): "
+                "one, is the class, name it in the option files, such as train/{class}/{image}.png): "
                 f"the first is of the class '{finding}' and the image '{image}': {len(doubtful)}"
             )
             notes.append(Note("class_folder", finding, path, None, text))

@@ -38,7 +38,7 @@ class NiftiMasks(MaskFolder):
     form = "{class}/{image}.nii.gz"
     option_help: ClassVar[Mapping[str, str]] = {
         **{key: text.replace(".png", ".nii.gz") for key, text in MaskFolder.option_help.items()},
-        "axes": "auto (default): as the affine says, one that nobody stated is refused; affine: also such a one; rows: "
+        "axes": "auto (default): as the affine says, one that no program stated is refused; affine: any affine; rows: "
         "arrays [row, column] that were saved as they are",
     }
 
@@ -86,7 +86,7 @@ class NiftiMasks(MaskFolder):
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Drops what nibabel says of a header meanwhile: it names no file, and what matters is raised."""
+    """Drops nibabel's log messages about a header: they name no file, and real faults are raised."""
     logger.addFilter(_drop)
     try:
         yield
@@ -141,7 +141,7 @@ def _oriented(image: Any, axes: str, nibabel: Any) -> NDArray[Any]:
 
 
 def _doubt(image: Any, nibabel: Any) -> str:
-    """Why nobody seems to have stated the orientation, else empty.
+    """Why the orientation seems not to be stated, else empty.
 
     A program that is given an array alone writes codes of 0 (nibabel without an affine) or an identity, perhaps with
     the size of a pixel (nibabel with `np.eye(4)` or `np.diag`), and cutting or centring it moves it. A radiograph has
@@ -166,7 +166,7 @@ def _doubt(image: Any, nibabel: Any) -> str:
         if not moved or not np.allclose(origin, last, rtol=1e-4, atol=tiny):
             scaled = "" if (sides == 1).all() else " times the size of a pixel"
             elsewhere = ", moved to another place" if moved else ""
-            return f"its affine is the identity{scaled}{elsewhere}, which most likely nobody stated"
+            return f"its affine is the identity{scaled}{elsewhere}, which most likely no program stated"
     if sform is not None and qform is not None and sform_code and qform_code:
         codes = [nibabel.aff2axcodes(form) for form in (sform, qform)]
         if codes[0] != codes[1]:

@@ -36,7 +36,7 @@ class Yolo(FileFormat):
     title = "YOLO"
     option_help: ClassVar[Mapping[str, str]] = {
         "annotations": "the folder of the text files, default labels",
-        "lines": "what lines of 7 columns and more are: auto (default; by all lines, and kpt_shape of data.yaml), "
+        "lines": "the form of lines of 7 columns and more: auto (default; by all lines, and kpt_shape of data.yaml), "
         "boxes, poses (boxes with key points) or polygons",
         "track_ids": "true: the last column is a track id; default false",
         "confidence": "leave out regions of a lower confidence, from 0 to 1; default 0",
@@ -93,7 +93,7 @@ class Yolo(FileFormat):
         return {line: name.strip() for line, name in enumerate(text.rstrip().split("\n")) if name.strip()}
 
     def _only_yaml(self) -> Path | None:
-        """The YAML file of a dataset whose YAML file has a name of its own."""
+        """The YAML file of a dataset, with any name."""
         files = [path for path in entries(self.root) if path.suffix.lower() in _YAML and has_file(path)]
         return files[0] if len(files) == 1 else None
 
@@ -120,7 +120,7 @@ class Yolo(FileFormat):
         if file is None:
             return None
         self._names_file = self._names_file or file
-        content = read_yaml(file, "state in the option lines what its lines are")
+        content = read_yaml(file, "set the option lines to the form of its lines")
         shape = content.get("kpt_shape") if isinstance(content, dict) else None
         if shape is None:
             return None

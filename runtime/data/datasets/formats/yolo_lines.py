@@ -110,7 +110,7 @@ class LineColumns:
 
 
 def columns_of(lines: Sequence[Line], form: str, key_points: KeyPoints | None, track_ids: bool) -> LineColumns:
-    """What the columns of all `lines` are. kind: one of `KINDS`; key_points: those that data.yaml states.
+    """The columns of all `lines`. form: one of `KINDS`; key_points: those that data.yaml states.
 
     Raises DataError where a line of 7 columns, or one with a last number of 0 or 1, can be two things.
     """

@@ -27,7 +27,7 @@ def mask_values(stored: StoredMask) -> tuple[NDArray[Any], str]:
         # The edges of a painted region may be soft in either of the two.
         return (opacity if _is_constant(strength[opaque]) else strength), ""
     if _is_constant(coloured):
-        return opacity, "the mask is in the opacity (alpha channel); its colours do not tell inside from outside"
+        return opacity, "the mask is in the opacity (alpha channel); its colours do not distinguish inside from outside"
     if opaque.all():
         return strength, "the opacity (alpha channel) varies and is nowhere 0; the colours are the mask"
     raise ImageError(
@@ -39,7 +39,7 @@ def mask_values(stored: StoredMask) -> tuple[NDArray[Any], str]:
 def colour_count(stored: StoredMask) -> tuple[int, int]:
     """How many visible colours other than black a file has, and how many pixels are not of the most frequent of them.
 
-    Of a palette and of grey (0, 0), since their values are told apart as numbers.
+    Of a palette and of grey (0, 0), since their values are distinguished as numbers.
     """
     if stored.values.ndim == 2:
         return 0, 0

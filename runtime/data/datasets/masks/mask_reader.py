@@ -130,7 +130,7 @@ def _levels(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def _firm(top: float) -> float:
-    """The value from which a pixel is inside whatever the threshold: three quarters of the maximum; a label only it."""
+    """The value from which a pixel is inside at any threshold: three quarters of the maximum; a label only it."""
     return top if top < _LABELS and top == int(top) else 0.75 * top
 
 

@@ -185,7 +185,7 @@ sets of published models. Version 1.0.0 has none."""
 
 
 def _key(item: dict[str, Any], name: str = "id") -> str:
-    """An id, whatever its type in the file; an entry without one has the id "None" and fits no other."""
+    """An id, of any type in the file; an entry without one has the id "None" and fits no other."""
     return repr(item.get(name, item))
 
 

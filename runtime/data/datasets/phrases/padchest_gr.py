@@ -236,7 +236,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
         return tuple(boxes)
 
     def _read_table(self) -> _Table:
-        """Raises DataError for a row that says something else of an image or study than one before."""
+        """Raises DataError for a row that contradicts an earlier row about an image or study."""
         file, table = self.table, _Table()
         if file is None:
             return table

@@ -24,7 +24,7 @@ _ROUND: Final = re.compile(r"~\d+$")
 
 
 def phrase_key(text: str) -> str:
-    """What phrases are compared by: stripped, in lower case, a line break as a space."""
+    """The form in which phrases are compared: stripped, in lower case, a line break as a space."""
     return one_line(text).lower()
 
 

@@ -1,4 +1,4 @@
-"""What columns of other names are, guessed from the names that annotation tools write and from their spelling."""
+"""The meaning of columns with other names, guessed from the names that annotation tools write and from spelling."""
 
 from __future__ import annotations
 

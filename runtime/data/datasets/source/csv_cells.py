@@ -9,7 +9,7 @@ from ..case import UNCERTAIN
 from ..file_rows import fail
 
 BLANKS: Final = frozenset({"", "nan", "none", "null", "na", "n/a", "#n/a", "<na>", "nat", "nil"})
-"""What programs write for a value that is missing, in lower case."""
+"""The texts that programs write for a missing value, in lower case."""
 
 _LABELS: Final[dict[str, int | None]] = {
     "0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1, "-1": UNCERTAIN, "-1.0": UNCERTAIN,

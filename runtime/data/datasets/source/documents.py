@@ -1,4 +1,4 @@
-"""Text, JSON and YAML files of a user, read strictly: what a parser would silently drop is an error here."""
+"""Text, JSON and YAML files of a user, read strictly: content that a parser would silently drop is an error here."""
 
 from __future__ import annotations
 

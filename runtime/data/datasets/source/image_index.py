@@ -14,7 +14,7 @@ from .listing import is_hidden, tree
 
 
 class AnyCase:
-    """Names found whatever the case of their letters, as a file system of Windows or macOS finds them."""
+    """Names found in upper or lower case, as a file system of Windows or macOS finds them."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)

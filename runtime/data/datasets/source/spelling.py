@@ -16,7 +16,7 @@ _SLASH = re.compile(r" ?/ ?")
 def spelling_key(name: str) -> str:
     """The form in which two names of classes are compared: "Pleural_effusion" and "pleural  Effusion" are one class.
 
-    Marks that nobody sees, such as a zero-width space, and blanks around a slash do not count either.
+    Invisible characters, such as a zero-width space, and blanks around a slash do not count either.
     """
     if not name.isascii():
         name = "".join(mark for mark in unicodedata.normalize("NFKC", name) if unicodedata.category(mark) != "Cf")
@@ -50,7 +50,7 @@ class Spellings:
 
 
 class FixedClasses:
-    """The classes of a dataset that are known before its files are read, whatever spelling a file has for them."""
+    """The classes of a dataset that are known before its files are read, in any spelling of a file."""
 
     def __init__(self, names: Iterable[str], also: Mapping[str, str] | None = None) -> None:
         """also: other names that the files of the release have -> the class, "" for what is no class; not noted."""

@@ -45,7 +45,7 @@ def read_stored(data: bytes) -> NDArray[np.integer]:
 def _film(data: bytes) -> tuple[DataSet, PixelLayout, str]:
     """The data set of a film, how its pixels are stored, and its photometric interpretation.
 
-    What the header alone refuses is refused here, before pixels are decoded or memory is allocated for them.
+    Refuses by the header alone, before pixels are decoded or memory is allocated for them.
     """
     dataset = open_data_set(io.BytesIO(data))
     check_syntax(dataset.syntax)

@@ -97,7 +97,7 @@ class DataSet:
         return float(numbers[0]) if numbers else None
 
     def code(self, keyword: str, terms: Iterable[str], default: str = "") -> str:
-        """A code string of the set `known`; `default` where it is absent or empty."""
+        """A code string among `terms`; `default` where it is absent or empty."""
         element = self.element(keyword)
         text = _text(element.value).upper() if element is not None else ""
         if text and text not in terms:
@@ -110,7 +110,7 @@ class DataSet:
         return element.value.decode("utf-8", "replace").replace("\0", "").strip() if element is not None else ""
 
     def words(self, keyword: str) -> NDArray[np.uint16] | None:
-        """The 16-bit words of a binary value, uint16, without a sign, whatever its VR; None where it is absent."""
+        """The 16-bit words of a binary value, uint16, without a sign, for any VR; None where it is absent."""
         element = self.element(keyword)
         if element is None or not element.value:
             return None

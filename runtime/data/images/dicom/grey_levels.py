@@ -124,7 +124,7 @@ def _padding(dataset: DataSet, layout: PixelLayout, values: Values) -> NDArray[n
 
 
 def _as_pixel(value: int, layout: PixelLayout) -> int:
-    """A padding value of 16 bits with the sign that pixels have, whatever VR it is written with.
+    """A padding value of 16 bits with the sign of the pixels, in any VR.
 
     Of signed pixels of fewer bits it may be the bits alone, without what they extend to.
     """

@@ -1,4 +1,4 @@
-"""Lookup tables: unsigned entries of the bits that the descriptor states, whatever VR they are written with."""
+"""Lookup tables: unsigned entries of the bits that the descriptor states, in any VR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lossless JPEG by the predictors 5, 6 and 7 of ITU-T T.81, where differences modulo 2^P must be told.
+"""Lossless JPEG by the predictors 5, 6 and 7 of ITU-T T.81, where differences modulo 2^P must be detected.
 
 T.81 H.1.2.1 takes differences modulo 2^16, some encoders take them modulo 2^P. Predictors 1 to 4 are sums, so one
 decoder serves both: the values are equal modulo 2^P. Predictors 5 to 7 halve, so their neighbours must be reduced

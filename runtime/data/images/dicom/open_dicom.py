@@ -62,8 +62,8 @@ def open_data_set(stream: BinaryIO, tags: Sequence[str] = (), *, pixels: bool = 
 def _transfer_syntax(stream: BinaryIO) -> str:
     """The transfer syntax of a file; leaves `stream` at the data set.
 
-    Without file meta information the data set tells by its first element whether its VRs are explicit, and its byte
-    order; compressed pixels cannot be told then, and are refused where frames are looked for.
+    Without file meta information the first element of the data set shows whether its VRs are explicit, and its byte
+    order; compressed pixels cannot be recognised then, and are refused where frames are looked for.
     """
     from pydicom.filereader import read_dataset
 

@@ -60,7 +60,7 @@ class Decoded:
 def stored_values(decoded: Decoded, layout: PixelLayout) -> NDArray[np.integer]:
     """The stored values [rows, columns] of a frame, of `layout.allocated` bits, signed or not as the layout says.
 
-    The bits from `high_bit` down count, whatever lies above and below them (PS3.5 8.1.1), in a compressed frame as in
+    The bits from `high_bit` down count, with any bits above and below them (PS3.5 8.1.1), in a compressed frame as in
     any other; the sign is as PixelRepresentation says. A stream of fewer bits than BitsStored holds the values
     themselves: nothing is shifted. Raises ImageError where the frame does not have the size of the layout, and where
     the stream leaves the place or the sign of the bits open.

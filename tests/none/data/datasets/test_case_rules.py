@@ -152,6 +152,6 @@ def test_failing_notes_fail_the_audit_and_are_warnings(tmp_path: Path) -> None:
     dataset = given(tmp_path, [case(n, image=image, patient_id="nan") for n, image in enumerate(images)])
     found = audit(dataset)
     assert not found.passed and found.warnings == (
-        f"{dataset.sources()[0]}: 'nan' is given as the patient of 5 images but names none; each of them is a patient "
-        "of its own.",
+        f"{dataset.sources()[0]}: 'nan' is given as the patient of 5 images but names none; each of them counts as one "
+        "patient.",
     )

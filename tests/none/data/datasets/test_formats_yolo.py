@@ -48,7 +48,7 @@ def test_the_names_of_the_classes(tmp_path: Path, file: str, text: str, names: t
         ("- a", "no list 'names'"),
         ("names: [[a]]", "no list 'names'"),
         ("names: [", r"is not a YAML file"),
-        ("names: {a: b}", "no table of numbers"),
+        ("names: {a: b}", "not a table of numbers"),
     ],
 )
 def test_names_that_cannot_be_read(tmp_path: Path, text: str, sentence: str) -> None:

@@ -100,7 +100,7 @@ def test_what_a_file_states_is_read(tmp_path: Path, make: Made, ending: str) -> 
             saved(N1(ARRAY, MOVED)),
             "its affine is the identity times the size of a pixel, moved to another place, which",
         ),
-        (saved(N1(ARRAY, CENTRED)), "its affine is the identity, moved to another place, which most likely nobody st"),
+        (saved(N1(ARRAY, CENTRED)), "its affine is the identity, moved to another place, which most likely no pro"),
         (
             saved(N1(np.pad(ARRAY, ((2, 0), (1, 0), (0, 0))), np.eye(4)).slicer[2:, 1:]),
             "its affine is the identity, moved to another place, which",

@@ -182,7 +182,7 @@ def test_several_colours_without_values() -> None:
     reader = MaskReader()
     assert reader.region(StoredMask(colours), "Mass", WHERE).sum() == 150
     assert [note.kind for note in reader.notes()] == ["not_binary"]
-    assert "the mask has 2 colours beside black: its 150 pixels" in reader.notes()[0].text
+    assert "the mask has 2 colours other than black: its 150 pixels" in reader.notes()[0].text
 
 
 def test_a_stated_threshold_says_what_is_inside(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class DicomFile:
 
 
 def dicom_files(folder: Path, *, strict: bool = True) -> Iterator[DicomFile]:
-    """The DICOM files below a folder, whatever their names; only the beginning of each file is read.
+    """The DICOM files below a folder, with any names; only the beginning of each file is read.
 
     Raises DataError for a file that does not say what it is; without `strict` it is left out.
     """
@@ -83,7 +83,7 @@ def read_object(path: Path, *tags: str) -> DataSet:
 
 
 def guarded(where: Place, make: Callable[[], Made]) -> Made:
-    """What `make` returns; whatever fails in a damaged file is a DataError, which quotes no value of the file."""
+    """What `make` returns; any failure in a damaged file is a DataError, which quotes no value of the file."""
     try:
         return make()
     except ImageError as error:

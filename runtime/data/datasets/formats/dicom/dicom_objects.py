@@ -222,7 +222,7 @@ class DicomObjects(FileFormat):
         return Shape(finding, MaskRuns.of(mask), frame.number) if mask.any() else None
 
     def _size(self, uid: str) -> tuple[int, int] | None:
-        """(height, width) of an image; None if it is not there or cannot be read, which is told elsewhere."""
+        """(height, width) of an image; None if it is not there or cannot be read, which is reported elsewhere."""
         if uid not in self._sizes:
             try:
                 self._sizes[uid] = image_size(self._paths[uid]) if uid in self._paths else None
