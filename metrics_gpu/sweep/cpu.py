@@ -220,7 +220,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
             flat = not (span > 0 and span < np.inf)
         flags[0, p], flags[1, p] = False, flat
 
-        # Step 3; `near` is 2 delta in units of 2**-32 bins, as `_classify` returns distances.
+        # Step 3; values are moved up by delta, so those in doubt have a fraction below 2 delta: `near`, in 2**-32 bins.
         count, peak = 0, -1
         tally[:] = 0
         if not flat:
@@ -228,8 +228,6 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
             delta = _E * (1500 * (reach / span) + 1000)
             # Rows reach farther than the pixels between them: their distance from the minimum can overflow.
             exact = not (delta < 0.25 and scale < np.inf and 2 * reach <= _LARGEST)
-            # Values are moved up by delta: a pixel within delta of an edge, on either side, has a fraction below
-            # 2 delta. In the 16 fraction bits this is 131072 delta, and 2 more for their rounding.
             offset = _BIAS + np.float32(delta)
             edge = min(65535.0, np.ceil(131072.0 * delta) + 2)
             near = np.uint32(np.uint32(edge) << np.uint32(16))
@@ -258,9 +256,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                         step[x] = scaled[b, x] - scaled[a, x]
                     previous_lo, previous_hi = a, b
                 nearest = np.uint32(_classify_c(scaled[a], step, w, floor, line, code))
-            # Rows without a pixel in doubt are done. Only the others divide, and only for their pixels in doubt; the
-            # maximum, near 100, is always among them, so its first place is found here.
-            if nearest < near:
+            if nearest < near:  # only pixels in doubt divide; the maximum, near 100, is always among them
                 rest = _ONE - w
                 for x in range(n):
                     doubt[x] = np.uint8(1) if np.uint32(bits[x] << np.uint32(16)) < near else doubt_if_exact
@@ -274,8 +270,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                             if v == maximum and peak < 0:
                                 peak = y * width + left + x
                                 flags[0, p] = marked > 0 and inside[x] != 0
-            # The top bit tells pixels inside the region apart: one histogram then counts both.
-            if marked > 0:
+            if marked > 0:  # the top bit means inside the region: one histogram then counts both
                 for x in range(n):
                     code[x] |= inside[x]
             for i in range((n + 7) // 8):
@@ -284,8 +279,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                     tally[np.uint64(256 * j) + ((eight >> np.uint64(8 * j)) & np.uint64(255))] += 1
 
         single[0, p], single[1, p] = count, max(peak, 0)
-        # Threshold 0 marks every pixel, also those that the model does not see, which are in no bin.
-        levels[0, p, 0], levels[1, p, 0] = height * width, count
+        levels[0, p, 0], levels[1, p, 0] = height * width, count  # threshold 0 marks every pixel, unseen ones too
         total = total_inside = 0
         for k in range(LEVELS - 1, 0, -1):
             for j in range(_PRIVATE):
