@@ -28,7 +28,7 @@ $(TESTING): $(INSTALLED)
 	@touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/python demo/phantoms.py --out demo/out/phantoms --split test
+	$(BIN)/python -m xbench_fast.demo.phantoms --out demo/out/phantoms --split test
 	$(BIN)/xbench-export --model kad --checkpoint demo/kad-demo.pt --tokenizer demo/tokenizer \
 		--prompts demo/prompts.yaml --out demo/out/bundles --force
 	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/out/run
@@ -47,7 +47,7 @@ check: $(TESTING)
 	$(BIN)/ruff check .
 	@rm -rf .typecheck/xbench_fast .typecheck/*.py && mkdir -p .typecheck/xbench_fast
 	@for file in api/*.py api/py.typed; do ln -s ../../$$file .typecheck/xbench_fast/; done
-	@for room in engines export metrics_gpu runtime; do ln -s ../../$$room .typecheck/xbench_fast/$$room; done
+	@for room in demo engines export metrics_gpu runtime; do ln -s ../../$$room .typecheck/xbench_fast/$$room; done
 	@for file in benchmarks/*.py; do ln -s ../$$file .typecheck/; done
 	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml -p xbench_fast $(SCRIPTS)
 

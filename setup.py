@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-NAME, ROOMS = "xbench_fast", ("engines", "export", "metrics_gpu", "runtime")
+NAME, ROOMS = "xbench_fast", ("demo", "engines", "export", "metrics_gpu", "runtime")
 folders = sorted(path.parent for room in ROOMS for path in Path(room).rglob("__init__.py"))
 
 setup(

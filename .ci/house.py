@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("api", "engines", "export", "metrics_gpu", "runtime")
+PRODUCT = ("api", "demo", "engines", "export", "metrics_gpu", "runtime")
 Arrows = Counter[tuple[str, str]]
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -45,8 +44,7 @@ SIDES = ("eager", "trust")
 
 def made_images(count: int) -> list[PreparedImage]:
     """Phantoms with findings."""
-    sys.path.insert(0, str(DEMO))
-    from phantoms import phantoms
+    from xbench_fast.demo.phantoms import phantoms
 
     found: list[PreparedImage] = []
     for at, item in enumerate(phantoms("test", 4 * count)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from drawing import SIZE, Draws, Field, Mask, blur, distance, pixel_grid, segment_distance, soft
+from .drawing import SIZE, Chance, Field, Mask, blur, distance, pixel_grid, segment_distance, soft
 
 __all__ = ["SIDES", "Chest", "build_chest"]
 
@@ -51,7 +51,7 @@ class Chest:
         return column + 0.5, row + 0.5
 
 
-def build_chest(draws: Draws, heart_ratio: float, lifted: dict[int, float]) -> Chest:
+def build_chest(draws: Chance, heart_ratio: float, lifted: dict[int, float]) -> Chest:
     """Draw the shapes of one chest.
 
     heart_ratio: width of the heart over the inner width of the chest. lifted: how much (in v) each half of the
@@ -94,7 +94,7 @@ def build_chest(draws: Draws, heart_ratio: float, lifted: dict[int, float]) -> C
     return chest
 
 
-def _heart(draws: Draws, u: Field, v: Field, outer: float, ratio: float, floor: float) -> Field:
+def _heart(draws: Chance, u: Field, v: Field, outer: float, ratio: float, floor: float) -> Field:
     """A tilted egg that rests on the diaphragm, its apex to the right of the picture."""
     width = ratio * outer
     height = width * draws.between(0.72, 0.86) + 0.05
@@ -106,7 +106,7 @@ def _heart(draws: Draws, u: Field, v: Field, outer: float, ratio: float, floor: 
     return distance(1.0 - across * across / (width * width) - up * up / (height * height))
 
 
-def _soft_tissue(draws: Draws, chest: Chest, outer: float) -> None:
+def _soft_tissue(draws: Chance, chest: Chest, outer: float) -> None:
     """Chest wall, shoulders, neck, mediastinum and the tissue below the diaphragm."""
     u, v = chest.u, chest.v
     shoulder = np.minimum(np.maximum((-0.55 - v) * 2.2, 0.0), 1.0)
@@ -140,7 +140,7 @@ def _soft_tissue(draws: Draws, chest: Chest, outer: float) -> None:
             chest.dense += strength * soft(distance(0.11 - bu * bu - bv * bv), 10.0)
 
 
-def _bones(draws: Draws, chest: Chest, outer: float) -> None:
+def _bones(draws: Chance, chest: Chest, outer: float) -> None:
     """Spine, ribs behind (bright) and in front (faint), collar bones."""
     u, v = chest.u, chest.v
     px = chest.scale
@@ -173,7 +173,7 @@ def _bones(draws: Draws, chest: Chest, outer: float) -> None:
     chest.dense += 0.17 * soft(reach, 3.0) * soft((0.034 - off) * px, 2.5) * (0.7 + 0.3 * soft((off - 0.02) * px, 2.5))
 
 
-def _vessels(draws: Draws, chest: Chest) -> None:
+def _vessels(draws: Chance, chest: Chest) -> None:
     """Branching lines that leave the hilum and grow thinner."""
     strength = draws.between(0.12, 0.24)
     for side in SIDES:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SIZE", "Draws", "Field", "Mask", "blur", "distance", "pixel_grid", "segment_distance", "soft"]
+__all__ = ["SIZE", "Chance", "Field", "Mask", "blur", "distance", "pixel_grid", "segment_distance", "soft"]
 
 SIZE = 224
 Field = NDArray[np.float64]
@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 T = TypeVar("T")
 
 
-class Draws:
+class Chance:
     """Everything random about one phantom, from one integer seed."""
 
     def __init__(self, seed: int) -> None:

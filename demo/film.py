@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from anatomy import Chest
-from drawing import SIZE, Draws, Field, blur, segment_distance, soft
+from .anatomy import Chest
+from .drawing import SIZE, Chance, Field, blur, segment_distance, soft
 
 __all__ = ["develop"]
 
@@ -20,7 +20,7 @@ GLYPHS = {
 }
 
 
-def develop(draws: Draws, chest: Chest) -> NDArray[np.uint8]:
+def develop(draws: Chance, chest: Chest) -> NDArray[np.uint8]:
     """uint8 [SIZE, SIZE], bright = dense."""
     attenuation = chest.dense + draws.between(0.62, 0.78) * (1.0 - chest.air) + chest.vessels * chest.air
     attenuation = attenuation + draws.between(0.02, 0.06) * draws.clouds(5)
@@ -43,7 +43,7 @@ def develop(draws: Draws, chest: Chest) -> NDArray[np.uint8]:
     return np.floor(np.minimum(np.maximum(image, 0.0), 1.0) * 255.0 + 0.5).astype(np.uint8)
 
 
-def _marker(draws: Draws, image: Field) -> None:
+def _marker(draws: Chance, image: Field) -> None:
     """A side marker or other letters in an upper corner, sometimes lower."""
     text = draws.pick(("R", "L", "R", "AP", "PA"))
     zoom, level = draws.pick((1, 2, 2)), draws.between(0.8, 1.0)
@@ -64,7 +64,7 @@ def _line(canvas: Field, points: list[tuple[float, float]], width: float, streng
             canvas[window] = np.maximum(canvas[window], strength * soft(width - gap, 1.6))
 
 
-def _devices(draws: Draws, chest: Chest) -> Field:
+def _devices(draws: Chance, chest: Chest) -> Field:
     """Electrodes with wires, a tube in the windpipe, or a central line: bright objects that are not findings."""
     canvas = np.zeros((SIZE, SIZE))
     kind = draws.pick(("electrodes", "tube", "line", "electrodes"))

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from anatomy import SIDES, Chest
-from drawing import SIZE, Draws, Field, Mask, distance, soft
+from .anatomy import SIDES, Chest
+from .drawing import SIZE, Chance, Field, Mask, distance, soft
 
 __all__ = ["DRAW_ORDER", "FINDINGS"]
 
@@ -27,7 +27,7 @@ FINDINGS = (
 )
 
 
-def _centre(draws: Draws, chest: Chest, allowed: Mask) -> tuple[float, float] | None:
+def _centre(draws: Chance, chest: Chest, allowed: Mask) -> tuple[float, float] | None:
     """(column, row) of a random allowed pixel that no other focal finding uses, at a random place inside the pixel."""
     free = np.flatnonzero(allowed & ~chest.taken)
     if free.size == 0:
@@ -55,12 +55,12 @@ def _claim(chest: Chest, mask: Mask, margin: int = 6) -> None:
     chest.taken |= grown
 
 
-def _cardiomegaly(draws: Draws, chest: Chest) -> Mask | None:
+def _cardiomegaly(draws: Chance, chest: Chest) -> Mask | None:
     """The heart itself: it was built wide. Its outline is the region."""
     return chest.heart >= 0
 
 
-def _effusion(draws: Draws, chest: Chest) -> Mask | None:
+def _effusion(draws: Chance, chest: Chest) -> Mask | None:
     """Fluid at the base of one lung (sometimes of both), its surface rising towards the chest wall."""
     total = np.zeros((SIZE, SIZE), dtype=np.bool_)
     sides = list(SIDES) if draws.chance(0.25) else [draws.side()]
@@ -78,7 +78,7 @@ def _effusion(draws: Draws, chest: Chest) -> Mask | None:
     return total if int(total.sum()) >= 150 else None
 
 
-def _pneumothorax(draws: Draws, chest: Chest) -> Mask | None:
+def _pneumothorax(draws: Chance, chest: Chest) -> Mask | None:
     """Air between chest wall and lung, from the apex along the side: no vessels, and a thin line at the lung's edge."""
     side = draws.side()
     high = np.minimum(np.maximum((draws.between(0.0, 0.5) - chest.v) / 0.9, 0.0), 1.0)
@@ -100,7 +100,7 @@ def _pneumothorax(draws: Draws, chest: Chest) -> Mask | None:
     return mask
 
 
-def _consolidation(draws: Draws, chest: Chest) -> Mask | None:
+def _consolidation(draws: Chance, chest: Chest) -> Mask | None:
     """A cloudy patch with an irregular, unsharp border; the larger airways in it may stay dark."""
     centre = _centre(draws, chest, chest.lung_pixels(8.0))
     if centre is None:
@@ -118,7 +118,7 @@ def _consolidation(draws: Draws, chest: Chest) -> Mask | None:
     return mask
 
 
-def _atelectasis(draws: Draws, chest: Chest) -> Mask | None:
+def _atelectasis(draws: Chance, chest: Chest) -> Mask | None:
     """A band of collapsed lung in the lower half, lying flat or a little oblique."""
     low = chest.lung_pixels(7.0) & (chest.v > -0.15)
     centre = _centre(draws, chest, low)
@@ -141,7 +141,7 @@ def _atelectasis(draws: Draws, chest: Chest) -> Mask | None:
     return mask
 
 
-def _solid(draws: Draws, chest: Chest, radius: float, lumps: float, dense: float) -> Mask | None:
+def _solid(draws: Chance, chest: Chest, radius: float, lumps: float, dense: float) -> Mask | None:
     """A round or lobed solid lesion inside a lung."""
     centre = _centre(draws, chest, chest.lung_pixels(min(radius * 0.7, 12.0)))
     if centre is None:
@@ -157,12 +157,12 @@ def _solid(draws: Draws, chest: Chest, radius: float, lumps: float, dense: float
     return mask
 
 
-def _mass(draws: Draws, chest: Chest) -> Mask | None:
+def _mass(draws: Chance, chest: Chest) -> Mask | None:
     """One solid lesion of more than 3 cm (radius 12 to 20 pixels)."""
     return _solid(draws, chest, draws.between(12.0, 20.0), draws.between(0.03, 0.09), draws.between(0.45, 0.95))
 
 
-def _nodule(draws: Draws, chest: Chest) -> Mask | None:
+def _nodule(draws: Chance, chest: Chest) -> Mask | None:
     """One to three small round lesions (radius 5 to 9 pixels)."""
     total = np.zeros((SIZE, SIZE), dtype=np.bool_)
     for _ in range(draws.pick((1, 1, 2, 2, 3))):
@@ -172,7 +172,7 @@ def _nodule(draws: Draws, chest: Chest) -> Mask | None:
     return total if total.any() else None
 
 
-def _calcification(draws: Draws, chest: Chest) -> Mask | None:
+def _calcification(draws: Chance, chest: Chest) -> Mask | None:
     """One to three dense, sharp deposits: granulomas or plaques, brighter than rib."""
     total = np.zeros((SIZE, SIZE), dtype=np.bool_)
     for _ in range(draws.pick((1, 2, 2, 3))):
@@ -192,7 +192,7 @@ def _calcification(draws: Draws, chest: Chest) -> Mask | None:
     return total if total.any() else None
 
 
-DRAW_ORDER: Mapping[str, Callable[[Draws, Chest], Mask | None]] = {
+DRAW_ORDER: Mapping[str, Callable[[Chance, Chest], Mask | None]] = {
     "Cardiomegaly": _cardiomegaly,
     "Effusion": _effusion,
     "Pneumothorax": _pneumothorax,

@@ -1,4 +1,6 @@
-"""Generated chest phantoms with exact finding masks: `python demo/phantoms.py --out demo/out/phantoms --split test`.
+"""Generated chest phantoms with exact finding masks.
+
+    python -m xbench_fast.demo.phantoms --out demo/out/phantoms --split test
 
 A phantom is a 224 x 224 grey picture of a frontal chest with none to four of eight findings, every one drawn with its
 binary mask. It depends only on its seed; the pixels are the same on every machine. Splits have no common seeds.
@@ -17,10 +19,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anatomy import build_chest
-from drawing import SIZE, Draws, Mask
-from film import develop
-from lesions import DRAW_ORDER, FINDINGS
+from ..engines.commands import echo
+from .anatomy import build_chest
+from .drawing import SIZE, Chance, Mask
+from .film import develop
+from .lesions import DRAW_ORDER, FINDINGS
 
 __all__ = ["DEFAULT_COUNT", "FINDINGS", "SIZE", "SPAN", "SPLITS", "Phantom", "make", "phantoms", "seed_of", "write"]
 
@@ -49,7 +52,7 @@ def seed_of(split: str, index: int) -> int:
 
 def make(seed: int) -> Phantom:
     """Draw the phantom of one seed."""
-    draws = Draws(seed)
+    draws = Chance(seed)
     at = draws.unit()
     count = 0 if at < 0.17 else 1 if at < 0.45 else 2 if at < 0.75 else 3 if at < 0.92 else 4
     chosen = draws.sample(FINDINGS, count)
@@ -124,7 +127,7 @@ def main() -> None:
     if not 1 <= count <= SPAN:
         parser.error(f"--count must be in 1..{SPAN}")
     seen = write(options.out, phantoms(options.split, count))
-    print(f"{count} phantoms in {options.out}: " + ", ".join(f"{name} {n}" for name, n in seen.items()))
+    echo(f"{count} phantoms in {options.out}: " + ", ".join(f"{name} {n}" for name, n in seen.items()))
 
 
 if __name__ == "__main__":

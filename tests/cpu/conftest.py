@@ -49,7 +49,7 @@ class Exported:
 def copy_product(root: Path) -> Callable[[Path], Any]:
     """Copies what an installation needs of the repository to a folder, as a user would get it."""
     kept = (".git", ".venv*", ".*_cache", ".hypothesis", ".typecheck", "__pycache__", "*.egg-info", "build", "work",
-            "demo", "tests")  # fmt: skip
+            "out", "tests")  # fmt: skip
     return lambda folder: shutil.copytree(root, folder, ignore=shutil.ignore_patterns(*kept))
 
 

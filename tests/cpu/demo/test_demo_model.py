@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +12,9 @@ import pytest
 import torch
 import yaml
 from PIL import Image
+from xbench_fast.demo.phantoms import FINDINGS, phantoms
+from xbench_fast.demo.training import batches, train, words
+from xbench_fast.demo.training.evaluate import judge
 from xbench_fast.export import load_adapter
 from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece
 
@@ -24,18 +23,8 @@ Content = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def demo(root: Path) -> Iterator[Path]:
-    folder = root / "demo"
-    sys.path.insert(0, str(folder))
-    try:
-        yield folder
-    finally:
-        sys.path.remove(str(folder))
-
-
-@pytest.fixture(scope="module")
-def phantoms(demo: Path) -> ModuleType:
-    return importlib.import_module("phantoms")
+def demo(root: Path) -> Path:
+    return root / "demo"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +61,6 @@ def test_aliases_are_the_tensors_they_stand_for(content: Content, shared: Path) 
 
 
 def test_vocabulary_file_is_the_models_and_spells_every_prompt(demo: Path, content: Content) -> None:
-    words = importlib.import_module("words")
     lines = (demo / "tokenizer" / "vocab.txt").read_text().split()
     assert tuple(lines) == words.vocabulary() == tuple(content["config"]["xbench"]["vocabulary"])
     tokens = find_wordpiece(demo / "tokenizer", (), 64)
@@ -86,28 +74,26 @@ def test_vocabulary_file_is_the_models_and_spells_every_prompt(demo: Path, conte
     assert [int((tokens([text]).ids >= 0).sum()) - 2 for text in texts] == pieces  # whole words, not letters
 
 
-def test_model_sees_held_out_phantoms(demo: Path, phantoms: ModuleType) -> None:
+def test_model_sees_held_out_phantoms(demo: Path) -> None:
     """Well under the figures of the data card, far above a model that does not look."""
-    judge = importlib.import_module("evaluate").judge
     adapter = load_adapter("kad", demo / "kad-demo.pt")
     assert (adapter.variant, adapter.weights, adapter.grid) == ("demo", "demo", (14, 14))
     tokens = find_wordpiece(demo / "tokenizer", (), adapter.context)
     assert tokens is not None
-    batch = tokens([name.lower() for name in phantoms.FINDINGS])
-    items = list(phantoms.phantoms("test", 96))
+    batch = tokens([name.lower() for name in FINDINGS])
+    items = list(phantoms("test", 96))
     pixels = torch.from_numpy(np.stack([item.image for item in items])).float()[:, None] / 255
     image = (pixels - torch.tensor(adapter.mean)[:, None, None]) / torch.tensor(adapter.std)[:, None, None]
     with torch.inference_mode():
         text = adapter.encode_text(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask))
         logits, maps = adapter.forward(image, text)
-    results = judge(phantoms.FINDINGS, logits.numpy(), maps.numpy(), [item.masks for item in items])
+    results = judge(FINDINGS, logits.numpy(), maps.numpy(), [item.masks for item in items])
     assert np.mean([r.auc for r in results]) > 0.9
     assert np.mean([r.pointing for r in results]) > 0.7
     assert np.mean([r.dice for r in results]) > 3 * np.mean([r.floor for r in results])
 
 
-def test_training_repeats_itself(demo: Path) -> None:
-    train, batches = importlib.import_module("train"), importlib.import_module("batches")
+def test_training_repeats_itself() -> None:
     material = batches.draw_material("train", 40, 1)
     states = []
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,24 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
+from xbench_fast.demo.phantoms import FINDINGS, SIZE, SPAN, SPLITS, make, phantoms, run_lengths, seed_of, write
 
 # Pixels and masks of the phantoms with seeds 1000000 .. 1000003; the generator promises them on every machine.
 DIGEST = "3ff7d8bdd89cd78d7a2c86350a1bf1005f20fe56f4c274f6e3f07f812f9bc301"
 
 
 @pytest.fixture(scope="module")
-def demo(root: Path) -> Iterator[ModuleType]:
-    sys.path.insert(0, str(root / "demo"))
-    try:
-        yield importlib.import_module("phantoms")
-    finally:
-        sys.path.remove(str(root / "demo"))
-
-
-@pytest.fixture(scope="module")
-def items(demo: ModuleType) -> list[Any]:
+def items() -> list[Any]:
     """The first 48 held-out phantoms."""
-    return list(demo.phantoms("test", 48))
+    return list(phantoms("test", 48))
 
 
 def decode(counts: list[int], height: int, width: int) -> NDArray[np.bool_]:
@@ -50,10 +38,10 @@ def decode(counts: list[int], height: int, width: int) -> NDArray[np.bool_]:
     return mask
 
 
-def test_same_seed_same_phantom_here_and_elsewhere(demo: ModuleType) -> None:
+def test_same_seed_same_phantom_here_and_elsewhere() -> None:
     digest = hashlib.sha256()
     for index in range(4):
-        first, again = demo.make(demo.seed_of("test", index)), demo.make(demo.seed_of("test", index))
+        first, again = make(seed_of("test", index)), make(seed_of("test", index))
         np.testing.assert_array_equal(first.image, again.image)
         digest.update(first.image.tobytes())
         for name, mask in sorted(first.masks.items()):
@@ -62,20 +50,20 @@ def test_same_seed_same_phantom_here_and_elsewhere(demo: ModuleType) -> None:
     assert digest.hexdigest() == DIGEST
 
 
-def test_training_and_held_out_seeds_never_meet(demo: ModuleType) -> None:
-    ranges = {split: (demo.seed_of(split, 0), demo.seed_of(split, demo.SPAN - 1)) for split in demo.SPLITS}
+def test_training_and_held_out_seeds_never_meet() -> None:
+    ranges = {split: (seed_of(split, 0), seed_of(split, SPAN - 1)) for split in SPLITS}
     (a_low, a_high), (b_low, b_high) = sorted(ranges.values())
     assert a_low <= a_high < b_low <= b_high
-    for split, index in (("test", -1), ("test", demo.SPAN), ("validation", 0)):
+    for split, index in (("test", -1), ("test", SPAN), ("validation", 0)):
         with pytest.raises(ValueError, match="no phantom"):
-            demo.seed_of(split, index)
+            seed_of(split, index)
 
 
-def test_phantoms_are_plausible_pictures_with_sensible_masks(demo: ModuleType, items: list[Any]) -> None:
-    seen = dict.fromkeys(demo.FINDINGS, 0)
+def test_phantoms_are_plausible_pictures_with_sensible_masks(items: list[Any]) -> None:
+    seen = dict.fromkeys(FINDINGS, 0)
     without = 0
     for item in items:
-        assert item.image.shape == (demo.SIZE, demo.SIZE)
+        assert item.image.shape == (SIZE, SIZE)
         assert item.image.dtype == np.uint8
         assert item.image.std() > 20
         without += not item.masks
@@ -106,11 +94,11 @@ def test_calcification_is_brighter_than_its_surroundings(items: list[Any]) -> No
     assert min(contrasts) > 8
 
 
-def test_written_files_say_what_was_drawn(demo: ModuleType, items: list[Any], tmp_path: Path) -> None:
+def test_written_files_say_what_was_drawn(items: list[Any], tmp_path: Path) -> None:
     items = items[:12]
-    seen = demo.write(tmp_path, items)
+    seen = write(tmp_path, items)
     content = json.loads((tmp_path / "annotations.json").read_text())
-    assert [entry["name"] for entry in content["categories"]] == list(demo.FINDINGS)
+    assert [entry["name"] for entry in content["categories"]] == list(FINDINGS)
     assert len(content["images"]) == len(list((tmp_path / "images").iterdir())) == len(items)
     names = {entry["id"]: entry["name"] for entry in content["categories"]}
     found: dict[int, dict[str, NDArray[np.bool_]]] = {entry["id"]: {} for entry in content["images"]}
@@ -133,9 +121,9 @@ def test_written_files_say_what_was_drawn(demo: ModuleType, items: list[Any], tm
 
 
 @given(height=st.integers(1, 6), width=st.integers(1, 6), data=st.data())
-def test_run_lengths_decode_to_the_mask(demo: ModuleType, height: int, width: int, data: st.DataObject) -> None:
+def test_run_lengths_decode_to_the_mask(height: int, width: int, data: st.DataObject) -> None:
     bits = data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width))
     mask = np.array(bits).reshape(height, width)
-    counts = demo.run_lengths(mask)
+    counts = run_lengths(mask)
     assert all(run > 0 for run in counts[1:])
     np.testing.assert_array_equal(decode(counts, height, width), mask)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from xbench_fast.demo.phantoms import phantoms, write
 from xbench_fast.runtime.cli import main
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -34,8 +35,7 @@ def after_the_demo(root: Path, kad_demo: Any, tmp_path: Path) -> Path:
     arguments = ["--bundles", out / "bundles", "--model", "kad-demo", "--prompt-set", "phantoms"]
     with pytest.raises(SystemExit, match="0"):
         main(list(map(str, ["prompts", "encode", *arguments, "--prompts", root / "demo" / "prompts.yaml"])))
-    made = [sys.executable, root / "demo" / "phantoms.py", "--out", out / "phantoms", "--count", str(PHANTOMS)]
-    subprocess.run(list(map(str, made)), check=True, capture_output=True)
+    write(out / "phantoms", phantoms("test", PHANTOMS))
     return tmp_path
 
 

@@ -17,10 +17,11 @@ import xbench_fast
 
 ARROWS = {
     "api": {"api", "engines", "metrics_gpu", "runtime"},
+    "demo": {"demo", "engines"},
     "export": {"export", "engines"},
     "engines": {"engines"},
     "metrics_gpu": {"metrics_gpu"},
-    "runtime": {"runtime", "engines", "metrics_gpu"},
+    "runtime": {"runtime", "demo", "engines", "metrics_gpu"},
 }
 COMPOSED = ("xbench_fast", "export", "cli")
 """Where an export is joined with the rest of the project: by the names of the public interface, and no other."""
@@ -34,9 +35,13 @@ def package(root: Path, folder: Path) -> tuple[str, ...]:
     return ("xbench_fast", *(parts[1:] if parts[0] == "api" else parts))
 
 
+SCRIPTS = Path("demo", "training")
+"""Not a package on purpose: it needs torch, runs in a checkout and is not installed."""
+
+
 def modules(root: Path, room: str) -> Iterator[tuple[str, Path]]:
     for path in sorted((root / room).rglob("*.py")):
-        if path.stem != "__main__":
+        if path.stem != "__main__" and path.parent != root / SCRIPTS:
             yield ".".join((*package(root, path.parent), *([] if path.stem == "__init__" else [path.stem]))), path
 
 
@@ -100,7 +105,7 @@ def test_an_export_in_float32_loads_nothing_of_the_other_rooms(root: Path) -> No
     assert done.returncode == 0 and "none.pt" in done.stderr and not done.stdout.split(), done.stdout
 
 
-LIGHT = ["engines", "metrics_gpu", "runtime", "api"]
+LIGHT = ["demo", "engines", "metrics_gpu", "runtime", "api"]
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +165,7 @@ def test_every_folder_of_modules_is_a_package_and_typed(root: Path) -> None:
     """setup.py finds packages by their __init__.py: a folder without one works in a checkout and is absent from what
     users install."""
     folders = {path.parent for room in ARROWS for path in (root / room).rglob("*.py")}
-    assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
+    assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == [root / SCRIPTS]
     assert all((root / room / "py.typed").is_file() for room in ARROWS)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from box_world import command
 from PIL import Image
 from synthetic import CLASSES
 from trust_graphs import deaf_bundle, edge_bundle
+from xbench_fast.demo.phantoms import phantoms, write
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.metrics_gpu.trust.similarity import spearman
 from xbench_fast.runtime.results.load_rows import load_run
@@ -40,13 +40,7 @@ def demo(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = root / "demo"
     line = ["--model", "kad", "--checkpoint", source / "kad-demo.pt", "--prompts", source / "prompts.yaml"]
     export([*map(str, line), "--out", str(made / "bundles")])
-    sys.path.insert(0, str(source))
-    try:
-        import phantoms
-
-        phantoms.write(made / "phantoms", phantoms.phantoms("test", PHANTOMS))
-    finally:
-        sys.path.remove(str(source))
+    write(made / "phantoms", phantoms("test", PHANTOMS))
     return made
 
 

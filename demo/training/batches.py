@@ -8,7 +8,7 @@ from multiprocessing import get_context
 import numpy as np
 from numpy.typing import NDArray
 
-from phantoms import FINDINGS, SIZE, make, seed_of
+from ..phantoms import FINDINGS, SIZE, make, seed_of
 
 __all__ = ["CELL", "GRID", "Batch", "Material", "draw_material"]
 

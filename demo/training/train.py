@@ -1,6 +1,6 @@
 """Trains the demo model: a small version of KAD's architecture, on generated phantoms only.
 
-    python demo/train.py --out demo/kad-demo.pt
+    python -m xbench_fast.demo.training.train --out demo/kad-demo.pt
 
 One seed, two threads for any number of cores, and deterministic kernels: the weights are the same again on one kind of
 processor and one version of torch. The model is trained for recognition (binary cross-entropy on present - absent) and
@@ -19,18 +19,18 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from xbench_fast.export.models.kad import Kad
-from xbench_fast.export.models.kad_checkpoint import KadConfig, as_checkpoint
-from xbench_fast.export.models.layers.bert import BertConfig
-from xbench_fast.export.models.layers.query_decoder import DecoderConfig
-from xbench_fast.export.models.layers.resnet import ResNetConfig
-from xbench_fast.export.models.normalisation import IMAGENET_MEAN, IMAGENET_STD
-from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece
 
-from batches import Batch, Material, draw_material
-from evaluate import judge, print_results
-from phantoms import FINDINGS, SIZE, phantoms
-from words import NAMES, TEMPLATES, absent_names, vocabulary
+from ...export.models.kad import Kad
+from ...export.models.kad_checkpoint import KadConfig, as_checkpoint
+from ...export.models.layers.bert import BertConfig
+from ...export.models.layers.query_decoder import DecoderConfig
+from ...export.models.layers.resnet import ResNetConfig
+from ...export.models.normalisation import IMAGENET_MEAN, IMAGENET_STD
+from ...export.tokenizing.select_tokenizer import find_wordpiece
+from ..phantoms import FINDINGS, SIZE, phantoms
+from .batches import Batch, Material, draw_material
+from .evaluate import judge, print_results
+from .words import NAMES, TEMPLATES, absent_names, vocabulary
 
 __all__ = ["CONFIG", "build", "main", "published_layout", "train"]
 
@@ -64,7 +64,7 @@ class Prompts:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        found = find_wordpiece(Path(__file__).parent / "tokenizer", (), CONFIG.bert.positions)
+        found = find_wordpiece(Path(__file__).parents[1] / "tokenizer", (), CONFIG.bert.positions)
         assert found is not None
         self.tokens = found
 

@@ -1,6 +1,6 @@
 """The vocabulary of the demo model: names of the drawn findings, and names it must answer with "no".
 
-`python demo/words.py` writes demo/tokenizer/vocab.txt.
+`python -m xbench_fast.demo.training.words` writes demo/tokenizer/vocab.txt.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def vocabulary() -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    target = Path(__file__).parent / "tokenizer" / "vocab.txt"
+    target = Path(__file__).parents[1] / "tokenizer" / "vocab.txt"
     target.write_text("\n".join(vocabulary()) + "\n", encoding="utf-8")
     print(f"{len(vocabulary())} word pieces in {target}")

@@ -1,6 +1,6 @@
 """Makes the small copies in demo/chestxdet10 from full-size radiographs of ChestX-Det10.
 
-    python demo/reduce_radiographs.py IMAGES ANNOTATIONS.json OUT
+    python -m xbench_fast.demo.training.reduce_radiographs IMAGES ANNOTATIONS.json OUT
 
 IMAGES holds the 1024 x 1024 PNGs under their ChestX-Det10 names, ANNOTATIONS.json is in ChestX-Det10's layout. OUT gets
 `test_data/*.png`, one grey channel at half the side, each pixel the mean of 2 x 2 (so nothing aliases), and `test.json`
