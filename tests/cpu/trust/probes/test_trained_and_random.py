@@ -3,8 +3,6 @@ weights in another order it passes none. In PyTorch, because two exports would t
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from xbench_fast.demo.phantoms import FINDINGS, phantoms
 from xbench_fast.engines.base import Engine, Scores
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.prompts.prompt_set import PromptSet
@@ -61,20 +60,18 @@ class Eager:
 @pytest.fixture(scope="module")
 def demo(root: Path) -> Iterator[Path]:
     folder, threads = root / "demo", torch.get_num_threads()
-    sys.path.insert(0, str(folder))
     torch.set_num_threads(1)  # batches are small: more threads wait for one another where cores are busy
     try:
         yield folder
     finally:
         torch.set_num_threads(threads)
-        sys.path.remove(str(folder))
 
 
 @pytest.fixture(scope="module")
 def images(demo: Path) -> list[PreparedImage]:
     """Phantoms with all their findings."""
     found, whole = [], (0.0, 0.0, 1.0, 1.0)
-    for item in importlib.import_module("phantoms").phantoms("test", 4 * IMAGES):
+    for item in phantoms("test", 4 * IMAGES):
         if item.masks and len(found) < IMAGES:
             name, regions = str(item.seed), np.stack(list(item.masks.values())).astype(np.bool_)
             found.append(PreparedImage(name, name, None, item.image[None], tuple(item.masks), regions, whole))
@@ -82,7 +79,7 @@ def images(demo: Path) -> list[PreparedImage]:
 
 
 def asked(demo: Path, checkpoint: Path) -> AskedModel:
-    engine, findings = Eager(checkpoint), importlib.import_module("phantoms").FINDINGS
+    engine, findings = Eager(checkpoint), FINDINGS
     tokens = find_wordpiece(demo / "tokenizer", (), engine.adapter.context)
     assert tokens is not None
     batch = tokens([name.lower() for name in findings])
