@@ -28,11 +28,9 @@ $(TESTING): $(INSTALLED)
 	@touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/python -m xbench_fast.demo.phantoms --out demo/out/phantoms --split test
 	$(BIN)/xbench-export --model kad --checkpoint demo/kad-demo.pt --tokenizer demo/tokenizer \
 		--prompts demo/prompts.yaml --out demo/out/bundles --force
-	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/out/run
-	$(BIN)/xbench-fast report demo/out/run
+	$(BIN)/xbench-fast demo --out demo
 
 # Two processes, a file of tests at a time: the quick ones first, then the folders with long files (tests/conftest.py).
 test: $(TESTING)

@@ -1,7 +1,5 @@
 """Generated chest phantoms with exact finding masks.
 
-    python -m xbench_fast.demo.phantoms --out demo/out/phantoms --split test
-
 A phantom is a 224 x 224 grey picture of a frontal chest with none to four of eight findings, every one drawn with its
 binary mask. It depends only on its seed; the pixels are the same on every machine. Splits have no common seeds.
 The folder written holds `images/*.png` and `annotations.json` in COCO's instance layout with uncompressed run lengths
@@ -10,7 +8,6 @@ The folder written holds `images/*.png` and `annotations.json` in COCO's instanc
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,18 +16,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.commands import echo
 from .anatomy import build_chest
 from .drawing import SIZE, Chance, Mask
 from .film import develop
 from .lesions import DRAW_ORDER, FINDINGS
 
-__all__ = ["DEFAULT_COUNT", "FINDINGS", "SIZE", "SPAN", "SPLITS", "Phantom", "make", "phantoms", "seed_of", "write"]
+__all__ = ["FINDINGS", "SIZE", "SPAN", "SPLITS", "Phantom", "is_drawn", "make", "phantoms", "seed_of", "write"]
 
 SPLITS = {"test": 1_000_000, "train": 2_000_000}
-DEFAULT_COUNT = {"test": 240, "train": 4000}
 SPAN = 1_000_000
 """Seeds of a split: SPLITS[split] .. SPLITS[split] + SPAN - 1."""
+_ANNOTATIONS = "annotations.json"
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ def write(out: Path, items: Iterable[Phantom]) -> dict[str, int]:
     annotations: list[dict[str, object]] = []
     seen = dict.fromkeys(FINDINGS, 0)
     for place, item in enumerate(items, start=1):
-        name = f"phantom-{item.seed}.png"
+        name = _file_name(item.seed)
         Image.fromarray(item.image).save(out / "images" / name)
         patient = f"seed-{item.seed}"
         images.append({"id": place, "file_name": name, "width": SIZE, "height": SIZE, "patient_id": patient})
@@ -111,24 +107,22 @@ def write(out: Path, items: Iterable[Phantom]) -> dict[str, int]:
             seen[finding] += 1
     categories = [{"id": number[name], "name": name} for name in FINDINGS]
     content = {"images": images, "categories": categories, "annotations": annotations}
-    partial = out / "annotations.json.part"
+    partial = out / f"{_ANNOTATIONS}.part"
     partial.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
-    partial.replace(out / "annotations.json")
+    partial.replace(out / _ANNOTATIONS)
     return seen
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write generated chest phantoms with finding masks.")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    parser.add_argument("--split", choices=tuple(SPLITS), default="test")
-    parser.add_argument("--count", type=int, default=None, help="number of phantoms (default: 240 test, 4000 train)")
-    options = parser.parse_args()
-    count = DEFAULT_COUNT[options.split] if options.count is None else options.count
-    if not 1 <= count <= SPAN:
-        parser.error(f"--count must be in 1..{SPAN}")
-    seen = write(options.out, phantoms(options.split, count))
-    echo(f"{count} phantoms in {options.out}: " + ", ".join(f"{name} {n}" for name, n in seen.items()))
+def is_drawn(out: Path, split: str, count: int) -> bool:
+    """Whether `write` has written the first `count` phantoms of a split, and no others, below `out`."""
+    try:
+        images = json.loads((out / _ANNOTATIONS).read_text(encoding="utf-8"))["images"]
+        names = [image["file_name"] for image in images]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+    expected = [_file_name(seed_of(split, index)) for index in range(count)]
+    return names == expected and all((out / "images" / name).is_file() for name in names)
 
 
-if __name__ == "__main__":
-    main()
+def _file_name(seed: int) -> str:
+    return f"phantom-{seed}.png"

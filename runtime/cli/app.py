@@ -14,6 +14,7 @@ from ...engines.errors import ConfigError, XBenchError
 INTERRUPTED = 130  # as shells report SIGINT: 128 + 2
 
 COMMANDS = {
+    "demo": (".demo_command:demo", "Evaluate and report a small model on data of the package."),
     "eval": (".evaluate_command:evaluate", "Evaluate models on datasets."),
     "merge": (".run_command:merge", "Put the shards of an evaluation together."),
     "report": (".report_command:report", "Tables, figures and a page of a run, with intervals."),

@@ -143,7 +143,7 @@ def test_unknown_keys_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unknown_commands_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     ran = Ran(capsys, "evla")
-    assert ran.status == 2 and "no command 'evla': did you mean 'eval'? known are eval, merge, report" in ran.err
+    assert ran.status == 2 and "no command 'evla': did you mean 'eval'? known are demo, eval, merge, report" in ran.err
 
 
 def test_an_interrupt_is_status_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("line", "status", "words"),
     [
-        (["evla"], 2, "no command 'evla': did you mean 'eval'? known are eval, merge"),
+        (["evla"], 2, "no command 'evla': did you mean 'eval'? known are demo, eval, merge"),
         (["study", "thresold"], 2, "no command 'thresold': did you mean 'thresholds'? known are calibration, "),
         (["cache", "pruen"], 2, "no command 'pruen': did you mean 'prune'? known are clear, prune."),
         (["datasets", "chek"], 2, "no command 'chek': did you mean 'check'?"),
