@@ -101,7 +101,7 @@ def write(out: Path, items: Iterable[Phantom]) -> dict[str, int]:
                     "segmentation": {"size": [SIZE, SIZE], "counts": run_lengths(mask)},
                     "area": int(mask.sum()),
                     "bbox": [x, y, int(columns[-1]) + 1 - x, int(rows[-1]) + 1 - y],
-                    "iscrowd": 1,
+                    "iscrowd": 0,
                 }
             )
             seen[finding] += 1

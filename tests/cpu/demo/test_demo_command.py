@@ -72,6 +72,7 @@ def test_it_evaluates_and_reports_without_torch_and_network(shown: tuple[Path, s
     }
     report = folder / "demo" / "out" / "run" / "report"
     assert (report / "index.html").is_file() and "Table 1: grounding" in text
+    assert "warning" not in text.lower(), text
     points = pd.read_csv(report / "table1.csv").set_index("dataset").pointing_percent
     assert points["phantoms"] > 70 and points["chestxdet10"] < 50, "it was trained on phantoms alone"
 

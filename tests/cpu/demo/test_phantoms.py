@@ -109,6 +109,7 @@ def test_written_files_say_what_was_drawn(items: list[Any], tmp_path: Path) -> N
         box = [columns.min(), rows.min(), columns.max() - columns.min() + 1, rows.max() - rows.min() + 1]
         assert entry["bbox"] == box
         assert entry["area"] == mask.sum()
+        assert entry["iscrowd"] == 0, "a finding is one object: average precision ignores crowds"
     for entry, item in zip(content["images"], items, strict=True):
         with Image.open(tmp_path / "images" / entry["file_name"]) as picture:
             assert picture.mode == "L"
