@@ -18,12 +18,14 @@ PYTHON ?= $(shell $(FIND_PYTHON))
 $(INSTALLED): pyproject.toml setup.py constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
 	@$(PYTHON) $(SUPPORTED) || { echo "Python 3.11, 3.12 or 3.13 is needed; $(PYTHON) is none (set PYTHON=...)."; exit 1; }
-	$(PYTHON) -m venv --upgrade-deps .venv
 	@echo "Installing into .venv: a few minutes and 6 to 8 GB, most of it torch."
+	@echo "First the environment and a new pip. Then pip names every package; after its last download it works silently for a minute."
+	$(PYTHON) -m venv --upgrade-deps .venv
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[cpu,export]'
 	@touch $@
 
 $(TESTING): $(INSTALLED)
+	@echo "Installing into .venv what the tests need: a minute or two."
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[cpu,export,scale,dev]'
 	@touch $@
 
