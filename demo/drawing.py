@@ -63,7 +63,8 @@ class Chance:
         """Nearly normal noise [rows, columns] of mean 0 and deviation 1: each value is a sum of eight random bytes."""
         words = np.asarray(self._bits.random_raw(rows * columns), dtype="<u8")
         parts = words.view(np.uint8).reshape(rows, columns, 8).astype(np.int64).sum(axis=2)
-        return (parts.astype(np.float64) - 1020.0) / 209.0
+        noise: Field = (parts.astype(np.float64) - 1020.0) / 209.0
+        return noise
 
     def clouds(self, cells: int) -> Field:
         """Smooth noise [SIZE, SIZE]: a random grid of cells x cells values, joined smoothly."""
@@ -73,7 +74,8 @@ class Chance:
         part = at - low
         part = part * part * (3.0 - 2.0 * part)
         rows = knots[low] * (1.0 - part)[:, None] + knots[low + 1] * part[:, None]
-        return rows[:, low] * (1.0 - part) + rows[:, low + 1] * part
+        smooth: Field = rows[:, low] * (1.0 - part) + rows[:, low + 1] * part
+        return smooth
 
 
 def pixel_grid() -> tuple[Field, Field]:

@@ -41,7 +41,8 @@ def _radius(centre: tuple[float, float], squeeze: float = 1.0, axis: tuple[float
     dx = ((np.arange(SIZE) + 0.5) - centre[0])[None, :]
     dy = ((np.arange(SIZE) + 0.5) - centre[1])[:, None]
     along, across = (dx * axis[0] + dy * axis[1]) / squeeze, dy * axis[0] - dx * axis[1]
-    return np.sqrt(along * along + across * across)
+    distances: Field = np.sqrt(along * along + across * across)
+    return distances
 
 
 def _claim(chest: Chest, mask: Mask, margin: int = 6) -> None:
@@ -133,7 +134,7 @@ def _atelectasis(draws: Chance, chest: Chest) -> Mask | None:
     across = across + draws.between(-0.006, 0.006) * along * along
     reach = along * along / (half * half)
     border = thick * (1.0 - reach * reach) - np.abs(across)
-    mask = (border >= 0) & (reach < 1.0) & chest.lung_pixels() & ~chest.taken
+    mask: Mask = (border >= 0) & (reach < 1.0) & chest.lung_pixels() & ~chest.taken
     if int(mask.sum()) < 150:
         return None
     chest.air *= 1.0 - draws.between(0.45, 0.8) * soft(border, 2.5) * (reach < 1.2)

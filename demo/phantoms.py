@@ -73,7 +73,8 @@ def run_lengths(mask: Mask) -> list[int]:
     """COCO's uncompressed run lengths: column-major, runs of 0 and 1 in turn, starting with 0."""
     flat = np.concatenate([[False], mask.ravel(order="F"), [not mask[-1, -1]]])
     ends = np.flatnonzero(flat[1:] != flat[:-1])
-    return np.diff(np.concatenate([[0], ends])).tolist()
+    lengths: list[int] = np.diff(np.concatenate([[0], ends])).tolist()
+    return lengths
 
 
 def write(out: Path, items: Iterable[Phantom]) -> dict[str, int]:

@@ -65,7 +65,7 @@ def _target(mask: NDArray[np.uint8]) -> NDArray[np.float32]:
     blocks = mask.reshape(GRID, CELL, GRID, CELL)
     area = blocks.mean(axis=(1, 3), dtype=np.float32)
     middle = blocks[:, 7:9, :, 7:9].mean(axis=(1, 3), dtype=np.float32)
-    weight = (area * (1.0 + 2.0 * middle)).ravel()
+    weight: NDArray[np.float32] = (area * (1.0 + 2.0 * middle)).ravel()
     total = float(weight.sum())
     return weight / total if total > 0 else weight
 

@@ -58,7 +58,7 @@ def judge(
     for q, name in enumerate(names):
         labels = np.array([name in present for present in masks])
         hits, curves, floors = [], [], []
-        for image in np.flatnonzero(labels):
+        for image in np.flatnonzero(labels).tolist():
             mask = masks[image][name]
             scaled = upsample(maps[image, q], mask.shape[0])
             hits.append(mask.flat[int(scaled.argmax())])

@@ -28,7 +28,7 @@ from ...export.models.layers.resnet import ResNetConfig
 from ...export.models.normalisation import IMAGENET_MEAN, IMAGENET_STD
 from ...export.tokenizing.select_tokenizer import find_wordpiece
 from ..phantoms import FINDINGS, SIZE, phantoms
-from .batches import Batch, Material, draw_material
+from .batches import GRID, Batch, Material, draw_material
 from .evaluate import judge, print_results
 from .words import NAMES, TEMPLATES, absent_names, vocabulary
 
@@ -129,7 +129,7 @@ def train(module: Kad, material: Material, steps: int, seed: int, log: int = 0) 
         rows, order = np.array(order[:BATCH]), order[BATCH:]
         answer, look = loss_of(module, material.batch(rows, chance), prompts.draw())
         optimizer.zero_grad(set_to_none=True)
-        (answer + LOOK * look).backward()
+        (answer + LOOK * look).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
         optimizer.step()
         rate.step()
@@ -167,7 +167,7 @@ def evaluate(module: Kad, count: int) -> None:
             pixels = np.stack([item.image for item in items[start : start + BATCH]])
             scores, attention = module(as_input(pixels), text)
             logits.append((scores[..., 1] - scores[..., 0]).numpy())
-            maps.append(attention.unflatten(-1, (CONFIG.grid, CONFIG.grid)).numpy())
+            maps.append(attention.unflatten(-1, (GRID, GRID)).numpy())
     results = judge(FINDINGS, np.concatenate(logits), np.concatenate(maps), [item.masks for item in items])
     print_results(results)
 

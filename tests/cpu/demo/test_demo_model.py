@@ -113,6 +113,21 @@ def test_training_repeats_itself() -> None:
     assert not torch.equal(states[0]["model.mlp_head.0.weight"], fresh["model.mlp_head.0.weight"])
 
 
+def test_a_trained_model_is_judged_and_laid_out_as_the_committed_one(
+    content: Content, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = train.build(3).eval()
+    train.evaluate(module, 24)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(any(line.strip().startswith(name) for line in lines) for name in FINDINGS), lines
+    layout = train.published_layout(module, 1)
+    assert layout.keys() == content.keys()
+    for part in PARTS:
+        tensors = layout[part]
+        assert isinstance(tensors, dict) and tensors.keys() == content[part].keys()
+        assert all(tensors[name].shape == content[part][name].shape for name in tensors)
+
+
 def test_radiographs_are_small_grey_and_listed(demo: Path) -> None:
     folder = demo / "chestxdet10"
     entries = json.loads((folder / "test.json").read_text())
