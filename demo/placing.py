@@ -8,24 +8,30 @@ from pathlib import Path
 
 from ..engines.bundle import Bundle, write_bundle
 from ..engines.errors import BundleError, ConfigError
+from ..engines.user_files import entries
 
 __all__ = ["MODEL", "PACKAGED", "place_bundle", "place_files"]
 
 PACKAGED = Path(__file__).parent
 """The demo in the package."""
 MODEL = "kad-demo"
-_FILES = ("DATA_CARD.md", "xbench.toml", "chestxdet10/**/*.*")
+_CONFIGURATION = "xbench.toml"
+# The configuration first: a folder that has it is the demo's, also after a copy that was killed.
+_FILES = (_CONFIGURATION, "DATA_CARD.md", "chestxdet10/**/*.*")
 
 
 def place_files(folder: Path) -> Path:
     """Copies the configuration, the radiographs and their terms to `folder`; returns the configuration file there.
 
-    Equal files there stay. Raises ConfigError where a file differs, before anything is copied, and OSError.
+    Equal files there stay. Raises ConfigError, before anything is copied, where a file differs or the folder holds
+    something else, and OSError.
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file; give a folder.")
     if (folder / "run.json").exists():
         raise ConfigError(f"--out {folder} is a run directory; give another folder, which will hold the demo's own.")
+    if entries(folder) and not (folder / _CONFIGURATION).exists():
+        raise ConfigError(f"--out {folder} holds other files; give a new or empty folder.")
     sources = [path for pattern in _FILES for path in sorted(PACKAGED.glob(pattern))]
     waiting = []
     for source in sources:
@@ -42,7 +48,7 @@ def place_files(folder: Path) -> Path:
         draft = target.with_name(f".{target.name}.part")
         shutil.copyfile(source, draft)
         draft.replace(target)
-    return folder / "xbench.toml"
+    return folder / _CONFIGURATION
 
 
 def place_bundle(bundles: Path) -> Bundle:

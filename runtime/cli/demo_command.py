@@ -97,7 +97,7 @@ def _refuse_another_run(config: Config, model: str) -> None:
     if not (config.eval.out / RUN_FILE).exists():
         return
     cells = read_run(config.eval.out)["cells"].values()
-    if cells and not any(cell["model"] == model and cell["dataset"] in config.datasets for cell in cells):
+    if cells and not any(cell["model"] == model for cell in cells):
         raise RunError(f"{config.eval.out} is the run directory of another evaluation; give another folder with --out.")
 
 

@@ -7,6 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ import pandas as pd
 import pytest
 from synthetic import make_dataset
 from xbench_fast.demo.phantoms import is_drawn, phantoms, write
+from xbench_fast.demo.placing import place_files
 from xbench_fast.runtime.cli import demo_command, main
 from xbench_fast.runtime.cli.app import app
+from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.host.config import load_config
 
 pytest.importorskip("onnxruntime")
@@ -126,6 +130,10 @@ def test_a_second_start_computes_nothing_again(
     shutil.copytree(shown[0] / "demo", tmp_path / "demo")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo_command, "PHANTOMS", COUNT)
+    more = ["--model", "baseline:ones", "--dataset", "chestxdet10"]  # what the user adds to the run is no obstacle
+    with pytest.raises(SystemExit, match="0"):
+        main(["eval", "--config", "demo/xbench.toml", *more])
+    capsys.readouterr()
     taken = step(monkeypatch, "report", 0)
     with pytest.raises(SystemExit, match="0"):
         main(["demo"])
@@ -134,15 +142,29 @@ def test_a_second_start_computes_nothing_again(
     assert taken == ["demo/out/run"]
 
 
+class Counted(PlainProgress):
+    """Keeps what is counted."""
+
+    counts: list[int]
+
+    @contextmanager
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
+        self.counts = []
+        yield self.counts.append
+
+
 def test_a_step_that_fails_is_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_command, "PHANTOMS", 1)
+    counted = Counted(lambda line: None)
+    monkeypatch.setattr("xbench_fast.runtime.evaluation.progress.progress_for", lambda console: counted)
+    monkeypatch.setattr(demo_command, "PHANTOMS", 2)
     step(monkeypatch, "eval", 130)
     with pytest.raises(SystemExit, match="130"):
         main(["demo", "--out", str(tmp_path / "demo")])
     text = capsys.readouterr().out
     assert "[3/4]" in text and "[4/4]" not in text and "Done." not in text
+    assert counted.counts == [1, 1], "the bar of the phantoms"
 
 
 def test_phantoms_are_drawn_again_where_one_is_missing(tmp_path: Path) -> None:
@@ -159,6 +181,7 @@ def test_phantoms_are_drawn_again_where_one_is_missing(tmp_path: Path) -> None:
 
 
 def test_the_run_of_something_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place_files(tmp_path / "demo")
     out = tmp_path / "demo" / "out"
     words = ["--model", "baseline:ones", "--data", f"coco={make_dataset(tmp_path / 'data', 2)}"]
     with pytest.raises(SystemExit, match="0"):

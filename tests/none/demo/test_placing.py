@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import filecmp
+import itertools
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,11 +48,42 @@ def test_a_second_start_completes_what_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["xbench.toml", "chestxdet10/test.json"])
 def test_a_file_of_the_user_is_not_overwritten(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("mine")
+    place_files(tmp_path)
+    (tmp_path / "DATA_CARD.md").unlink()
+    old = (PACKAGED / name).stat()
+    (tmp_path / name).write_text("#" * old.st_size)  # of the same size and date
+    os.utime(tmp_path / name, ns=(old.st_atime_ns, old.st_mtime_ns))
+    before = files(tmp_path)
     with pytest.raises(ConfigError, match=f"{name} exists and differs from the demo's file; nothing was changed"):
         place_files(tmp_path)
-    assert files(tmp_path) == {name} and (tmp_path / name).read_text() == "mine"
+    assert files(tmp_path) == before and set((tmp_path / name).read_text()) == {"#"}
+
+
+def test_a_folder_with_something_else_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    with pytest.raises(ConfigError, match=r"--out .* holds other files; give a new or empty folder\."):
+        place_files(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["images"]
+    (tmp_path / "images").rename(tmp_path / ".hidden")
+    assert place_files(tmp_path).is_file()
+
+
+@pytest.mark.parametrize("copied", [0, 1, 3])
+def test_a_killed_copy_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: int) -> None:
+    copy, counted = shutil.copyfile, itertools.count()
+
+    def killed(source: Path, target: Path) -> None:
+        if next(counted) == copied:
+            target.write_bytes(source.read_bytes()[:10])
+            raise KeyboardInterrupt
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", killed)
+    with pytest.raises(KeyboardInterrupt):
+        place_files(tmp_path)
+    place_files(tmp_path)
+    assert len(files(tmp_path)) == 40 + 4
+    assert all(filecmp.cmp(tmp_path / name, PACKAGED / name, shallow=False) for name in files(tmp_path))
 
 
 def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
