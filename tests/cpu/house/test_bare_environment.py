@@ -17,7 +17,7 @@ import importlib, importlib.util, pkgutil, sys
 for name in ("torch", "onnx", "onnxruntime", "cupy", "tensorrt", "transformers", "nvidia"):
     assert importlib.util.find_spec(name) is None, f"{name} is installed"
 count = 0
-for room in ("engines", "metrics_gpu", "runtime"):
+for room in ("demo", "engines", "metrics_gpu", "runtime"):
     package = importlib.import_module(f"xbench_fast.{room}")
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith(("__main__", "_pb2")):
@@ -103,6 +103,7 @@ def test_every_command_names_the_extra_that_it_needs(bare: Path, tmp_path: Path)
     make_bundle(bundle)
     found = ["--bundles", str(bundle.parent), "--data", f"coco={data}", "--out", str(tmp_path / "run")]
     needs = {
+        ("xbench-fast", "demo", "--out", str(tmp_path / "demo")): "cpu",
         ("xbench-fast", "eval", "--model", "block", *found): "cpu",
         ("xbench-fast", "eval", "--model", "block", *found, "--cluster", "local"): "scale",
         ("xbench-fast", "bench", "offline", "--bundles", str(bundle.parent)): "cpu",

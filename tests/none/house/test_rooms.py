@@ -68,6 +68,17 @@ def test_every_room_of_runtime_is_guarded(root: Path) -> None:
     assert found == {*ROOMS, "cli"}
 
 
+def test_only_its_command_imports_the_demo(root: Path) -> None:
+    """An evaluation never depends on the data of the package."""
+    outside = {name: path for name, path in files(root).items() if not name.startswith("xbench_fast.demo")}
+    importing = {
+        name
+        for name, path in outside.items()
+        if any(target.startswith("xbench_fast.demo") for _, target in imported(root, path))
+    }
+    assert importing == {"xbench_fast.runtime.cli.demo_command"}
+
+
 def test_no_two_files_import_each_other(root: Path) -> None:
     """Also inside functions, where a circle works and still is one."""
     edges: dict[str, set[str]] = defaultdict(set)
