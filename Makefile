@@ -60,7 +60,7 @@ check: $(TESTING)
 # Offline; a warning, e.g. of a link without target, is an error.
 docs: $(DOCUMENTING)
 	@rm -rf build/site
-	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d build/site-cache -c docs/site . build/site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -d build/site-cache -c docs/site . build/site
 	@echo "The site is build/site/index.html."
 
 audit: $(TESTING)
