@@ -43,6 +43,7 @@ exclude_patterns = [*sorted(path.name for path in ROOT.iterdir() if path.name no
 
 # Links: MyST warns of a page, a file or an anchor that does not exist, and `make docs` turns warnings into errors.
 myst_heading_anchors = 4
+myst_enable_extensions = ["html_image"]  # <img> of README gets its file
 highlight_language = "none"  # indented blocks are formulas, folders and commands
 
 autodoc_member_order = "bysource"

@@ -44,6 +44,8 @@ def lay_out(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: 
     if is_typeddict(value):
         fields = {key: fields.get(key) or option_help(value.__name__)[key] for key in names}
     field = "param" if what in ("function", "method") else "ivar"
+    if field == "param":  # with its type, also where the name says all
+        fields = {key: fields.get(key, "") for key in names}
     for key, text in fields.items():
         output.append(f":{field} {key}: {with_links(text)}")
         if names[key]:
@@ -56,7 +58,7 @@ def lay_out(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: 
 def described_names(what: str, value: Any) -> dict[str, str]:
     """The names that a docstring of `value` may describe, with the type of an attribute as text."""
     if what in ("function", "method"):
-        return dict.fromkeys(inspect.signature(value).parameters, "")
+        return dict.fromkeys((key for key in inspect.signature(value).parameters if key not in ("self", "cls")), "")
     if what != "class":
         return {}
     annotations = dict[str, Any]()
