@@ -74,7 +74,7 @@ def test_commands_have_the_options_that_they_use(everything: list[Block]) -> Non
     count = 0
     for block in (block for block in everything if block.is_code and block.language != "python"):
         for program, *words in commands(block.text):
-            context = click.Context(PROGRAMS[program], info_name=program, resilient_parsing=True)
+            context = click.Context(PROGRAMS[program], info_name=program)
             while (
                 isinstance(context.command, click.Group)
                 and words
@@ -82,7 +82,7 @@ def test_commands_have_the_options_that_they_use(everything: list[Block]) -> Non
             ):
                 below = context.command.get_command(context, words.pop(0))
                 assert below is not None
-                context = click.Context(below, parent=context, resilient_parsing=True)
+                context = click.Context(below, parent=context)
             try:
                 context.command.make_parser(context).parse_args(words)
             except click.UsageError as error:
