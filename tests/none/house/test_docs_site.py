@@ -57,6 +57,18 @@ def test_the_contents_name_every_page_once(root: Path) -> None:
     assert dict(named(root)) == dict.fromkeys(pages | others, 1)
 
 
+def test_a_forge_shows_the_contents_too(root: Path) -> None:
+    """A toctree is a block of code there, so each page that has one links the same pages, in the same order."""
+    count = 0
+    for page in sorted((root / "docs").rglob("*.md")):
+        named_here = [f"{entry}.md" for entry in entries(page)]
+        links = re.findall(r"^- \[.+\]\((.+\.md)\)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        if named_here and page != root / START:  # the first page has a table of ways in
+            assert links == named_here, page.relative_to(root)
+            count += 1
+    assert count == 5
+
+
 def test_the_reference_has_every_public_name_once(root: Path) -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "docs/api").glob("*.md")))
     described = re.findall(r"^\.\. auto\w+:: xbench_fast\.(\w+)$", text, re.MULTILINE)
