@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CODE = {"sh", "bash", "console", "python"}
-DATA = {"json", "jsonl", "toml", "csv", "latex", "text"}
+DATA = {"json", "jsonl", "toml", "yaml", "csv", "latex", "text"}
 DIRECTIVES = {"{toctree}", "{eval-rst}"}
 COMMANDS = ("xbench-fast ", "xbench-export ", "make ", "python", "pip ", "docker ", "openssl ", "kubectl ", "curl ")
 

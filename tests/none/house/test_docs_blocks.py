@@ -17,6 +17,7 @@ from doc_blocks import CODE, DATA, DIRECTIVES, FOLDERS, RUN_BY, Block, blocks, p
 from xbench_fast.export.cli.export_command import command as export
 from xbench_fast.runtime.cli.app import app as fast
 
+yaml = pytest.importorskip("yaml")
 PROGRAMS = {"xbench-fast": fast, "xbench-export": export}
 
 
@@ -52,7 +53,12 @@ def test_every_block_has_a_language_of_the_list(everything: list[Block]) -> None
 
 
 def test_data_can_be_read(everything: list[Block]) -> None:
-    read = {"json": json.loads, "toml": tomllib.loads, "jsonl": lambda text: [*map(json.loads, text.splitlines())]}
+    read = {
+        "json": json.loads,
+        "toml": tomllib.loads,
+        "yaml": yaml.safe_load,
+        "jsonl": lambda text: [*map(json.loads, text.splitlines())],
+    }
     texts = [(block.language, block.text) for block in everything if block.language in read]
     assert {language for language, _ in texts} == read.keys()
     for language, text in texts:
