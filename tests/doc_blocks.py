@@ -17,11 +17,11 @@ DATA = {"json", "jsonl", "toml", "yaml", "csv", "latex", "text"}
 DIRECTIVES = {"{toctree}", "{eval-rst}"}
 COMMANDS = ("xbench-fast ", "xbench-export ", "make ", "python", "pip ", "docker ", "openssl ", "kubectl ", "curl ")
 
-FOLDERS = ("docs/tutorials", "docs/recipes")
+FOLDERS = ("docs/tutorials", "docs/recipes", "README.md")
 RUN_BY = {
-    "README.md": ("tests/cpu/house/test_way_in.py", 2),
     "docs/add-a-dataset.md": ("tests/none/house/test_docs_dataset.py", 2),
     "docs/add-a-model.md": ("tests/cpu/export/test_export_new_model.py", 2),
+    "docs/first-steps.md": ("tests/cpu/house/test_way_in.py", 2),
     "docs/own-maps.md": ("tests/none/house/test_docs_maps.py", 1),
     "docs/python.md": ("tests/cpu/api/test_docs_python.py", 17),
     "docs/serve.md": ("tests/cpu/serving/test_docs_serve.py", 5),

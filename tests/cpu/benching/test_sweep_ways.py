@@ -39,11 +39,11 @@ def test_every_way_equals_the_naive_loop(bench: Any, name: str) -> None:
     assert list(bench.WAYS) == NAMES
 
 
-def test_readme_quotes_the_loop_and_the_best_of_the_rest(root: Path) -> None:
+def test_the_page_quotes_the_loop_and_the_best_of_the_rest(root: Path) -> None:
     record = json.loads((root / "benchmarks" / "results" / "sweep-cpu.json").read_text(encoding="utf-8"))
     ratios = {name: way["sweep_times_faster"] for name, way in record["us_per_pair"].items()}
     best = min(NAMES[1:], key=lambda name: ratios[name])
-    text = (root / "README.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "performance.md").read_text(encoding="utf-8")
     quoted = {words: float(number) for words, number in re.findall(r"^\| sweep.*?\| ([^|]+) \| ([\d.]+) ×", text, re.M)}
     loop, rest = (next(value for words, value in quoted.items() if word in words) for word in ("logical_and", "best"))
     assert loop == round(ratios["logical loop"]) and rest == ratios[best] and best == "Numba loop"

@@ -1,5 +1,5 @@
-"""README as a new user follows it: its install line, its commands, its Python, in an environment that holds only what
-that line installs."""
+"""docs/first-steps.md as a new user follows it: its install line, its commands and its Python, in an environment that
+holds only what that line installs."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def model(pixels, findings):
 INSTALLER = ("pip", "setuptools")
 
 
-def readme(root: Path) -> str:
-    return (root / "README.md").read_text(encoding="utf-8")
+def first_steps(root: Path) -> str:
+    return (root / "docs" / "first-steps.md").read_text(encoding="utf-8")
 
 
 def install_line(root: Path) -> str:
-    """The requirement in README's install line, as 'xbench-fast[cpu,export]'."""
-    found = re.search(r"^ *pip install -c constraints\.txt '\.(\[[a-z,]+\])'", readme(root), re.M)
-    assert found, "README has no install line"
+    """The requirement in the page's install line, as 'xbench-fast[cpu,export]'."""
+    found = re.search(r"^ *pip install -c constraints\.txt '\.(\[[a-z,]+\])'", first_steps(root), re.M)
+    assert found, "the page has no install line"
     return "xbench-fast" + found[1]
 
 
 def commands(root: Path) -> list[list[str]]:
-    """README's commands under the install line, each as words."""
-    after = readme(root).split("pip install -c constraints.txt", 1)[1]
+    """the page's commands under the install line, each as words."""
+    after = first_steps(root).split("pip install -c constraints.txt", 1)[1]
     block = after.split("\n\n", 2)[1]
     return [shlex.split(line, comments=True) for line in block.splitlines() if line.startswith("    xbench-")]
 
@@ -79,7 +79,7 @@ def link(packages: dict[str, Distribution], folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def binaries(root: Path, copy_product: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of an environment that README's line would make; the packages are linked, not fetched again."""
+    """The bin folder of an environment that the page's line would make; the packages are linked, not fetched again."""
     folder = tmp_path_factory.mktemp("way")
     copy_product(folder / "source")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
@@ -97,7 +97,7 @@ def binaries(root: Path, copy_product: Callable[[Path], Any], tmp_path_factory: 
 
 @pytest.fixture(scope="module")
 def place(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that README's commands name: a checkpoint, its tokenizer, two datasets."""
+    """The files that the page's commands name: a checkpoint, its tokenizer, two datasets."""
     folder = tmp_path_factory.mktemp("user")
     shutil.copy(root / "demo" / "kad-demo.pt", folder / "best_valid.pt")
     shutil.copytree(root / "demo" / "tokenizer", folder / "Med-KEBERT")
@@ -120,7 +120,7 @@ def official_size(reduced: Path, folder: Path, count: int = 8) -> None:
 
 
 def as_here(words: list[str], binaries: Path, place: Path) -> list[str]:
-    """A command of README on this machine: the files of `place`, and the demo's prompts, which its weights need."""
+    """A command of the page on this machine: the files of `place`, and the demo's prompts, which its weights need."""
     words = [word.replace("/data/", f"{place}/data/") for word in words]
     if "--checkpoint" in words:
         words += ["--prompts", "prompts.yaml"]
@@ -135,16 +135,16 @@ def run(command: list[str], place: Path) -> str:
 
 @pytest.fixture(scope="module")
 def followed(root: Path, binaries: Path, place: Path) -> list[str]:
-    """What README's commands printed, all but `serve`, which does not end."""
+    """What the page's commands printed, all but `serve`, which does not end."""
     return [run(as_here(words, binaries, place), place) for words in commands(root) if "serve" not in words]
 
 
-def test_the_makefile_installs_what_readme_says(root: Path) -> None:
+def test_the_makefile_installs_what_the_page_says(root: Path) -> None:
     line = install_line(root).removeprefix("xbench-fast")
     assert f"--editable '.{line}'" in (root / "Makefile").read_text()
 
 
-def test_the_commands_of_readme_run(root: Path, followed: list[str], place: Path) -> None:
+def test_the_commands_of_the_page_run(root: Path, followed: list[str], place: Path) -> None:
     assert [words[0] for words in commands(root)].count("xbench-fast") == 3 and len(followed) == 4
     assert "not installed" not in followed[-1]  # the report is whole
     for made in ("bundles/kad-demo/bundle.json", "run/run.json", "run/report/index.html", "run/report/tables.tex"):
@@ -177,8 +177,8 @@ def first_answer(url: str, server: subprocess.Popen[str]) -> str:
     raise AssertionError(server.communicate()[0])
 
 
-def test_the_python_of_readme_runs(root: Path, binaries: Path, place: Path, followed: list[str]) -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```", readme(root), re.M | re.S)
+def test_the_python_of_the_page_runs(root: Path, binaries: Path, place: Path, followed: list[str]) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", first_steps(root), re.M | re.S)
     code = code.replace("/data/", f"{place}/data/").replace("kad-224", "kad-demo")
     film = next((place / "data" / "ChestX-Det10" / "test_data").iterdir())
     code = code.replace('"radiograph.dcm"', repr(str(film))).replace('out="run"', 'out="from-python"')

@@ -1,4 +1,4 @@
-"""The headline of the benchmarks: its arithmetic, its rows over time, and what README says of it."""
+"""The headline of the benchmarks: its arithmetic, its rows over time, and what docs/performance.md says of it."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def test_one_row_for_each_commit_and_machine(grid: Any) -> None:
     ]
 
 
-def test_readme_has_the_latest_row(root: Path, grid: Any) -> None:
+def test_the_page_has_the_latest_row(root: Path, grid: Any) -> None:
     record = json.loads((root / "benchmarks" / "results" / "grid-cpu.json").read_text(encoding="utf-8"))
     latest = record["rows"][-1]
     assert record["cases"] == grid.CASES and record["models"] == list(grid.MODELS) and latest["machine"]["cores"] == 2
-    text = (root / "README.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "performance.md").read_text(encoding="utf-8")
     found = re.search(r"extrapolated from (\d+)\).* ([\d,]+) s from files, ([\d,]+) s from prepared images", text)
     assert found is not None
     assert int(found[1]) == latest["images"]

@@ -1,4 +1,4 @@
-"""The Makefile and README's install lines refuse an unsupported Python in one sentence."""
+"""The Makefile and the install lines of docs/first-steps.md refuse an unsupported Python in one sentence."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_make_refuses_another_python(tmp_path: Path, python: str, sentence: str)
 
 def test_pip_is_new_before_it_installs_and_shows_its_progress() -> None:
     """The pip of Python 3.10 tells of a conflict of packages; a new one ends with "requires a different Python"."""
-    makefile, readme = ((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "README.md"))
-    for text in (makefile, readme):
+    makefile, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "docs/first-steps.md"))
+    for text in (makefile, page):
         assert text.index("-m venv") < text.index("--upgrade-deps .venv") < text.index("pip install")
     assert "--quiet" not in makefile
 

@@ -15,6 +15,7 @@ from xbench_fast.runtime.reporting.comparison.comparison_tables import compariso
 from xbench_fast.runtime.reporting.report import Report, make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load_rows import load_run
+from xbench_fast.runtime.results.numbers.fields import FIELDS
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.selected_pairs import Resampling
 from xbench_fast.runtime.trust.card.making import make_cards
@@ -48,11 +49,8 @@ def test_one_replicate_lies_beyond_each_end(level: float, least: int) -> None:
 def bootstrapped(report: Report) -> int:
     """How many of all numbers have a bootstrap interval."""
     cells = report.results.finished
-    return sum(
-        bool(number.interval and number.interval.method == "bootstrap")
-        for cell in cells
-        for number in cell.numbers.values()
-    )
+    numbers = [cell.number(field, name) for cell in cells for field in FIELDS for name in ("", *cell.names)]
+    return sum(bool(number.interval and number.interval.method == "bootstrap") for number in numbers)
 
 
 @pytest.mark.parametrize("replicates", [1, 2, 39])
