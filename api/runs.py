@@ -141,7 +141,7 @@ def report(
     which opens offline. A warning names what cannot be drawn.
 
     card: adds a trust card for each model on each dataset in cards/, as JSON, and unless `page` is false as a page and
-    a figure (docs/trust.md §8). trust: trust directories whose results stand on the cards; they imply `card`. Raises
+    a figure (docs/trust-card.md §8). trust: trust directories with results for the cards; they imply `card`. Raises
     ConfigError for invalid choices and a trust directory of something else, RunError when results cannot be read or
     files cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Agreement between readers: who names a finding, and how similar their regions are (docs/trust.md §6.3).
+"""Agreement between readers: who names a finding, and how similar their regions are (docs/subgroups.md §6.3).
 
 Whether a reader names a finding in an image is a rating of 1 or 0. Chance-corrected coefficients are those for two or
 more readers who can differ by image and can be missing: AC1 (K. L. Gwet, Br J Math Stat Psychol 61, 2008), kappa

@@ -1,4 +1,4 @@
-"""Deletion, insertion and region deletion (docs/trust.md §3): which pixels are filled, and what the scores say.
+"""Deletion, insertion and region deletion (docs/trust-probes.md §3): which pixels are filled, and what the scores say.
 
 V. Petsiuk, A. Das, K. Saenko, "RISE", BMVC 2018, with other cells, fills and controls: cells of the model's own grid
 instead of pixels, a grey or blurred fill instead of black, which is air in a radiograph, and differences from random
@@ -18,13 +18,15 @@ Grey = NDArray[np.uint8]
 Region = NDArray[np.bool_]
 
 FILLS: Final = ("mean", "blur16")
-RANDOM_ORDERS: Final = 3  # of the same image, with which the order of the map is compared (docs/trust.md §3.1)
+RANDOM_ORDERS: Final = 3  # of the same image, with which the order of the map is compared (docs/trust-probes.md §3.1)
 PLACEMENTS: Final = 8
 LEAST_SCORE: Final = 0.1
 """Pairs with a smaller score of the whole image say nothing: it has not far to fall."""
 MOST_FILL: Final = 0.5
 """A fill is void for a pair where the filled image keeps more than this share of the score."""
-_MOST_STEPS: Final = 14  # a step for each row of the grid of 14 x 14, and no more for finer ones (docs/trust.md §3.1)
+_MOST_STEPS: Final = (
+    14  # a step for each row of the grid of 14 x 14, and no more for finer ones (docs/trust-probes.md §3.1)
+)
 _BLUR: Final = 14  # standard deviations of the blur in the width of the image: 16 px of 224
 _MOVES: Final = 14  # steps of a placement in the width of the image: 16 px of 224
 

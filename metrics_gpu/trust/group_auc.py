@@ -1,4 +1,4 @@
-"""AUC of groups of images, and the gap between two (docs/trust.md §5)."""
+"""AUC of groups of images, and the gap between two (docs/subgroups.md §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small changes of an image that leave its findings as they are, and how they are undone on a map (docs/trust.md §4).
+"""Small changes of an image that keep its findings, and how they are undone on a map (docs/trust-probes.md §4).
 
 All work on the model's own input, uint8 [S, S], so that one decoded image serves them all. Lengths are pixels of 224.
 """

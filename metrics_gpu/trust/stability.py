@@ -1,4 +1,4 @@
-"""Whether maps hold still under small changes of the image, and move when the score does (docs/trust.md §4)."""
+"""Whether maps hold still under small changes of the image, and move when the score does (docs/trust-probes.md §4)."""
 
 from __future__ import annotations
 

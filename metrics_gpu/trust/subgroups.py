@@ -1,4 +1,4 @@
-"""Measures of groups of pairs, the gap between two groups, and the gap at equal findings and sizes (docs/trust.md §5).
+"""Measures of groups of pairs, the gap between two groups, also at equal findings and sizes (docs/subgroups.md §5).
 
 A measure of a group is the mean over its pairs, all classes together. The gap is also standardised: the difference in
 each stratum, which is a finding and a size of the region, weighted by the pairs of both groups. So neither group is

@@ -1,4 +1,4 @@
-"""ChestX-Det10: ten classes with boxes on 1024 x 1024 NIH images (docs/datasets.md §4)."""
+"""ChestX-Det10: ten classes with boxes on 1024 x 1024 NIH images (docs/published-datasets.md §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NIH ChestX-ray14 boxes: eight classes on 1024 x 1024 images (docs/datasets.md §6)."""
+"""NIH ChestX-ray14 boxes: eight classes on 1024 x 1024 images (docs/published-datasets.md §6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CheXlocalize: radiologists' masks on CheXpert's validation and test images (docs/datasets.md §5)."""
+"""CheXlocalize: radiologists' masks on CheXpert's validation and test images (docs/published-datasets.md §5)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         points = self.path_option("reader_points", f"CheXlocalize/hb_salient_pt_{self.split}.json")
         lacking = [file for file in (masks, points) if not has_file(file)]
         if lacking:
-            return f"the human benchmark needs the file {lacking[0]} (docs/datasets.md §5)"
+            return f"the human benchmark needs the file {lacking[0]} (docs/published-datasets.md §5)"
         return read_benchmark(masks, points, self._keys, self.classes, self.cases())
 
     @staticmethod

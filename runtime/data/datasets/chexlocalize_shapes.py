@@ -1,4 +1,4 @@
-"""The JSON files of CheXlocalize: compressed masks and polygons by image and finding (docs/datasets.md §5)."""
+"""The JSON files of CheXlocalize: masks and polygons by image and finding (docs/published-datasets.md §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""COVID-19 Rural: opacity masks on radiographs of COVID-19-AR (docs/datasets.md §3)."""
+"""COVID-19 Rural: opacity masks on radiographs of COVID-19-AR (docs/published-datasets.md §3)."""
 
 from __future__ import annotations
 

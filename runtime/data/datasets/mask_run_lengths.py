@@ -1,4 +1,4 @@
-"""Decodes the two run-length codings of the seven datasets to integers (docs/datasets.md §2, §5)."""
+"""Decodes the two run-length codings of the seven datasets to integers (docs/published-datasets.md §2, §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RSNA Pneumonia Detection Challenge, stage 2: one class with boxes (docs/datasets.md §1)."""
+"""RSNA Pneumonia Detection Challenge, stage 2: one class with boxes (docs/published-datasets.md §1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIIM-ACR Pneumothorax Segmentation, stages 1 and 2: one class with run-length masks (docs/datasets.md §2)."""
+"""SIIM-ACR Pneumothorax Segmentation, stages 1 and 2: one class, run-length masks (docs/published-datasets.md §2)."""
 
 from __future__ import annotations
 

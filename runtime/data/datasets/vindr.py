@@ -1,4 +1,4 @@
-"""VinDr-CXR from PhysioNet, and the smaller Kaggle edition under its own name (docs/datasets.md §7)."""
+"""VinDr-CXR from PhysioNet, and the smaller Kaggle edition under its own name (docs/published-datasets.md §7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader's masks and points as a model (docs/trust.md §6.1): one mask per pair, and one point that is the first.
+"""A reader's masks and points as a model (docs/subgroups.md §6.1): one mask per pair, and one point that is the first.
 
 The rows have the counts of a map that is 1 inside the mask and 0 outside. Under a protocol of native size they also
 have the counts by which its source scores readers, which takes any of the points as a hit.

@@ -1,4 +1,4 @@
-"""The trust card of a model on a dataset: nine questions, each with its number and its verdict (docs/trust.md §8).
+"""The trust card of a model on a dataset: nine questions, each with its number and its verdict (docs/trust-card.md §8).
 
 making         a report and trust directories -> the cards
 card           what a card is, and as plain data

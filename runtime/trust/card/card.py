@@ -171,7 +171,7 @@ class TrustCard:
 
     @property
     def to_json(self) -> dict[str, Any]:
-        """The card as plain data: docs/trust.md §8 has its keys. Numbers are not rounded."""
+        """The card as plain data: docs/trust-card.md §8 has its keys. Numbers are not rounded."""
         return {
             "schema": SCHEMA,
             "model": self.model,

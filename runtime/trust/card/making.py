@@ -146,7 +146,7 @@ class _Studies:
         return (*cell_stamps([values]), *unnamed_lines([(cell.title, cell.rows.unnamed)]))
 
     def _head(self, cell: StudyCell, trust: CellTrust) -> dict[str, str]:
-        """What the card is of; docs/trust.md §8 lists the names."""
+        """What the card is of; docs/trust-card.md §8 lists the names."""
         entry: Mapping[str, Any] = cell.rows.entry
         made = entry["ingredients"]
         saliency = str(entry.get("saliency_map", "")) or ("not described" if cell.has_thresholds else "none")

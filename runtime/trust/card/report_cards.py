@@ -86,7 +86,7 @@ def _table(cards: Sequence[TrustCard]) -> Table:
     rows = [row for card in cards for line in card.lines for row in _rows(card, line)]
     notes = (
         "[low, high]: 95 % intervals over patients; p: corrected for m tests that were declared together; "
-        "docs/trust.md §8",
+        "docs/trust-card.md §8",
         "there is no total; what may not be claimed stands on each card",
         USE,
     )

@@ -23,11 +23,11 @@ SECTIONS: Final[Mapping[int, str]] = {
     1: "docs/trust.md §1.3",
     2: "docs/trust.md §1.3",
     3: "docs/trust.md §1.3, §1.4",
-    4: "docs/trust.md §2.3",
-    5: "docs/trust.md §3.1",
-    6: "docs/trust.md §3.2",
-    7: "docs/trust.md §4.2",
-    8: "docs/trust.md §5.4",
+    4: "docs/trust-probes.md §2.3",
+    5: "docs/trust-probes.md §3.1",
+    6: "docs/trust-probes.md §3.2",
+    7: "docs/trust-probes.md §4.2",
+    8: "docs/subgroups.md §5.4",
     9: "docs/metrics.md §10",
 }
 

@@ -1,5 +1,5 @@
 """The probe `deletion`, and what it shares with `region`: an image with its fills, and which pairs can say something
-(docs/trust.md §3)."""
+(docs/trust-probes.md §3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe `randomisation`: does a map depend on what was learnt (docs/trust.md §2)?"""
+"""The probe `randomisation`: does a map depend on what was learnt (docs/trust-probes.md §2)?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learnt layers of an ONNX graph, and a bundle whose weights are randomised (docs/trust.md §2.1, §2.2).
+"""The learnt layers of an ONNX graph, and a bundle whose weights are randomised (docs/trust-probes.md §2.1, §2.2).
 
 Layers are found by the structure of the graph. Names do not tell them: exporters transpose and rename the weights of
 matrix products, and fold norms into biases.

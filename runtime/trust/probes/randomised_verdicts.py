@@ -1,4 +1,4 @@
-"""Rows of randomised models -> verdicts (docs/trust.md §2.3)."""
+"""Rows of randomised models -> verdicts (docs/trust-probes.md §2.3)."""
 
 from __future__ import annotations
 

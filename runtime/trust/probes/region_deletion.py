@@ -1,4 +1,4 @@
-"""The probe `region`: whether the score rests on what the radiologist marked (docs/trust.md §3.2)."""
+"""The probe `region`: whether the score rests on what the radiologist marked (docs/trust-probes.md §3.2)."""
 
 from __future__ import annotations
 

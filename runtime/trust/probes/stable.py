@@ -1,5 +1,5 @@
-"""The probes `stability` and `repeat`: do maps hold still under small changes of the image (docs/trust.md §4), and when
-the image is the same? The spread of `repeat` bounds every other number."""
+"""The probes `stability` and `repeat`: are maps stable under small changes of the image (docs/trust-probes.md §4), and
+if the image is the same? The spread of `repeat` bounds every other number."""
 
 from __future__ import annotations
 

@@ -104,7 +104,8 @@ def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DATASETS.names())
 def test_every_option_and_official_count_of_a_reader(docs: Path, name: str) -> None:
-    page = sections(docs / "datasets.md")
+    pages = ("datasets", "published-datasets", "formats", "phrase-grounding")
+    page = {number: text for name in pages for number, text in sections(docs / f"{name}.md").items()}
     index = {row[0]: row[1] for row in table((docs / "datasets.md").read_text(), "reader (`--data NAME=FOLDER`)")}
     assert set(index) == set(DATASETS.names())
     text, reader = page[index[name]], DATASETS.load(name)

@@ -1,4 +1,4 @@
-"""Groups of pairs and gaps between two, against goldens, loops and simulated runs (docs/trust.md §5)."""
+"""Groups of pairs and gaps between two, against goldens, loops and simulated runs (docs/subgroups.md §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format says about one image -> a case, by the classes that the dataset has (docs/datasets.md §9.3)."""
+"""What a format says about one image -> a case, by the classes that the dataset has (docs/formats.md §9.3)."""
 
 from __future__ import annotations
 

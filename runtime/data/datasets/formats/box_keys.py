@@ -1,5 +1,5 @@
 """What a file says of a box in addition to its four numbers: that it is turned, or written in another form
-(docs/datasets.md §9.1, §9.2)."""
+(docs/formats.md §9.1, §9.2)."""
 
 from __future__ import annotations
 

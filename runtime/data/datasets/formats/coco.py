@@ -1,4 +1,4 @@
-"""Any dataset in COCO's JSON form: boxes, polygons and run-length masks, native pixels (docs/datasets.md §9.1)."""
+"""Any dataset in COCO's JSON form: boxes, polygons and run-length masks, native pixels (docs/formats.md §9.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any dataset with boxes in a CSV file, one row per box (docs/datasets.md §9.2)."""
+"""Any dataset with boxes in a CSV file, one row per box (docs/formats.md §9.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CVAT for images 1.1: one XML file with boxes, polygons, ellipses and masks (docs/datasets.md §9.7)."""
+"""CVAT for images 1.1: one XML file with boxes, polygons, ellipses and masks (docs/formats.md §9.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Class names that mean that nothing was found: they are no class of a dataset (docs/datasets.md §9.3)."""
+"""Class names that mean that nothing was found: they are no class of a dataset (docs/formats.md §9.3)."""
 
 from __future__ import annotations
 

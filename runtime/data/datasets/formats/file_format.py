@@ -1,4 +1,4 @@
-"""What the readers of annotation formats share: options, classes, images, and cases (docs/datasets.md §9.3)."""
+"""What the readers of annotation formats share: options, classes, images, and cases (docs/formats.md §9.3)."""
 
 from __future__ import annotations
 

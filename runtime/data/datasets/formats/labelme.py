@@ -1,4 +1,4 @@
-"""LabelMe and the tools that write its form, such as X-AnyLabeling: one JSON file per image (docs/datasets.md §9.6)."""
+"""LabelMe and the tools that write its form, such as X-AnyLabeling: one JSON file per image (docs/formats.md §9.6)."""
 
 from __future__ import annotations
 

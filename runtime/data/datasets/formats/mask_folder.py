@@ -1,4 +1,4 @@
-"""A folder of masks, PNG or NIfTI: one class a file, or several by their values (docs/datasets.md §9.8, §9.9)."""
+"""A folder of masks, PNG or NIfTI: one class a file, or several by their values (docs/formats.md §9.8, §9.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a folder are masks of which image and class, and which are not read (docs/datasets.md §9.8)."""
+"""Which files of a folder are masks of which image and class, and which are not read (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values or colours of a mask are which class (docs/datasets.md §9.8)."""
+"""Which values or colours of a mask are which class (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder of NIfTI masks of radiographs (docs/datasets.md §9.9)."""
+"""A folder of NIfTI masks of radiographs (docs/formats.md §9.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format says about one image: shapes of classes, and labels (docs/datasets.md §9.3)."""
+"""What a format says about one image: shapes of classes, and labels (docs/formats.md §9.3)."""
 
 from __future__ import annotations
 

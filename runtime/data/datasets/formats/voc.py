@@ -1,4 +1,4 @@
-"""Pascal VOC: one XML file per image, with boxes and what tools added to them (docs/datasets.md §9.5)."""
+"""Pascal VOC: one XML file per image, with boxes and what tools added to them (docs/formats.md §9.5)."""
 
 from __future__ import annotations
 

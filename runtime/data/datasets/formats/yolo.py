@@ -1,4 +1,4 @@
-"""YOLO's text files: one per image, one line per region, in fractions of the image (docs/datasets.md §9.4)."""
+"""YOLO's text files: one per image, one line per region, in fractions of the image (docs/formats.md §9.4)."""
 
 from __future__ import annotations
 

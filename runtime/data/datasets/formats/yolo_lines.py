@@ -1,4 +1,4 @@
-"""What the columns of YOLO's lines are: boxes, polygons, key points, confidences and track ids (docs/datasets.md §9.4).
+"""What the columns of YOLO's lines are: boxes, polygons, key points, confidences and track ids (docs/formats.md §9.4).
 
 A line does not say what it holds, so all lines of a dataset are asked together: 7 columns are a triangle, or a box with
 its confidence and a track id; more are a polygon, or a box with key points.

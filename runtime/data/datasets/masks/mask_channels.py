@@ -1,4 +1,4 @@
-"""Which channel of a stored mask is the mask: decided by what varies (docs/datasets.md §9.8)."""
+"""Which channel of a stored mask is the mask: decided by what varies (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads masks stored as PNG files: the stored values, never scaled (docs/datasets.md §9.8)."""
+"""Reads masks stored as PNG files: the stored values, never scaled (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

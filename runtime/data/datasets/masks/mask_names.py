@@ -1,4 +1,4 @@
-"""Names of mask files: which are of an image, and which are further masks of one (docs/datasets.md §9.8)."""
+"""Names of mask files: which are of an image, and which are further masks of one (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

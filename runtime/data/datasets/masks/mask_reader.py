@@ -1,4 +1,4 @@
-"""The one rule by which stored masks become regions, and what a file does not say (docs/datasets.md §9.8)."""
+"""The one rule by which stored masks become regions, and what a file does not say (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Datasets that ask each image the phrases of its report instead of one prompt set (docs/datasets.md §11)."""
+"""Datasets that ask each image the phrases of its report instead of one prompt set (docs/phrase-grounding.md §11)."""

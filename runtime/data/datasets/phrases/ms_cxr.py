@@ -1,4 +1,4 @@
-"""MS-CXR: phrases of MIMIC-CXR reports with boxes, eight findings (docs/datasets.md §11.1)."""
+"""MS-CXR: phrases of MIMIC-CXR reports with boxes, eight findings (docs/phrase-grounding.md §11.1)."""
 
 from __future__ import annotations
 

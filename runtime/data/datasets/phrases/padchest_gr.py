@@ -1,4 +1,4 @@
-"""PadChest-GR: sentences of reports with boxes by two readers (docs/datasets.md §11.2)."""
+"""PadChest-GR: sentences of reports with boxes by two readers (docs/phrase-grounding.md §11.2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """CheXlocalize's human benchmark: masks and points of radiologists who did not draw the regions
-(docs/datasets.md §5)."""
+(docs/published-datasets.md §5)."""
 
 from __future__ import annotations
 

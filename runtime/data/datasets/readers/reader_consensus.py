@@ -1,5 +1,5 @@
-"""What several readers drew for one class: one region of all (docs/datasets.md §7), or each reader left out in turn
-(docs/trust.md §6.2)."""
+"""What several readers drew for one class: one region of all (docs/published-datasets.md §7), or each reader left out
+in turn (docs/subgroups.md §6.2)."""
 
 from __future__ import annotations
 

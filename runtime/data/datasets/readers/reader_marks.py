@@ -1,4 +1,4 @@
-"""What a further reader marked on the images of a dataset, to be scored as a model is (docs/trust.md §6)."""
+"""What a further reader marked on the images of a dataset, to be scored as a model is (docs/subgroups.md §6)."""
 
 from __future__ import annotations
 

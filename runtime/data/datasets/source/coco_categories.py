@@ -1,4 +1,4 @@
-"""The list of categories of a COCO file, and the habits that export tools have with it (docs/datasets.md §9.1)."""
+"""The list of categories of a COCO file, and the habits that export tools have with it (docs/formats.md §9.1)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The study of readers: their agreement, and models beside them (docs/trust.md §6.3)."""
+"""The study of readers: their agreement, and models beside them (docs/subgroups.md §6.3)."""

@@ -1,4 +1,4 @@
-"""Models beside a reader on the same pairs: what they lack of the reader's Dice (docs/trust.md §6.4)."""
+"""Models beside a reader on the same pairs: what they lack of the reader's Dice (docs/subgroups.md §6.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Study of readers: their agreement, where they point, and models beside them (docs/trust.md §6)."""
+"""Study of readers: their agreement, where they point, and models beside them (docs/subgroups.md §6)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def study_readers(material: Material) -> StudyOutcome:
     if not readers:
         raise RunError(
             f"{material.path} has no reader's row; evaluate one into the run with --model reader:radiologist or "
-            "reader:second, on a dataset that has one (docs/trust.md §6)."
+            "reader:second, on a dataset that has one (docs/subgroups.md §6)."
         )
     level, run = material.sampling.level, material.run
     data: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}

@@ -1,4 +1,4 @@
-"""Attributes of cases -> groups, and which of them are compared (docs/trust.md §5.2)."""
+"""Attributes of cases -> groups, and which of them are compared (docs/subgroups.md §5.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Study of subgroups: do maps serve everybody alike? (docs/trust.md §5)"""
+"""Study of subgroups: do maps serve everybody alike? (docs/subgroups.md §5)"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Counts and all-ones baselines of the real annotation files, through the readers and the metrics.
 
-Sources: the counts of docs/datasets.md §1-§6, docs/metrics.md §13, and the paper's Table 1, whose
+Sources: the counts of docs/published-datasets.md §1-§6, docs/metrics.md §13, and the paper's Table 1, whose
 CLIP rows on RSNA and SIIM are those of an all-ones mask.
 """
 
@@ -223,7 +223,7 @@ def test_counts_of_the_whole_label_file_and_list(annotations: Path) -> None:
     positive = [case.regions["pneumonia"] for case in listed.cases() if case.labels["pneumonia"]]
     assert (len(listed.cases()), len(positive)) == (5_337, 1_218)
     assert {note.kind for note in (*whole.notes, *listed.notes)} == {"no_images_folder"}
-    # Check values of the split (docs/datasets.md §1): mean region native and at 224, median, Dice of an all-ones mask.
+    # Check values of the split (docs/published-datasets.md §1): mean region native and at 224, median, all-ones Dice.
     native = np.array([region.mask(1024, 1024).mean() for region in positive])
     grids = [region_grid(region, 1024, 1024) for region in positive]
     share = np.array([grid.mean() for grid, _ in grids])

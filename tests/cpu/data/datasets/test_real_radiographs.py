@@ -1,4 +1,4 @@
-"""Real radiographs and whole annotation files, as they come (docs/datasets.md §1, §4)."""
+"""Real radiographs and whole annotation files, as they come (docs/published-datasets.md §1, §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ChestX-Det10 (docs/datasets.md §4, §10 item 4)."""
+"""ChestX-Det10 (docs/published-datasets.md §4, §10 item 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NIH ChestX-ray14 boxes (docs/datasets.md §6, §10 item 3)."""
+"""NIH ChestX-ray14 boxes (docs/published-datasets.md §6, §10 item 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CheXlocalize (docs/datasets.md §5, §10 item 5)."""
+"""CheXlocalize (docs/published-datasets.md §5, §10 item 5)."""
 
 from __future__ import annotations
 

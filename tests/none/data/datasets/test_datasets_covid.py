@@ -1,4 +1,4 @@
-"""COVID-19 Rural (docs/datasets.md §3, §10 item 7)."""
+"""COVID-19 Rural (docs/published-datasets.md §3, §10 item 7)."""
 
 from __future__ import annotations
 

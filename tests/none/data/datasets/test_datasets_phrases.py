@@ -1,4 +1,4 @@
-"""MS-CXR and PadChest-GR as they are published (docs/datasets.md §11): counts, spellings, odd rows, hostile rows."""
+"""MS-CXR and PadChest-GR as published (docs/phrase-grounding.md §11): counts, spellings, odd rows, hostile rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RSNA pneumonia (docs/datasets.md §1, §10 item 2)."""
+"""RSNA pneumonia (docs/published-datasets.md §1, §10 item 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIIM-ACR pneumothorax (docs/datasets.md §2, §10 item 1)."""
+"""SIIM-ACR pneumothorax (docs/published-datasets.md §2, §10 item 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VinDr-CXR of PhysioNet and of Kaggle (docs/datasets.md §7, §10 item 6)."""
+"""VinDr-CXR of PhysioNet and of Kaggle (docs/published-datasets.md §7, §10 item 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions that look like what lies outside of a finding (docs/datasets.md §9.8)."""
+"""Regions that look like what lies outside of a finding (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a folder of masks are read, joined, or counted (docs/datasets.md §9.8)."""
+"""Which files of a folder of masks are read, joined, or counted (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NIfTI masks: orientations that nobody stated, forms of files, and kinds of values (docs/datasets.md §9.9)."""
+"""NIfTI masks: orientations that nobody stated, forms of files, and kinds of values (docs/formats.md §9.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks of several values, or inverted: every reader of masks says so (docs/datasets.md §9.8)."""
+"""Masks of several values, or inverted: every reader of masks says so (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

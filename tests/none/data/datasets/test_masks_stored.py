@@ -1,4 +1,4 @@
-"""What of a stored PNG mask is the mask: colours, opacity, palettes, 16 bits (docs/datasets.md §9.8)."""
+"""What of a stored PNG mask is the mask: colours, opacity, palettes, 16 bits (docs/formats.md §9.8)."""
 
 from __future__ import annotations
 

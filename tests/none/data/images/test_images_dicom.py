@@ -1,4 +1,4 @@
-"""DICOM to 8-bit grey, step by step (docs/datasets.md §0.2 and §10 item 6)."""
+"""DICOM to 8-bit grey, step by step (docs/datasets.md §0.2, docs/published-datasets.md §10 item 6)."""
 
 from __future__ import annotations
 

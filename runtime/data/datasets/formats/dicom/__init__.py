@@ -1,1 +1,1 @@
-"""Annotations in DICOM: which files there are, and what each kind of object says (docs/datasets.md §9.10)."""
+"""Annotations in DICOM: which files there are, and what each kind of object says (docs/formats.md §9.10)."""

@@ -1,4 +1,4 @@
-"""The DICOM files of a folder by their identity, and what is needed of their headers (docs/datasets.md §9.10)."""
+"""The DICOM files of a folder by their identity, and what is needed of their headers (docs/formats.md §9.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphics in DICOM: structured reports by template 1500, and presentation states (docs/datasets.md §9.10)."""
+"""Graphics in DICOM: structured reports by template 1500, and presentation states (docs/formats.md §9.10)."""
 
 from __future__ import annotations
 

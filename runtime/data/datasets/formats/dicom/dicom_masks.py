@@ -1,4 +1,4 @@
-"""Masks in DICOM: Segmentations, and Parametric Maps above a threshold (docs/datasets.md §9.10)."""
+"""Masks in DICOM: Segmentations, and Parametric Maps above a threshold (docs/formats.md §9.10)."""
 
 from __future__ import annotations
 

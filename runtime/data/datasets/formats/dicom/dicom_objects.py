@@ -1,4 +1,4 @@
-"""Annotations in DICOM: SEG, TID 1500 SR, GSPS and Parametric Maps (docs/datasets.md §9.10)."""
+"""Annotations in DICOM: SEG, TID 1500 SR, GSPS and Parametric Maps (docs/formats.md §9.10)."""
 
 from __future__ import annotations
 
