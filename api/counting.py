@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .metrics_gpu.grounding.best_thresholds import at_level
-from .metrics_gpu.sweep.counts import Counts, Ties, dice_curves, iou_curves, pointing_hits
+from .metrics_gpu.sweep.counts import Counts, dice_curves, iou_curves
+from .metrics_gpu.sweep.pointing import Ties, pointing_hits
 from .metrics_gpu.sweep.sweep import sweep
 from .metrics_gpu.sweep.sweep_options import THRESHOLDS, level
 

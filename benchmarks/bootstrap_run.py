@@ -23,7 +23,7 @@ from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.intervals import percentile_interval
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.runtime.benching.benchmark_record import write_record
-from xbench_fast.runtime.benching.spread import clocked
+from xbench_fast.runtime.benching.timing import clocked
 
 CLASSES, PIXELS, LOOPS = 14, 224 * 224, 3
 

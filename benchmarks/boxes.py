@@ -22,7 +22,7 @@ from xbench_fast.metrics_gpu.detection.unions import on_grid, pixel_rectangles, 
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import class_means
 from xbench_fast.runtime.benching.benchmark_record import write_record
-from xbench_fast.runtime.benching.spread import clocked
+from xbench_fast.runtime.benching.timing import clocked
 
 SIDE, CLASSES = 1024, 10
 

@@ -29,7 +29,7 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
 from xbench_fast.metrics_gpu.trust.faithfulness import FILLS, cell_order, fill_of, random_orders
 from xbench_fast.runtime.benching.benchmark_record import write_record
-from xbench_fast.runtime.benching.spread import RepeatSpread, clocked, median_ratio
+from xbench_fast.runtime.benching.timing import RepeatSpread, clocked, median_ratio
 from xbench_fast.runtime.trust.probes.asking import AskedModel
 from xbench_fast.runtime.trust.probes.faithful import DeletionProbe
 from xbench_fast.runtime.trust.probes.probe import ProbeOptions

@@ -24,7 +24,7 @@ def torch_models(seconds: float) -> Iterator[Row]:
     """Measures the model in PyTorch, the baseline of the engines."""
     import numpy as np
     from xbench_fast.export.torch_runner import compiled_runner, eager_runner
-    from xbench_fast.runtime.benching.spread import RepeatSpread, timed
+    from xbench_fast.runtime.benching.timing import RepeatSpread, timed
 
     rng = np.random.default_rng(3)
     text = rng.standard_normal((10, 768)).astype(np.float32)
@@ -110,7 +110,7 @@ def dali(seconds: float) -> Iterator[Row]:
 
 def measured_row(one: Measurement) -> Row:
     """A measurement as a row of the check."""
-    from xbench_fast.runtime.benching.spread import percentiles
+    from xbench_fast.runtime.benching.timing import percentiles
 
     rate, reasons = one.rate(), one.reasons()
     latency = {name: 1e3 * value for name, value in percentiles(one.latencies).items()} if one.latencies else None

@@ -104,7 +104,7 @@ def make_sample(root: Path, count: int, side: int) -> Path:
 
 def spend(setting: Setting, kind: str, data: Path, out: Path, cache: Path) -> Spent:
     """Runs a command once. Ends the benchmark if it fails or leaves a cell out."""
-    from xbench_fast.runtime.benching.spread import clocked
+    from xbench_fast.runtime.benching.timing import clocked
 
     command = setting.command(kind, data, out, cache)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

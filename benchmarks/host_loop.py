@@ -293,7 +293,7 @@ def main():
 
 def report(options, rounds, shared, locks, memory):
     from xbench_fast.runtime.benching.benchmark_record import write_record
-    from xbench_fast.runtime.benching.spread import median_ratio
+    from xbench_fast.runtime.benching.timing import median_ratio
 
     figures = {"cases": options.cases, "findings": len(FINDINGS), "threads": THREADS, "batch": options.batch}
     figures["before"] = BEFORE

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.benching.benchmark_record import write_record
-from xbench_fast.runtime.benching.spread import Clocked, clocked, median_ratio
+from xbench_fast.runtime.benching.timing import Clocked, clocked, median_ratio
 from xbench_fast.runtime.data.cache.preparing import PreparedSet, prepare
 from xbench_fast.runtime.data.datasets.dataset import Case
 

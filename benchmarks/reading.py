@@ -123,7 +123,7 @@ def _line(stream: IO[str]) -> str:
 
 
 def compare(files: dict[str, list[str]], processes: list[subprocess.Popen[str]], rounds: int) -> dict[str, Any]:
-    from xbench_fast.runtime.benching.spread import median_ratio
+    from xbench_fast.runtime.benching.timing import median_ratio
 
     figures = {}
     for kind, paths in files.items():

@@ -19,7 +19,7 @@ from sweep_ways import WAYS
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.benching.benchmark_record import write_record
-from xbench_fast.runtime.benching.spread import clocked, median_ratio
+from xbench_fast.runtime.benching.timing import clocked, median_ratio
 
 CELLS, FLOOR_US, SWEEP = 14, 25.0, "fused sweep"
 

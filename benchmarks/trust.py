@@ -16,7 +16,7 @@ from pathlib import Path
 
 from report_run import write_run
 from xbench_fast.runtime.benching.benchmark_record import write_record
-from xbench_fast.runtime.benching.spread import clocked
+from xbench_fast.runtime.benching.timing import clocked
 from xbench_fast.runtime.host.machine_record import usable_cores
 from xbench_fast.runtime.reporting.studies.material import load_material
 from xbench_fast.runtime.reporting.studies.study_outcome import write_outcome

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from .bundle import Bundle
 from .errors import EngineError
 from .manifest import TensorSpec
+from .precisions import LOW_TYPES
 from .quantised import engine_complaint
-from .rounding import LOW_TYPES
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import msgspec
 
 from .errors import BundleError
 from .manifest import SCHEMA, SCHEMA_FIXED, FileRecord, GraphSpec, Manifest, PromptRecord
-from .rounding import PRECISIONS
+from .precisions import PRECISIONS
 from .strict_json import CHECKSUM, checksum_of, distinct_keys, no_constant
 
 MAX_JSON_BYTES = 16 * 2**20  # of bundle.json, which is parsed as a whole and may come from a stranger

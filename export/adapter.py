@@ -17,7 +17,7 @@ from ..engines.errors import ConfigError
 from ..engines.geometry import Geometry
 from ..engines.registry import did_you_mean
 from .libraries import required
-from .models import MODELS
+from .models.model_registry import MODELS
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..engines.errors import ExportError
-from ..engines.rounding import LOW_TYPES
+from ..engines.precisions import LOW_TYPES
 from .libraries import short_reason
 
 PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from ..engines.errors import ConfigError, ParityError
 from ..engines.manifest import CalibrationImage, GraphSpec, Quantisation
+from ..engines.precisions import LOW_TYPES, PRECISIONS
 from ..engines.prompts.prompt_set import PromptSet
 from ..engines.quantised import OTHER_NUMBERS, saturates
 from ..engines.registry import did_you_mean
-from ..engines.rounding import LOW_TYPES, PRECISIONS
 from .bundle_options import ACCEPT, BundleOptions
 from .machine import threads_to_use
 

@@ -22,7 +22,7 @@ from .bundle_options import BundleOptions, Progress
 from .libraries import require_packages, versions
 from .lower_precision import ExportedGraphs, choose_images, write_lower
 from .machine import peak_memory_mib, threads_to_use, timed, workspace
-from .models.published import PUBLISHED
+from .models.published_checkpoints import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
 from .prompts.builtin import builtin_sets, dataset_findings, known_sets, prompt_styles

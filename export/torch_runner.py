@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engines.errors import EngineError
-from ..engines.rounding import PRECISIONS
+from ..engines.precisions import PRECISIONS
 from .adapter import Adapter, adapter_class, stand_in_adapter
 from .libraries import short_reason
 

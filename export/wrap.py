@@ -16,11 +16,11 @@ from ..engines.errors import BundleError, ConfigError, ExportError
 from ..engines.external_data import external_locations
 from ..engines.geometry import Geometry
 from ..engines.manifest import GraphSpec, Manifest, TensorSpec, Weights
+from ..engines.precisions import stated_precision
 from ..engines.prompts.prompt_encoding import assemble
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
 from ..engines.quantised import OTHER_NUMBERS
-from ..engines.rounding import stated_precision
 from .libraries import require_packages, short_reason, versions
 from .machine import workspace
 from .parity.alone import GraphTrial, batch_sizes

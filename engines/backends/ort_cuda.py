@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision, joined_scores
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
-from ..rounding import LOW_TYPES
+from ..precisions import LOW_TYPES
 from .cuda_libraries import lacking_libraries
 from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit
 from .gpu import gpu_reason, gpu_seen

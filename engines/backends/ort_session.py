@@ -10,7 +10,7 @@ from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
 from ..extras import RUNNING, missing_package
 from ..manifest import GraphSpec
-from ..rounding import with_rounding
+from .rounding import with_rounding
 
 CPU_PROVIDER: Final = "CPUExecutionProvider"
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
 from ..extras import install_advice
-from ..rounding import LOW_TYPES, with_rounding
+from ..precisions import LOW_TYPES
 from .ort_session import CPU_PROVIDER, open_session
+from .rounding import with_rounding
 
 LARGEST: Final = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
 """The largest finite number of each type."""

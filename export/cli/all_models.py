@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..models.published import PUBLISHED
+from ..models.published_checkpoints import PUBLISHED
 
 if TYPE_CHECKING:
     from .flags import Flags

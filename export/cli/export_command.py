@@ -15,7 +15,7 @@ import click
 from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, show_log, show_usage_error
 from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
-from ..models.published import PUBLISHED
+from ..models.published_checkpoints import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
 from .flags import Flags, complete_maps, complete_models, models_named, precision_options
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable

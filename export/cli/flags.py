@@ -15,12 +15,12 @@ from click.core import ParameterSource
 from ...engines.commands import Choice, data_option
 from ...engines.errors import ConfigError, XBenchError
 from ...engines.manifest import PAPER_MODELS
+from ...engines.precisions import PRECISIONS
 from ...engines.quantised import FORMS
 from ...engines.registry import did_you_mean
-from ...engines.rounding import PRECISIONS
 from ..bundle_options import ACCEPT
-from ..models import MODELS
-from ..models.published import PUBLISHED
+from ..models.model_registry import MODELS
+from ..models.published_checkpoints import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, MAPS, PATCH_MAPS
 from .models_in_config import ModelEntry, ModelTable, of_family, read_models
 

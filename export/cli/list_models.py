@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ...engines.bundle import sha256_of
-from ..models.published import PUBLISHED, Published, PublishedVariant
+from ..models.published_checkpoints import PUBLISHED, Published, PublishedVariant
 from .models_in_config import ModelTable
 
 
@@ -14,8 +14,8 @@ def list_models(folder: Path | None, table: ModelTable, wanted: Collection[str] 
     """Lines for the terminal. With a `folder` of checkpoints, each file is looked for there and its sha256 compared
     with the published one, where that is known. `table` adds the models of a configuration file; `wanted` are the
     models to list, by default all."""
-    from ..models import MODELS
     from ..models.families import FAMILIES
+    from ..models.model_registry import MODELS
     from ..models.saliency_maps import MAPS
 
     for name in (*PUBLISHED, *(name for name in MODELS.names() if name not in PUBLISHED)):

@@ -33,8 +33,8 @@ import msgspec
 from ...engines.errors import ConfigError
 from ...engines.registry import code_line, did_you_mean
 from ...engines.toml_values import Text, convert, read_toml
-from ..models import MODELS
 from ..models.families import FAMILIES
+from ..models.model_registry import MODELS
 
 DEFAULT_FILE = "xbench.toml"
 BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written

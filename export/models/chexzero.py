@@ -20,7 +20,7 @@ from ..checkpoints.given_paths import weight_files
 from ..checkpoints.stand_in import stand_in_module
 from .clip import PATCHES, SIZE, ClipAdapter, build_clip, image_vectors, read_clip, text_vectors
 from .layers.resampling import Resampled, bicubic_matrix
-from .published import PUBLISHED
+from .published_checkpoints import PUBLISHED
 from .saliency_maps import MAPS
 
 if TYPE_CHECKING:

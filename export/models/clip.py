@@ -28,7 +28,7 @@ from ..libraries import required
 from ..tokenizing.reference import CLIP_BPE, clip_reference
 from .layers.attention import PackedAttention
 from .normalisation import CLIP_MEAN, CLIP_STD
-from .published import PUBLISHED
+from .published_checkpoints import PUBLISHED
 from .saliency_maps import MAPS, PATCH_TEXT
 from .two_towers import TwoTowers
 

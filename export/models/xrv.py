@@ -22,7 +22,7 @@ from ..adapter import Adapter, CheckpointRecord, Saliency, Weights
 from ..checkpoints.matching import TensorNames
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import stand_in_module
-from .published import PUBLISHED
+from .published_checkpoints import PUBLISHED
 from .saliency_maps import ACTIVATION, MAPS
 
 SIZE = 224

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.backends.ort_session import CPU_PROVIDER, open_session
+from ...engines.backends.rounding import with_rounding
 from ...engines.errors import ConfigError, EngineError, ExportError
-from ...engines.rounding import with_rounding
 from ..machine import threads_to_use
 from .checks import Floats, ParityReport, Place, TensorCheck, compare
 from .probes import BATCHES, LONG_TEXT, PICTURES, PROBE_TEXTS, arrangements, probe_images
@@ -101,7 +101,7 @@ class Countdown:
 class Session:
     """ONNX Runtime on the CPU with fixed threads; memory is released after each run.
 
-    With `rounding` every result is rounded to the type the graph states (engines.rounding).
+    With `rounding` every result is rounded to the type the graph states (engines.backends.rounding).
     """
 
     def __init__(self, path: Path, threads: int, *, rounding: bool = False) -> None:

@@ -35,7 +35,7 @@ _ROUNDS, _RUNS = 5, 4  # of the measurement of speed
 class PrecisionTrial:
     """`full` holds image.onnx and text.onnx in float32, `lowered` the same in `precision`.
 
-    fp16 and bf16 graphs run with every operation in float32 and its result rounded to its type (engines.rounding);
+    fp16 and bf16 graphs run with every operation in float32 and its result rounded (engines.backends.rounding);
     fp16 graphs also run as they are, which ONNX Runtime's CPU provider does with less rounding than a GPU. int8 graphs
     run as they are; their text graph is that in float32.
     """

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, drawn_or_not
 from ..statistics.exact_sums import exact_values
-from ..sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
+from ..sweep.counts import Counts, dice_curves, iou_curves
+from ..sweep.pointing import pointing_hits
 from ..sweep.sweep_options import LEVELS
 from .best_thresholds import FIXED, at_level, best_levels, cross_fitted
 from .protocols import GroundingOptions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from ..sweep.counts import Ties
+from ..sweep.pointing import Ties
 from ..sweep.sweep_options import DEFAULT, Sweeping
 
 Unit = Literal["per_class", "per_dataset", "per_model", "per_image", "cross_fit"]

@@ -1,17 +1,15 @@
-"""A measured number with its interval and its test, and the tests of several numbers that are declared together
-(docs/metrics.md §8)."""
+"""A measured number with its interval and its test (docs/metrics.md §8)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .intervals import Interval
-from .sign_flips import draws_for, holm, sign_flip_tests
 
 Float = NDArray[np.float64]
 
@@ -84,49 +82,6 @@ class Measured:
             return False
         outside = not self.interval.low <= 0 <= self.interval.high
         return outside != (self.p < 1 - self.interval.level)
-
-
-AnyMeasured = TypeVar("AnyMeasured", bound=Measured)
-
-
-def corrected(items: Sequence[AnyMeasured], families: Sequence[Hashable] | None = None) -> list[AnyMeasured]:
-    """The same with the sign-flip tests of those with parts, and Holm's p values.
-
-    families: of each item, the key of those that are corrected together; None: all are. As many sign patterns are drawn
-    as the family asks for.
-    """
-    members: dict[Hashable, list[int]] = {}
-    for index, key in enumerate(families or [None] * len(items)):
-        members.setdefault(key, []).append(index)
-    tested = list(items)
-    for indices in members.values():
-        size = sum(items[index].parts is not None for index in indices)
-        for index in indices:
-            tested[index] = replace(items[index], family=size)
-    tested = _flipped(tested)
-    for indices in members.values():
-        for index, p_holm in zip(indices, holm([tested[index].p for index in indices]), strict=True):
-            tested[index] = replace(tested[index], p_holm=p_holm)
-    return tested
-
-
-def _flipped(items: Sequence[AnyMeasured]) -> list[AnyMeasured]:
-    """The same with p of those that sign flips test.
-
-    Numbers of the same pairs and number of patterns are tested at once. Each class is tested apart, which is cheaper:
-    the patterns then cover the patients of the class alone.
-    """
-    alike: dict[tuple[tuple[str, ...], int, int, int, int], list[int]] = {}
-    for index, item in enumerate(items):
-        if item.parts is not None and not item.parts.ranked:
-            key = (item.parts.names, item.parts.seed, item.n, item.patients, draws_for(item.family))
-            alike.setdefault(key, []).append(index)
-    tested = list(items)
-    for (names, seed, _, _, draws), indices in alike.items():
-        added = np.column_stack([parts.added for index in indices if (parts := items[index].parts) is not None])
-        for index, test in zip(indices, sign_flip_tests(added, names, draws, seed), strict=True):
-            tested[index] = replace(items[index], p=test.p, p_bound=test.bound)
-    return tested
 
 
 def disagreements(items: Sequence[Measured], noun: str = "difference") -> Iterator[str]:

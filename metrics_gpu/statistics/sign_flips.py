@@ -1,5 +1,4 @@
-"""Sign flips by patient: the test of a difference between two results on the same patients; and the correction of p
-values for several tests (docs/metrics.md §8.4).
+"""Sign flips by patient: the test of a difference between two results on the same patients (docs/metrics.md §8.4).
 
 If two models do not differ, exchanging their labels within a patient changes nothing but the sign of what the patient
 adds to the difference. p is the share of sign patterns whose sum is at least as far from 0 as the one that was found:
@@ -94,20 +93,3 @@ def _exact(values: Float) -> Tested:
     patterns = np.arange(2 ** len(values))[:, None] >> np.arange(len(values)) & 1
     sums = (1.0 - 2.0 * patterns) @ values
     return Tested(float((np.abs(sums) >= abs(values.sum()) - _TIE).mean()))
-
-
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p values adjusted for multiple tests by Holm's step-down method (S. Holm, Scand. J. Statistics 6, 1979).
-
-    None stays None and does not count. Raises ValueError for a value outside [0, 1].
-    """
-    tested = [(value, position) for position, value in enumerate(values) if value is not None]
-    for value, position in tested:
-        if not 0 <= value <= 1:
-            raise ValueError(f"p value {position} lies outside [0, 1]: {value}")
-    adjusted: list[float | None] = [None] * len(values)
-    largest = 0.0
-    for rank, (value, position) in enumerate(sorted(tested)):
-        largest = max(largest, min(1.0, (len(tested) - rank) * value))
-        adjusted[position] = largest
-    return adjusted

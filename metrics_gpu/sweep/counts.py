@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.exact_sums import exact_values
 from .sweep_options import LEVELS
-
-Ties = Literal["first", "any", "expected"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,17 +135,6 @@ def iou_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float6
     _need_regions(counts)
     area, overlap = counts.area[:, levels].astype(np.int64), counts.overlap[:, levels]
     return exact_values(overlap / (area + counts.region[:, None] - overlap))
-
-
-def pointing_hits(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
-    """Pointing hit of each pair, float64 [P] in [0, 1]; degenerate maps miss under every rule.
-
-    Expected hits are shares, rounded by `exact_values`. No pixel of a degenerate map reaches the last threshold.
-    """
-    if ties == "first":
-        return counts.hit.astype(np.float64)
-    tied, inside = counts.area[:, -1], counts.overlap[:, -1]
-    return exact_values(inside / np.maximum(tied, 1)) if ties == "expected" else (inside > 0).astype(np.float64)
 
 
 def _need_regions(counts: Counts) -> None:

@@ -19,7 +19,7 @@ from ..statistics.bootstrap import Draws
 from ..statistics.exact_sums import exact_values, ratio
 from ..statistics.intervals import Interval, counted, effective_number, percentile_interval, pointing_interval
 from ..statistics.measured_numbers import Measured
-from ..statistics.measured_numbers import corrected as holm_corrected
+from ..statistics.multiple_tests import corrected as holm_corrected
 from ..statistics.sign_flips import LEAST_DRAWS, Tested
 from ..statistics.two_groups import MantelHaenszel, mantel_haenszel, newcombe_interval, permutation_tests
 from .verdicts import ALPHA, Word

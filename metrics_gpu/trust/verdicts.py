@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ..statistics.bootstrap import Draws
 from ..statistics.class_means import class_means
 from ..statistics.intervals import LEAST, Interval, mean_interval, shares, wilson_interval
-from ..statistics.measured_numbers import Measured, Parts, corrected
+from ..statistics.measured_numbers import Measured, Parts
+from ..statistics.multiple_tests import corrected
 
 Float = NDArray[np.float64]
 Word = Literal["pass", "fail", "cannot tell", "void"]

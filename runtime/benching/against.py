@@ -17,7 +17,7 @@ from .engine_alone import Subject
 from .inputs import random_pixels
 from .measurement import Measurement
 from .plan import Plan
-from .spread import timed
+from .timing import timed
 
 _ROOT = (__package__ or "xbench_fast").partition(".")[0]
 RUNNERS: Final = Registry(

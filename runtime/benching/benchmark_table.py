@@ -9,7 +9,7 @@ from ..host.machine_record import code_version, describe_machine
 from ..reporting.tables.table import Column, Table
 from .benchmark import BenchReport
 from .measurement import Measurement
-from .spread import percentiles
+from .timing import percentiles
 
 SCHEMA = 1
 _COLUMNS = ("scenario", "subject", "by", "batch", "per second", "min", "max", "of the limit", "limit")

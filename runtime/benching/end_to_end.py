@@ -28,7 +28,7 @@ from .inputs import films_as_cases, prompts_of
 from .measurement import Limit, Measurement
 from .oracle import TOLERANCES, naive_counts, oracle_scores
 from .plan import Plan
-from .spread import timed
+from .timing import timed
 
 _CHUNK = 4096
 _CHECKED = 3

@@ -21,7 +21,7 @@ from .inputs import random_pixels, random_text
 from .measurement import Limit, Measurement
 from .oracle import check_scores, oracle_scores
 from .plan import Plan
-from .spread import timed
+from .timing import timed
 
 _CHECKED = 4
 _CALLS = 20  # per repeat of the single stream: percentiles over five repeats then use 100 calls

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .spread import RepeatSpread, percentiles
+from .timing import RepeatSpread, percentiles
 
 LEAST_REPEATS: Final = 5  # with fewer a measurement is not valid
 LARGEST_SPREAD: Final = 0.25

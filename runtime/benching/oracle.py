@@ -25,7 +25,7 @@ def oracle_scores(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np.fl
 
     graph: Path | bytes = bundle.file("image")
     if bundle.manifest.precision == "bf16":
-        from ...engines.rounding import with_rounding
+        from ...engines.backends.rounding import with_rounding
 
         graph = with_rounding(bundle.file("image"))
     session = open_session(graph, [CPU_PROVIDER], None, optimise=False)

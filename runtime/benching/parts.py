@@ -17,7 +17,7 @@ from .inputs import make_pairs
 from .measurement import Limit, Measurement
 from .oracle import check_counts, check_decode
 from .plan import Plan
-from .spread import timed
+from .timing import timed
 
 _DISTINCT = 1024  # different random pairs; more are repetitions of these, at other addresses
 _CHECKED = 3

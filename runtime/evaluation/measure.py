@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.native import native_map, segment
 from ...metrics_gpu.grounding.protocols import Protocol
-from ...metrics_gpu.sweep.counts import Counts, pointing_hits
+from ...metrics_gpu.sweep.counts import Counts
+from ...metrics_gpu.sweep.pointing import pointing_hits
 from ...metrics_gpu.sweep.sweep_options import DEFAULT, Sweeping
 from ..results.schema import GRID
 

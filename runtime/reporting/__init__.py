@@ -6,7 +6,7 @@ printed_cells  numbers -> printed cells with intervals, marks and the paper's va
 notes          the lines below tables
 ..._tables     numbers -> tables: grounding, classes with recognition, differences, native protocols, phrases, boxes
 provenance     the tables of coverage and provenance
-data_files     numbers -> CSV and report.json
+csv_and_json   numbers -> CSV and report.json
 tables/        what a table is, and a writer for each format
 comparison/    two runs -> tables of changes, and a gate
 studies/       one question about a run each

@@ -15,7 +15,7 @@ from ..results.numbers.run_numbers import Results, make_results, split_by_protoc
 from ..results.run_json import read_run
 from ..results.storage import remove_drafts, write_bytes, write_json
 from .class_tables import class_auc, class_dice, class_pointing, recognition
-from .data_files import csv_files, to_json
+from .csv_and_json import csv_files, to_json
 from .grounding_tables import table_1, thresholds
 from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation

@@ -16,7 +16,7 @@ from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Mean, Protocol, Unit, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from ...metrics_gpu.statistics.intervals import least_replicates
-from ...metrics_gpu.sweep.counts import Ties
+from ...metrics_gpu.sweep.pointing import Ties
 from ..host.declaring import described
 from ..host.options import Natural, words_of
 

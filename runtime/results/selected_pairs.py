@@ -16,7 +16,8 @@ from ...metrics_gpu.grounding.best_thresholds import pair_folds, patient_folds
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.protocols import GroundingOptions, Protocol, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
-from ...metrics_gpu.sweep.counts import Counts, pointing_hits
+from ...metrics_gpu.sweep.counts import Counts
+from ...metrics_gpu.sweep.pointing import pointing_hits
 from ...metrics_gpu.sweep.sweep_options import Sweeping
 from .choices import Choices, too_few_replicates
 from .load_rows import CellRows, StoredRun

@@ -14,7 +14,7 @@ from ....engines.errors import CheckpointError
 from ...adapter import CheckpointRecord
 from ...checkpoints.matching import patches_per_side
 from ...checkpoints.stated_activation import EXACT, QUICK, scripted_activation
-from ..published import PUBLISHED
+from ..published_checkpoints import PUBLISHED
 
 _POSITIONS: Final = ("visual.positional_embedding", "visual.trunk.pos_embed", "visual.attnpool.positional_embedding")
 _BLOCKS: Final = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ....engines.errors import RunError
-from ....metrics_gpu.statistics.measured_numbers import corrected
+from ....metrics_gpu.statistics.multiple_tests import corrected
 from ...results.choices import Choices
 from ...results.comparing.align import align
 from ...results.comparing.cell_changes import COMPARED, CellChanges, cell_changes

@@ -1,6 +1,7 @@
 """Numbers of a report -> figures 2 to 4, and the AUC.
 
-figure                what a figure is, the numbers that are drawn, how models look, reproducible bytes
+figure                what a figure is, the numbers that are drawn, reproducible bytes
+style                 colours and marks of models, sizes, fonts
 axis_labels           names beside points
 figure_2_overlays     maps over radiographs, findings x models
 recognition_figure    AUC per model and dataset

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....engines.visible_text import visible_line
-from .figure import DARK, settle
+from .figure import settle
+from .style import DARK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

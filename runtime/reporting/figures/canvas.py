@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..studies.writing import between
-from .figure import GREY, PAGE, Figure, Look, drawing_style, finish
+from .figure import Figure, finish
+from .style import GREY, PAGE, Look, drawing_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,8 @@ from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.maps import scaled_map
 from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
-from .figure import COLUMN, PAGE, Figure, conditions, drawing_style, finish
+from .figure import Figure, conditions, finish
+from .style import COLUMN, PAGE, drawing_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,8 @@ from ....metrics_gpu.statistics.intervals import Interval
 from ...results.comparability import on_one_basis
 from ...results.numbers.run_numbers import Results
 from .axis_labels import name_points
-from .figure import COLUMN, DARK, GREY, PAGE, PALE, Figure, Point, conditions, drawing_style, finish, looks, point_of
+from .figure import Figure, Point, conditions, finish, point_of
+from .style import COLUMN, DARK, GREY, PAGE, PALE, drawing_style, looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from ...results.numbers.run_numbers import Results
 from ..notes import in_sample, search_of
 from ..tables.metric_names import CROSS_FITTED, IN_SAMPLE
-from .figure import DARK, Plan, Point, conditions, not_drawn, point_of, width_for
+from .figure import Plan, Point, conditions, not_drawn, point_of
+from .style import DARK, width_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -15,20 +15,8 @@ from ...results.numbers.run_numbers import Results
 from ..notes import in_sample, never_negative, search_of
 from ..paper import paper, why_mean_apart
 from ..tables.metric_names import CROSS_FITTED, IN_SAMPLE
-from .figure import (
-    COLUMN,
-    DARK,
-    GREY,
-    PAGE,
-    PALE,
-    Look,
-    Plan,
-    Point,
-    conditions,
-    looks,
-    not_drawn,
-    point_of,
-)
+from .figure import Plan, Point, conditions, not_drawn, point_of
+from .style import COLUMN, DARK, GREY, PAGE, PALE, Look, looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

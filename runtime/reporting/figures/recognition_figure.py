@@ -7,19 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ...results.numbers.run_numbers import Results
-from .figure import (
-    DARK,
-    GREY,
-    PAGE,
-    PALE,
-    Look,
-    Plan,
-    Point,
-    conditions,
-    looks,
-    point_of,
-    width_for,
-)
+from .figure import Plan, Point, conditions, point_of
+from .style import DARK, GREY, PAGE, PALE, Look, looks, width_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,8 @@ from ..studies.anatomy.anatomy_rows import cut_name
 from ..studies.material import Material
 from ..studies.study_outcome import Rows
 from .canvas import Mark, canvas, dodged
-from .figure import DARK, GREY, PALE, Figure, looks
+from .figure import Figure
+from .style import DARK, GREY, PALE, looks
 
 
 def draw_differences(name: str, title: str, rows: Rows, stamps: tuple[str, ...]) -> list[Figure]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..studies.material import Material
 from ..studies.study_outcome import Rows
 from .canvas import Mark, canvas
-from .figure import Figure, looks
+from .figure import Figure
+from .style import looks
 
 
 @dataclass(frozen=True)

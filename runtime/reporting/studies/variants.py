@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ....metrics_gpu.statistics.measured_numbers import corrected
+from ....metrics_gpu.statistics.multiple_tests import corrected
 from ...results.comparability import check_protocols
 from ...results.comparing.cell_variants import Variant, VariantDifference, Variants, side_by_side
 from ...results.comparing.difference import TESTS

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ....metrics_gpu.statistics.measured_numbers import corrected
+from ....metrics_gpu.statistics.multiple_tests import corrected
 from ...host.machine_record import usable_cores
 from ..load_rows import CellRows
 from ..numbers.cell_values import CellValues, cell_values

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from ...reporting.figures.figure import COLUMN, DARK, GREY, PALE, Figure, drawing_style, finish
+from ...reporting.figures.figure import Figure, finish
+from ...reporting.figures.style import COLUMN, DARK, GREY, PALE, drawing_style
 from .card import UNITS, CardLine, CardNumber, TrustCard, Unit
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import synthetic
 from xbench_fast.engines.backends.overflow import explain_overflow, find_overflow
+from xbench_fast.engines.backends.rounding import with_rounding
 from xbench_fast.engines.base import Engine, EngineInfo, Scores
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.engines.rounding import with_rounding
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -101,7 +101,7 @@ def test_only_this_image_and_these_texts_count(tmp_path: Path) -> None:
 def test_a_deep_graph_is_looked_at_in_parts(tmp_path: Path) -> None:
     graph = save_graph(tmp_path / "deep.onnx", "fp16", 40, long=120)
     found = find_overflow(with_rounding(graph), "fp16", {"pixels": BRIGHT[None], "text": TEXT})
-    assert (found.node, found.kind) == ("widen", "Mul") and found.value == 255 * 64 * 40
+    assert (found.node, found.operation) == ("widen", "Mul") and found.value == 255 * 64 * 40
     assert (found.before, found.where) == (255 * 64, "sum_blocks")
 
 

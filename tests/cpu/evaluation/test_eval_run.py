@@ -152,7 +152,7 @@ def test_ctrl_c_keeps_finished_work(folder: Path, whole: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert len(errors.strip().splitlines()) == 1 and errors.startswith("Interrupted; what is finished is kept in")
+    assert len(errors.strip().splitlines()) == 1 and errors.startswith("Interrupted; finished work is kept in")
     done = command(*arguments(folder, "stopped"))
     assert done.returncode == 0 and "taken over from before" in done.stdout
     assert result(folder / "stopped").equals(result(whole))

@@ -21,8 +21,8 @@ from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError
 from xbench_fast.export import load_adapter
 from xbench_fast.export.checkpoints.reading import read_checkpoint
-from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.kad_checkpoint import PARTS, as_checkpoint, joined_parts, read_parts
+from xbench_fast.export.models.model_registry import MODELS
 
 OWN = as_checkpoint(small(), SMALL, vocabulary=WORDS)
 FLAT = {f"{part}.{name}": tensor for part in PARTS for name, tensor in OWN[part].items()}

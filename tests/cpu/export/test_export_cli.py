@@ -58,8 +58,8 @@ def test_the_list_says_where_each_variant_is_published_and_under_what_terms() ->
 def test_the_list_agrees_with_the_models() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("open_clip")
-    from xbench_fast.export.models import MODELS
-    from xbench_fast.export.models.published import PUBLISHED
+    from xbench_fast.export.models.model_registry import MODELS
+    from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
 
     for name, facts in PUBLISHED.items():
         assert set(facts.variants) <= set(MODELS.load(name).variants)

@@ -19,8 +19,8 @@ from xbench_fast import decoder_version
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError, ExportError, ParityError
 from xbench_fast.engines.plans.build import layer_types
+from xbench_fast.engines.precisions import stated_precision
 from xbench_fast.engines.quantised import FORMS, saturates
-from xbench_fast.engines.rounding import stated_precision
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.bundle_options import BundleOptions, Int8Options

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from xbench_fast.engines.backends.rounding import with_rounding
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import BundleError, ConfigError, EngineError, ExportError, MissingExtraError
 from xbench_fast.engines.manifest_json import parse_manifest
+from xbench_fast.engines.precisions import stated_precision
 from xbench_fast.engines.prompts.prompt_encoding import TextEncoder
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts
-from xbench_fast.engines.rounding import stated_precision, with_rounding
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
@@ -419,5 +420,5 @@ def test_bf16_on_the_cpu_without_onnx_is_one_sentence(tmp_path: Path, monkeypatc
     with pytest.raises(EngineError, match=r"broken\.onnx cannot be prepared for the CPU"):
         with_rounding(tmp_path / "broken.onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingExtraError, match="bf16 graph runs on the CPU only with the package onnx"):
+    with pytest.raises(MissingExtraError, match="A bf16 graph on the CPU needs onnx, which is not installed"):
         with_rounding(tmp_path / "broken.onnx")

@@ -15,12 +15,12 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.export import stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.cli import main
-from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.biomedclip import BiomedClip
 from xbench_fast.export.models.layers.attention import PackedAttention
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.models.model_registry import MODELS
 from xbench_fast.export.models.saliency_maps import ATTENTION_MAPS, MAPS
 from xbench_fast.export.models.two_towers import TwoTowers, patch_map
 

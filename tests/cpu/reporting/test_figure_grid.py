@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from report_world import MODELS, Made, make_page
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.figures.figure import drawing_style
 from xbench_fast.runtime.reporting.figures.figure_2_overlays import draw_overlays, grid_rows, overlays_figure
+from xbench_fast.runtime.reporting.figures.style import drawing_style
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load_rows import load_run

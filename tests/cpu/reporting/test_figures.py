@@ -20,11 +20,12 @@ from result_rows import ResultRow
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
-from xbench_fast.runtime.reporting.figures.figure import drawing_style, looks, planned, settle
+from xbench_fast.runtime.reporting.figures.figure import planned, settle
 from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots
 from xbench_fast.runtime.reporting.figures.figure_4_dice import DICE, draw_dice
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import DELTA, draw_curves, draw_delta
 from xbench_fast.runtime.reporting.figures.recognition_figure import draw_recognition
+from xbench_fast.runtime.reporting.figures.style import drawing_style, looks
 from xbench_fast.runtime.reporting.grounding_tables import table_1
 from xbench_fast.runtime.reporting.paper import paper, paper_numbers
 from xbench_fast.runtime.reporting.studies.correlation_study import study_correlation

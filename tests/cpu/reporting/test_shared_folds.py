@@ -64,7 +64,7 @@ def test_models_with_other_pairs_share_the_folds_and_every_command_prints_one_nu
     assert len(pairs["mavl"].counts) < len(pairs["kad"].counts)
     seen: dict[str, list[int]] = {}
     for cell in studied.cells:
-        for case, folds in zip(cell.case_ids, cell.fold_of.T.tolist(), strict=True):
+        for case, folds in zip(cell.case_ids, cell.resampled_pairs.fold_of.T.tolist(), strict=True):
             assert len(folds) == 5 and seen.setdefault(case, folds) == folds, case
     assert len(seen) == CASES and {fold for folds in seen.values() for fold in folds} == set(range(10))
 

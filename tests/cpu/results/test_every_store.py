@@ -28,7 +28,7 @@ from synthetic import BlockEngine, make_bundle, make_dataset, make_ms_cxr, save_
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import XBenchError
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.reporting.data_files import to_json
+from xbench_fast.runtime.reporting.csv_and_json import to_json
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.reporting.studied_errors import studied_errors
 from xbench_fast.runtime.results.choices import Choices

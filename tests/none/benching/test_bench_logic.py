@@ -26,7 +26,7 @@ from xbench_fast.runtime.benching.measurement import Limit, Measurement, NotRun
 from xbench_fast.runtime.benching.oracle import check_counts, check_decode, check_scores, naive_counts
 from xbench_fast.runtime.benching.parts import decode, host_sweep
 from xbench_fast.runtime.benching.plan import Plan
-from xbench_fast.runtime.benching.spread import RepeatSpread, clocked, median_ratio, percentiles, timed
+from xbench_fast.runtime.benching.timing import RepeatSpread, clocked, median_ratio, percentiles, timed
 from xbench_fast.runtime.data.images.decode import read_grey
 
 STEADY = [1.0, 1.05, 0.95, 1.02, 0.98]

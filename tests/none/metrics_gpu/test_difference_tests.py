@@ -13,7 +13,7 @@ from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estim
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.intervals import wilson_interval
-from xbench_fast.metrics_gpu.statistics.sign_flips import holm
+from xbench_fast.metrics_gpu.statistics.multiple_tests import holm
 
 
 def kernel(x, y):

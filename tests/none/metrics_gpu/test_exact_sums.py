@@ -25,7 +25,8 @@ from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import class_means
 from xbench_fast.metrics_gpu.statistics.exact_sums import exact_mean, exact_values
 from xbench_fast.metrics_gpu.statistics.intervals import pointing_interval, shares
-from xbench_fast.metrics_gpu.sweep.counts import dice_at, dice_curves, iou_curves, pointing_hits
+from xbench_fast.metrics_gpu.sweep.counts import dice_at, dice_curves, iou_curves
+from xbench_fast.metrics_gpu.sweep.pointing import pointing_hits
 from xbench_fast.metrics_gpu.trust.stability import change_correlation
 from xbench_fast.metrics_gpu.trust.subgroups import MeasuredPairs, group_gap, group_means
 

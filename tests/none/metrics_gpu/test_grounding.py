@@ -8,7 +8,8 @@ from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.statistics.bootstrap import macro_mean, mean_over_classes, micro_mean
-from xbench_fast.metrics_gpu.sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
+from xbench_fast.metrics_gpu.sweep.counts import Counts, dice_curves, iou_curves
+from xbench_fast.metrics_gpu.sweep.pointing import pointing_hits
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 

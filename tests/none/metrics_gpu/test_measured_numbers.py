@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.statistics.intervals import Interval
-from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured, Parts, corrected, disagreements
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured, Parts, disagreements
+from xbench_fast.metrics_gpu.statistics.multiple_tests import corrected
 
 NAMES = tuple(f"p{index}" for index in range(12))
 

@@ -8,7 +8,7 @@ from exact_units import in_units
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, protocol
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.sweep.counts import pointing_hits
+from xbench_fast.metrics_gpu.sweep.pointing import pointing_hits
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.metrics_gpu.trust.localisation import localise

@@ -18,8 +18,8 @@ from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estimate, auc_parts
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.intervals import effective_number, wilson_interval
-from xbench_fast.metrics_gpu.statistics.measured_numbers import corrected
-from xbench_fast.metrics_gpu.statistics.sign_flips import holm, sign_patterns
+from xbench_fast.metrics_gpu.statistics.multiple_tests import corrected, holm
+from xbench_fast.metrics_gpu.statistics.sign_flips import sign_patterns
 from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.comparing.cell_variants import Variant, side_by_side

@@ -13,7 +13,7 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
 from xbench_fast.engines.strict_json import CHECKSUM, checksum_of
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.data_files import to_json
+from xbench_fast.runtime.reporting.csv_and_json import to_json
 from xbench_fast.runtime.reporting.provenance import hashes
 from xbench_fast.runtime.reporting.report import Report, make_report
 from xbench_fast.runtime.reporting.tables.metric_names import NONE

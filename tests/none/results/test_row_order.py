@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from result_rows import ResultRow
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
-from xbench_fast.runtime.reporting.data_files import to_json
+from xbench_fast.runtime.reporting.csv_and_json import to_json
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from .....metrics_gpu.statistics.measured_numbers import Measured, corrected, disagreements
+from .....metrics_gpu.statistics.measured_numbers import Measured, disagreements
+from .....metrics_gpu.statistics.multiple_tests import corrected
 from ....results.comparing.cell_variants import Variant, Variants
 from ....results.comparing.difference import Difference, subtract
 from ..columns import measured

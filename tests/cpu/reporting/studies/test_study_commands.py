@@ -251,7 +251,7 @@ def test_without_matplotlib_there_are_tables_and_a_sentence(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     said = study(capsys, "strata", world / "run" / "run", "--replicates", 40, "--out", tmp_path / "here")
-    assert "No figure: Figures need matplotlib" in said
+    assert "No figure: A figure needs matplotlib, which is not installed" in said
     assert {path.suffix for path in (tmp_path / "here").iterdir()} == {".md", ".json", ".csv"}
 
 
