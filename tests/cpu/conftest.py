@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +17,7 @@ import cupy_on_cpu
 import device_on_cpu
 import fake_tensorrt
 import pytest
+from made_once import made_once
 from report_world import chromium
 from serving_pages import Visit, visiting
 from serving_process import ServerProcess
@@ -59,16 +58,6 @@ def pubmedbert() -> Path | None:
     default = Path(__file__).resolve().parents[2].parent / "shared"
     folder = Path(os.environ.get("XBENCH_SHARED", default)) / "data" / "tokenizers" / "pubmedbert"
     return folder if folder.is_dir() else None
-
-
-@contextmanager
-def made_once(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
-    """A folder that one process of a test run fills, if it does not exist inside the context; the others wait."""
-    own = factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
 
 
 def _export(factory: pytest.TempPathFactory, name: str, variant: str, tokenizer: Path | None = None) -> Exported:

@@ -15,10 +15,10 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from conftest import made_once
 from doc_blocks import blocks, pages, runs_as_it_stands
 from doc_runner import AFTER_TRAINING, TOLERANCE, run_page, same
 from goldens import command
+from made_once import made_once
 
 for package in ("torch", "onnx", "onnxscript", "onnxruntime", "tokenizers", "starlette", "jinja2"):
     pytest.importorskip(package)

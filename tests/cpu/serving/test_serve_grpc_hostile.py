@@ -129,20 +129,26 @@ def test_calls_without_a_message_or_with_two(channel: Any) -> None:
 
 
 def test_a_client_that_goes_away_or_waits_holds_nobody(server: GrpcServer, channel: Any) -> None:
+    """More calls than one address may have at once: if those that went away were held, later ones would be refused.
+
+    On a busy machine some calls are cancelled before they reach the server.
+    """
     never = threading.Event()
 
     def slow() -> Iterator[bytes]:
         never.wait(30)
         yield GOOD
 
-    waiting = [channel.stream_unary(f"/{SERVICE}/ModelInfer").future(slow(), timeout=60) for _ in range(20)]
-    gone = [channel.unary_unary(f"/{SERVICE}/ModelInfer").future(GOOD, timeout=60) for _ in range(20)]
-    for call in gone:
-        call.cancel()
-    assert ask(channel, GOOD)[0] == grpc.StatusCode.OK
-    for call in waiting:
-        call.cancel()
+    for _ in range(4):
+        waiting = [channel.stream_unary(f"/{SERVICE}/ModelInfer").future(slow(), timeout=60) for _ in range(20)]
+        gone = [channel.unary_unary(f"/{SERVICE}/ModelInfer").future(GOOD, timeout=60) for _ in range(20)]
+        for call in gone:
+            call.cancel()
+        assert ask(channel, GOOD)[0] == grpc.StatusCode.OK
+        for call in waiting:
+            call.cancel()
     never.set()
+    assert ask(channel, GOOD)[0] == grpc.StatusCode.OK
     for _ in range(1200):
         if [line["status"] for line in server.lines()].count("CANCELLED") >= 20:
             break
