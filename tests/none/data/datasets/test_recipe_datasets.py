@@ -156,7 +156,7 @@ def test_chestx_det(texts: Mapping[str, str], capsys: pytest.CaptureFixture[str]
     file.parent.mkdir()
     file.write_text(json.dumps(entries))
     for entry in entries:
-        picture(f"ChestX-Det/test_data/{entry['file_name']}", 1024, 1024)
+        picture(f"ChestX-Det/test/{entry['file_name']}", 1024, 1024)
     (dataset,) = loaded().values()
     first, second = dataset.cases()
     assert len(dataset.classes) == 13 and dataset.classes == tuple(sorted(dataset.classes))
