@@ -1,4 +1,7 @@
-"""containers/kubernetes*.yaml: the parts fit together and have the schema of their kinds. A server answers probes."""
+"""containers/kubernetes*.yaml and kserve.yaml: the parts fit together and have the schema of their kinds.
+
+A server answers the probes.
+"""
 
 from __future__ import annotations
 
@@ -152,6 +155,46 @@ def test_the_probes_are_answered_by_this_command(pod: dict[str, Any], tmp_path: 
         bearer = {"Authorization": "Bearer a-token"}
         assert "xbench_requests_total" in httpx.get(f"{base}/metrics", timeout=30, headers=bearer).text
         assert process.stop() == 0
+
+
+def test_kserve_runs_the_same_pod(root: Path, pod: dict[str, Any]) -> None:
+    """So what the other tests say of the Deployment's command, mounts and limits is true of it too."""
+    (service,) = documents(root, "kserve.yaml")
+    assert (service["apiVersion"], service["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
+    assert set(service) == {"apiVersion", "kind", "metadata", "spec"} and set(service["spec"]) == {"predictor"}
+    assert service["metadata"]["annotations"] == {"serving.kserve.io/deploymentMode": "Standard"}
+    predictor, expected = service["spec"]["predictor"], copy.deepcopy(pod)
+    assert (predictor.pop("minReplicas"), predictor.pop("maxReplicas")) == (1, 1)
+    (container,), (deployed,) = predictor.pop("containers"), expected.pop("containers")
+    assert predictor == expected
+    assert container.pop("name") == "kserve-container" and deployed.pop("name") == "serve"
+    assert container.pop("env") == [{"name": "PROTOCOL", "value": "v2"}]
+    for name in PROBES:  # by number: a name would need a port that KServe's Service publishes
+        assert container[name]["httpGet"]["port"] == int(values(container)["--health-port"])
+        container[name]["httpGet"]["port"] = "health"
+    ports = {"http": "--port", "grpc": "--grpc-port"}
+    assert container.pop("ports") == [
+        {"name": name, "containerPort": int(values(container)[option]), "protocol": "TCP"}
+        for name, option in ports.items()
+    ]
+    del deployed["ports"]
+    assert container == deployed
+    secret = "create secret generic xbench-fast --from-file=token="
+    assert all(secret in (root / page).read_text() for page in ("containers/kserve.yaml", "docs/recipes/kserve.md"))
+
+
+def test_the_pod_of_kserve_has_the_schema_of_a_pod(root: Path) -> None:
+    """KServe's v1beta1 takes the fields of a pod in the predictor, and its own beside them."""
+    validate = pytest.importorskip("kubernetes_validate")
+    (service,) = documents(root, "kserve.yaml")
+    spec = {name: part for name, part in service["spec"]["predictor"].items() if not name.endswith("Replicas")}
+    whole: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": service["metadata"], "spec": spec}
+    validate.validate(whole, VERSION, strict=True)
+    for part in (whole["spec"], whole["spec"]["containers"][0]):
+        part["protocolVersion"] = "v2"
+        with pytest.raises(validate.ValidationError):
+            validate.validate(whole, VERSION, strict=True)
+        del part["protocolVersion"]
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
