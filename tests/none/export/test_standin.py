@@ -82,7 +82,7 @@ def test_listing_models_needs_no_torch() -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('torch', 'onnx', 'transformers', 'open_clip')));"
         "from xbench_fast.export import Adapter, load_adapter, stand_in_adapter;"
-        "from xbench_fast.export.models import MODELS;"
+        "from xbench_fast.export.models.model_registry import MODELS;"
         "from xbench_fast.engines.errors import MissingExtraError\n"
         "try: load_adapter('kad', 'x.pt')\n"
         "except MissingExtraError as error: print(MODELS.names(), error)"
