@@ -184,7 +184,7 @@ def test_kserve_runs_the_same_pod(root: Path, pod: dict[str, Any]) -> None:
 
 
 def test_the_pod_of_kserve_has_the_schema_of_a_pod(root: Path) -> None:
-    """KServe's v1beta1 takes the fields of a pod in the predictor, and its own beside them."""
+    """KServe's v1beta1 mixes the fields of a pod with further fields in the predictor."""
     validate = pytest.importorskip("kubernetes_validate")
     (service,) = documents(root, "kserve.yaml")
     spec = {name: part for name, part in service["spec"]["predictor"].items() if not name.endswith("Replicas")}
