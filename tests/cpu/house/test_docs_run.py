@@ -1,6 +1,6 @@
 """The code of the tutorials and recipes runs as it stands after `make demo`, and prints what the pages show.
 
-About 90 s of CPU time, a third of it for the steps of `make demo`.
+About 110 s of CPU time, a third of it for the steps of `make demo`.
 """
 
 from __future__ import annotations
