@@ -18,7 +18,7 @@ from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.adapter import CheckpointRecord
 from xbench_fast.export.models.chexzero import ChexzeroAdapter
 from xbench_fast.export.models.layers.resampling import Resampled, bicubic_matrix, corner_matrix
-from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+from xbench_fast.export.models.published_checkpoints import PUBLISHED
 from xbench_fast.export.onnx_graph import ImageGraph
 from xbench_fast.export.parity.compare_graphs import longest_text
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer

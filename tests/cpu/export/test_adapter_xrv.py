@@ -21,7 +21,7 @@ from xbench_fast.export import load_adapter
 from xbench_fast.export.bundle_options import BundleOptions
 from xbench_fast.export.checkpoints.stand_in import fill
 from xbench_fast.export.cli.radiographs import EvaluationMetrics
-from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+from xbench_fast.export.models.published_checkpoints import PUBLISHED
 from xbench_fast.export.models.xrv import LABELS, TRAINED, XrvDenseNet
 from xbench_fast.export.onnx_graph import ImageGraph
 from xbench_fast.export.pipeline import export_adapter

@@ -59,7 +59,7 @@ def test_the_list_agrees_with_the_models() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("open_clip")
     from xbench_fast.export.models.model_registry import MODELS
-    from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+    from xbench_fast.export.models.published_checkpoints import PUBLISHED
 
     for name, facts in PUBLISHED.items():
         assert set(facts.variants) <= set(MODELS.load(name).variants)

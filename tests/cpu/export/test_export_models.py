@@ -28,7 +28,7 @@ from xbench_fast.export.cli.all_models import Job, JobOutcome, Shared, plan, run
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.export.cli.flags import models_named
 from xbench_fast.export.models.model_registry import MODELS
-from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+from xbench_fast.export.models.published_checkpoints import PUBLISHED
 from xbench_fast.export.onnx_graph import image_spec, text_spec
 from xbench_fast.export.pipeline import BundleOptions, export_adapter
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer

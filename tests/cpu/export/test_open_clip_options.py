@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import CheckpointError
-from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+from xbench_fast.export.models.published_checkpoints import PUBLISHED
 
 torch = pytest.importorskip("torch")
 open_clip = pytest.importorskip("open_clip")

@@ -19,7 +19,7 @@ from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.models import afloc, biovil, xrv
 from xbench_fast.export.models.biovil import BIOVIL, BIOVIL_T
 from xbench_fast.export.models.layers.resnet import ResNetConfig
-from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+from xbench_fast.export.models.published_checkpoints import PUBLISHED
 
 MODELS = ("afloc", "biovil", "biovil_t", "chexzero", "xrv")
 State = dict[str, Tensor]

@@ -12,7 +12,7 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.manifest import PAPER_MODELS
 from xbench_fast.export.cli import main
 from xbench_fast.export.cli.models_in_config import ModelEntry, ModelTable, importable, read_models
-from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+from xbench_fast.export.models.published_checkpoints import PUBLISHED
 from xbench_fast.runtime.host.config import load_config
 
 WHOLE = """

@@ -9,7 +9,7 @@ import pytest
 from xbench_fast.engines.manifest import Manifest
 from xbench_fast.export.adapter import CheckpointRecord
 from xbench_fast.export.cli import main
-from xbench_fast.export.models.published_checkpoints_checkpoints import PUBLISHED
+from xbench_fast.export.models.published_checkpoints import PUBLISHED
 from xbench_fast.export.pipeline import ModelSource
 
 SHA = PUBLISHED["clip"].sha256["ViT-B-32.pt"]
