@@ -71,7 +71,7 @@ def subtract(
     a, b = value.number(field, name), reference.number(against, name)
     if a.value is None or b.value is None:
         return None
-    found = Difference(
+    difference = Difference(
         field=field,
         name=name,
         n=value.count(field, name),
@@ -80,67 +80,67 @@ def subtract(
         reference=b.value,
     )
     if value.sample is None:
-        return found
+        return difference
     if a.drawn is not None and b.drawn is not None:
-        found = replace(found, drawn=a.drawn - b.drawn, drawn_reference=b.drawn)
+        difference = replace(difference, drawn=a.drawn - b.drawn, drawn_reference=b.drawn)
     names, seed = value.sample.names, value.sample.seed
     if field not in GROUNDING:
         one, two = value.auc_parts(name), reference.auc_parts(name)
         if field == "auc" and one is not None and two is not None:
-            return _compared(replace(found, parts=Parts(names, one - two, seed, ranked=True)), level)
-        return _resampled(found, level) if a.interval and b.interval else found
+            return _compared(replace(difference, parts=Parts(names, one - two, seed, ranked=True)), level)
+        return _resampled(difference, level) if a.interval and b.interval else difference
     first, second = value.shares(field, name), reference.shares(against, name)
     if first is None or second is None:
-        return found
+        return difference
     from ....metrics_gpu.statistics.intervals import mean_interval
 
     shares = first.minus(second)
-    interval = mean_interval(found.drawn, shares, level, None)
+    interval = mean_interval(difference.drawn, shares, level, None)
     tested = value.out_of_sample(field) and reference.out_of_sample(against)
     parts = Parts(names, shares.of_patients, seed) if tested else None
-    return replace(found, interval=interval, parts=parts)
+    return replace(difference, interval=interval, parts=parts)
 
 
-def averaged(found: Sequence[Difference], weights: Sequence[float], level: float, **fields: Any) -> Difference:
+def averaged(differences: Sequence[Difference], weights: Sequence[float], level: float, **fields: Any) -> Difference:
     """The mean of differences on several datasets, whose patients are drawn independently.
 
     fields: those of the mean that are not the first one's.
     """
     total = sum(weights)
-    minuend = micro_mean([item.minuend for item in found], weights)
-    reference = micro_mean([item.reference for item in found], weights)
+    minuend = micro_mean([item.minuend for item in differences], weights)
+    reference = micro_mean([item.reference for item in differences], weights)
     assert minuend is not None and reference is not None  # every difference has both
     means = {"value": minuend - reference, "minuend": minuend, "reference": reference}
-    mean = Difference(**{"field": found[0].field, **means, **fields})
-    kept = [item.parts for item in found if item.parts is not None]
-    if len(kept) == len(found):
+    mean = Difference(**{"field": differences[0].field, **means, **fields})
+    kept = [item.parts for item in differences if item.parts is not None]
+    if len(kept) == len(differences):
         names = tuple(name for item in kept for name in item.names)
         added = [item.added * (weight / total) for item, weight in zip(kept, weights, strict=True)]
         mean = replace(mean, parts=Parts(names, np.concatenate(added), kept[0].seed, kept[0].ranked))
         if kept[0].ranked:
             return _compared(mean, level)
-    gaps = [item.drawn for item in found if item.drawn is not None]
-    if len(gaps) < len(found):
+    gaps = [item.drawn for item in differences if item.drawn is not None]
+    if len(gaps) < len(differences):
         return mean
     stack, weight = np.stack(gaps), np.array(weights, np.float64)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         drawn = np.nansum(stack * weight, axis=0) / (weight * ~np.isnan(stack)).sum(axis=0)
     mean = replace(mean, drawn=drawn)
-    known = all(item.interval is not None and item.interval.method == "bootstrap" for item in found)
-    return _resampled(mean, level) if known else mean
+    bootstrapped = all(item.interval is not None and item.interval.method == "bootstrap" for item in differences)
+    return _resampled(mean, level) if bootstrapped else mean
 
 
-def _resampled(found: Difference, level: float) -> Difference:
+def _resampled(difference: Difference, level: float) -> Difference:
     from ....metrics_gpu.statistics.intervals import percentile_interval
 
-    assert found.drawn is not None  # where it is called
-    return replace(found, interval=percentile_interval(found.drawn, level))
+    assert difference.drawn is not None  # where it is called
+    return replace(difference, interval=percentile_interval(difference.drawn, level))
 
 
-def _compared(found: Difference, level: float) -> Difference:
+def _compared(difference: Difference, level: float) -> Difference:
     """The same with DeLong's interval and p."""
     from ....metrics_gpu.recognition.delong import auc_difference
 
-    assert found.parts is not None  # where it is called
-    tested = auc_difference(found.value, found.parts.added, level)
-    return replace(found, interval=tested.interval, p=tested.p)
+    assert difference.parts is not None  # where it is called
+    tested = auc_difference(difference.value, difference.parts.added, level)
+    return replace(difference, interval=tested.interval, p=tested.p)

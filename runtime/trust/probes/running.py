@@ -227,7 +227,7 @@ class ProbeRunner:
             self._progress.say(f"{title}: computed again, because {why}")
         self._progress.say(
             f"{title}: {entry['pairs']} pairs of {entry['images']} images, at most {entry['passes']} forward passes, "
-            f"{entry['evaluations']:.3g} times those of eval on {entry['dataset_cases']} images"
+            f"{entry['evaluations']:.3g} times as many as eval on {entry['dataset_cases']} images"
         )
         self._folder.record({**entry, "state": "running"})
         start = time.monotonic()

@@ -46,7 +46,7 @@ trust = partial(asked, "repeat")
 def test_each_pair_has_a_row_and_the_cost_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     trust()
     said = capsys.readouterr().out
-    assert "12 pairs of 10 images, at most 30 forward passes, 1.5 times those of eval on 20 images" in said
+    assert "12 pairs of 10 images, at most 30 forward passes, 1.5 times as many as eval on 20 images" in said
     assert "30 passes in" in said and "the same image gave the same bits twice" in said
     found = rows().to_pylist()
     assert len(found) == 12 and {row["status"] for row in found} == {"ok"}
