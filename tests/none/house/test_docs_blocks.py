@@ -82,7 +82,8 @@ def test_commands_have_the_options_that_they_use(everything: list[Block]) -> Non
     count = 0
     for block in (block for block in everything if block.is_code and block.language != "python"):
         for program, *words in commands(block.text):
-            context = click.Context(PROGRAMS[program], info_name=program)
+            # With the settings of the program: a command keeps the help option of the first context that asks for it.
+            context = click.Context(PROGRAMS[program], info_name=program, **PROGRAMS[program].context_settings)
             while (
                 isinstance(context.command, click.Group)
                 and words
