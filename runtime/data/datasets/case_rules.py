@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from ....engines.errors import DataError
-from .case import UNCERTAIN, Case, patient_of_image
+from .case import Case, patient_of_image
 from .file_rows import Note
 from .patients import is_placeholder
 from .region_boxes import distinct
 from .source.spelling import spelling_key
+from .uncertain_labels import decided
 
-POLICIES: Final = ("ignore", "positive", "negative")
-"""What an uncertain label can become: unknown, 1 or 0."""
-
-_LABELS: Final = dict(zip(POLICIES, (None, 1, 0), strict=True))
 _MOST_OF_ONE: Final = 0.5
 """The share of the images above which one patient is more likely a placeholder than a patient."""
 _FEW: Final = 4
@@ -59,7 +56,7 @@ class CaseRules:
                 )
             seen.add(case.case_id)
         cases = [_without_duplicates(case, notes, file) for case in cases]
-        cases, uncertain = _decided(cases, self.uncertain, notes, file)
+        cases, uncertain = decided(cases, self.uncertain, notes, file)
         cases = _without_placeholders(cases, notes, file)
         images = len({case.image for case in cases})
         if images < len(cases):
@@ -78,26 +75,6 @@ def _without_duplicates(case: Case, notes: list[Note], file: Path) -> Case:
             text = f"'{case.case_id}' has regions of '{finding}' that were listed before: {count}; each counts once"
             notes.append(Note("duplicate", case.case_id, file, case.rows[0] if case.rows else None, text))
     return case if regions == case.regions else replace(case, regions=regions)
-
-
-def _decided(cases: Sequence[Case], policy: str, notes: list[Note], file: Path) -> tuple[list[Case], int]:
-    counts = Counter(finding for case in cases for finding, label in case.labels.items() if label == UNCERTAIN)
-    if not counts:
-        return [*cases], 0
-    for finding, count in counts.items():
-        text = f"uncertain labels of '{finding}': {count}; the policy is {policy}"
-        notes.append(Note("uncertain", finding, file, None, text))
-    label, decided = _LABELS[policy], []
-    for case in cases:
-        if UNCERTAIN in case.labels.values():
-            for finding in case.regions if policy == "negative" else ():
-                if case.labels.get(finding) == UNCERTAIN:
-                    text = f"'{case.case_id}' has a region of '{finding}', but its uncertain label counts as 0"
-                    notes.append(Note("disagreement", case.case_id, file, case.rows[0] if case.rows else None, text))
-            labels = {finding: label if value == UNCERTAIN else value for finding, value in case.labels.items()}
-            case = replace(case, labels=labels)
-        decided.append(case)
-    return decided, counts.total()
 
 
 def _without_placeholders(cases: Sequence[Case], notes: list[Note], file: Path) -> list[Case]:

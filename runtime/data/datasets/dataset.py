@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 from ....engines.errors import DataError
 from ...host.paths import has_folder
 from .case import Case, Region
-from .case_rules import POLICIES, CaseRules, Settled
+from .case_rules import CaseRules, Settled
 from .file_rows import Note
 from .options import PATIENTS, UNCERTAIN_LABELS, ReaderOptions
 from .patients import with_patients
+from .uncertain_labels import POLICIES
 
 if TYPE_CHECKING:
     from .readers.reader_marks import ReaderMarks

@@ -27,6 +27,18 @@ def equalise_histogram(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(table[grey], np.uint8)
 
 
+def stretch(values: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """uint8: linear from [min, max] to [0, 255], rounded half to even; a constant image becomes zeros."""
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.zeros(values.shape, np.uint8)
+    if low < 0 or high > 65535:
+        raise ImageError("its pixels have more than 16 bits")
+    table = np.zeros(high + 1, np.uint8)
+    table[low:] = np.rint((np.arange(low, high + 1) - low) / (high - low) * 255.0)
+    return np.asarray(table[values], np.uint8)
+
+
 def stretch_stored(values: NDArray[np.integer]) -> NDArray[np.uint8]:
     """uint8 of the same shape: the stored values of one image from [minimum, maximum] to 0..255, truncated, as BioViL's
     loader does it; in a colour image [H, W, C] over all channels. A constant image becomes zeros.

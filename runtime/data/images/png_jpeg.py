@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
-from .intensity import stretch_stored
+from .intensity import stretch, stretch_stored
 
 MAX_PIXELS = 80_000_000  # 9 times the largest radiograph of the seven sets, and below Pillow's own warning
 MAX_SIDE = 32_768
@@ -163,18 +163,6 @@ def check_rows(data: bytes, values: NDArray[np.generic]) -> None:
         position += 12 + length
     if size < most:
         raise ImageError(f"its pixels end in row {size // row} of {height}, it is truncated")
-
-
-def stretch(values: NDArray[np.integer]) -> NDArray[np.uint8]:
-    """uint8: linear from [min, max] to [0, 255], rounded half to even; a constant image becomes zeros."""
-    low, high = int(values.min()), int(values.max())
-    if low == high:
-        return np.zeros(values.shape, np.uint8)
-    if low < 0 or high > 65535:
-        raise ImageError("its pixels have more than 16 bits")
-    table = np.zeros(high + 1, np.uint8)
-    table[low:] = np.rint((np.arange(low, high + 1) - low) / (high - low) * 255.0)
-    return np.asarray(table[values], np.uint8)
 
 
 def check_pixels(size: tuple[int, int]) -> None:
