@@ -74,20 +74,21 @@ def grounding(results: Results) -> Iterator[dict[str, Any]]:
 def classes(results: Results) -> Iterator[dict[str, Any]]:
     """Every finding of every model and dataset."""
     for cell in results.finished:
-        for scores in cell.grounding.classes:
+        for name in cell.grounding.names:
             for metric in GROUNDING:
-                yield _of_cell(cell, scores.name, metric, cell.number(metric, scores.name))
-            tau = None if scores.best_tau is None else scores.best_tau * cell.tau_scale
-            yield _of_cell(cell, scores.name, "best_threshold", Measured(tau, n=scores.n))
-        for item in cell.recognition.classes:
+                yield _of_cell(cell, name, metric, cell.number(metric, name))
+            tau = cell.grounding.value("best_tau", name)
+            scaled = None if tau is None else tau * cell.tau_scale
+            yield _of_cell(cell, name, "best_threshold", Measured(scaled, n=cell.count("pointing", name)))
+        for name in cell.recognition.names:
             for metric in RECOGNITION:
-                yield _of_cell(cell, item.name, metric, cell.number(metric, item.name))
+                yield _of_cell(cell, name, metric, cell.number(metric, name))
 
 
 def recognition(results: Results) -> Iterator[dict[str, Any]]:
     """Every model that gives scores, on every dataset, then its mean over datasets if there are several."""
     for model in results.models:
-        cells = [cell for cell in results.row(model) if cell.recognition.classes]
+        cells = [cell for cell in results.row(model) if cell.recognition.names]
         yield from _of_model(results, model, cells, RECOGNITION)
 
 

@@ -64,21 +64,20 @@ def main():
     steps = {}
     steps["draw patients"], draws = timed(lambda: draw_patients(patients, options.replicates))
     steps["grounding, thresholds rechosen"], ground = timed(
-        lambda: grounding(Pairs(counts, class_of, names, draws=draws, patient_of=pair_patient)).drawn
+        lambda: grounding(Pairs(counts, class_of, names, draws=draws, patient_of=pair_patient))
     )
     has = np.zeros((patients, CLASSES), bool)
     has[pair_patient, class_of] = True
     np.logical_or.at(has, patient_of, labels == 1)
     fold_s, fold_of = timed(lambda: pair_folds(patient_folds(has), class_of, pair_patient))
     asked = Pairs(counts, class_of, names, fold_of=fold_of, draws=draws, patient_of=pair_patient)
-    fitted_s, fitted = timed(lambda: grounding(asked, GroundingOptions(unit="cross_fit")).drawn)
+    fitted_s, fitted = timed(lambda: grounding(asked, GroundingOptions(unit="cross_fit")))
     steps["cross-fitted, thresholds refitted"] = fold_s + fitted_s
-    steps["recognition"], seen = timed(lambda: recognition(logits, labels, names, draws, patient_of).drawn)
-    cells = [*names, "macro"]
+    steps["recognition"], seen = timed(lambda: recognition(logits, labels, names, draws, patient_of))
     steps["intervals"], _ = timed(
         lambda: (
-            [percentile_interval(ground.of(f, n)) for f in ground.classes for n in (*cells, "micro")]
-            + [percentile_interval(seen.of(f, n)) for f in seen.classes for n in cells]
+            [percentile_interval(row[1:]) for rows in ground.rows.values() for row in rows if len(row) > 1]
+            + [percentile_interval(row[1:]) for rows in seen.rows.values() for row in rows[:-1] if len(row) > 1]
         )
     )
     total = sum(steps.values())
@@ -96,9 +95,12 @@ def main():
 
     loop_s, looped = timed(lambda: [loop(b) for b in range(LOOPS)])
     for b, (expected, crossed, recognised) in enumerate(looped):
-        assert abs(fitted.of("dice_best", "macro")[b] - crossed.macro.dice_best) < 1e-9
-        assert abs(ground.of("dice_best", "macro")[b] - expected.macro.dice_best) < 1e-9
-        assert abs(seen.of("auc", "macro")[b] - recognised.auc) < 1e-9
+        for drawn, once, key in (
+            (fitted, crossed, "dice_best"),
+            (ground, expected, "dice_best"),
+            (seen, recognised, "auc"),
+        ):
+            assert abs(drawn.number(key).drawn[b] - once.value(key)) < 1e-9
     loop_s *= options.replicates / LOOPS
 
     print(f"{options.cases} cases, {len(counts)} pairs, {patients} patients, {CLASSES} classes, CPU seconds")

@@ -21,13 +21,13 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Replicates, mean_over_classes
+from ..statistics.bootstrap import mean_over_classes
 from ..statistics.exact_sums import ratio
-from ..statistics.measured_numbers import Measured
+from ..statistics.measured_numbers import MeasuredRows
 from ..sweep.sweep_options import LEVELS
 from .best_thresholds import FIXED, at_level, best_levels, mean_curve
 from .pairs import ClassSums, Float, Pairs, Sums, class_sums
-from .protocols import GroundingOptions, Mean
+from .protocols import GroundingOptions
 
 Tau = Literal["rechosen", "fixed"]
 Levels = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -47,66 +47,29 @@ FIELDS: Final = (
     "floor_iou",
     "chance",
 )
-"""Numbers of `GroundingScores` that are means over pairs and have replicates."""
+"""Numbers of `Grounding` that are means over pairs and have replicates."""
 
 
-@dataclass(frozen=True)
-class GroundingScores:
-    """Scores of one class, or a mean over classes; None where there is no pair.
-
-    n, degenerate: number of pairs and how many of their maps are degenerate.
-    pointing: hits / n. dice_fixed, iou_fixed: means over pairs at tau = 0.5.
-    dice_best, iou_best: at the best threshold(s); best_tau, iou_tau: those, None where no single one exists.
-    delta_dice: dice_best - dice_fixed in percentage points.
-    floor_dice, floor_iou: of the all-ones mask. chance: expected pointing of a random pixel, the mean region fraction.
-    """
-
-    name: str
-    n: int
-    degenerate: int
-    pointing: float | None = None
-    dice_fixed: float | None = None
-    iou_fixed: float | None = None
-    dice_best: float | None = None
-    iou_best: float | None = None
-    best_tau: float | None = None
-    iou_tau: float | None = None
-    delta_dice: float | None = None
-    floor_dice: float | None = None
-    floor_iou: float | None = None
-    chance: float | None = None
-
-
-@dataclass(frozen=True)
-class Grounding:
+@dataclass(frozen=True, eq=False)
+class Grounding(MeasuredRows):
     """Grounding of one model on one dataset: per class, their unweighted mean over classes with n > 0 (`macro`, the
     dataset's value) and their mean weighted by pairs (`micro`).
 
-    drawn: bootstrap replicates of `FIELDS`, NaN where no pair was drawn; None where the pairs have no draws.
+    counts: n, degenerate: number of pairs and how many of their maps are degenerate. rows:
+    pointing: hits / n. dice_fixed, iou_fixed: means over pairs at tau = 0.5.
+    dice_best, iou_best: at the best threshold(s); best_tau, iou_tau: those of the estimate, where a single one exists.
+    delta_dice: dice_best - dice_fixed in percentage points.
+    floor_dice, floor_iou: of the all-ones mask. chance: expected pointing of a random pixel, the mean region fraction.
     each: `FIELDS` of each pair at the thresholds of the estimate, float64 [P]; NaN where it is not defined.
     """
 
     options: GroundingOptions
-    classes: tuple[GroundingScores, ...]
-    macro: GroundingScores
-    micro: GroundingScores
-    drawn: Replicates | None = field(default=None, repr=False, compare=False)
-    each: Mapping[str, Float] = field(default_factory=dict, repr=False, compare=False)
+    each: Mapping[str, Float] = field(repr=False)
 
     @property
     def unfitted(self) -> tuple[str, ...]:
         """Classes whose threshold cannot be cross-fitted, since all their pairs are of one patient."""
-        return tuple(scores.name for scores in self.classes if scores.n and scores.dice_best is None)
-
-    def number(self, field: str, name: str = "", mean: Mean = "macro") -> Measured:
-        """One of `FIELDS` with its replicates, of a class or (no name) of a mean over classes; empty where it is not
-        defined."""
-        means = self.macro if mean == "macro" else self.micro
-        scores = next((item for item in self.classes if item.name == name), None) if name else means
-        if scores is None or getattr(scores, field) is None:
-            return Measured()
-        drawn = None if self.drawn is None else self.drawn.of(field, name or mean)
-        return Measured(getattr(scores, field), n=scores.n, drawn=drawn)
+        return tuple(name for name in self.names if self.count("n", name) and self.value("dice_best", name) is None)
 
 
 def grounding(
@@ -165,30 +128,34 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
     else:
         weights = np.zeros((1 if pairs.draws is None else 1 + pairs.draws.replicates, 0))
         values = dict.fromkeys(FIELDS, weights)
-    macro = {name: mean_over_classes(value) for name, value in values.items()}
-    micro = {name: mean_over_classes(value, weights) for name, value in values.items()}
-
     degenerate = pairs.counts.degenerate
-    scores = []
     each = {name: np.full(len(degenerate), np.nan) for name in FIELDS}
-    for c, (name, one) in enumerate(zip(pairs.names, classes, strict=True)):
-        estimate = {field: value[:, c] for field, value in values.items()}
-        scores.append(_estimate(name, degenerate[one.members], estimate, _taus(kept[c]) if len(one.members) else {}))
+    taus = np.full((2, len(classes) + 2, 1), np.nan)
+    for c, one in enumerate(classes):
         for key, value in _values(one.pairs, kept[c], fit[1] if (fit := fits[c]) else None).items():
             each[key][one.members] = value
-    shared: dict[str, float] = {}
+        if len(one.members):
+            taus[:, c, 0] = _taus(kept[c])
     if levels is not None or (unit == "per_dataset" and len(degenerate)):
-        shared = _taus(_fixed(levels) if levels is not None else kept[0])
-    drawn = None
-    if pairs.draws is not None:
-        parts = ({name: value[1:] for name, value in part.items()} for part in (values, macro, micro))
-        drawn = Replicates(tuple(pairs.names), *parts)
+        taus[:, -2:, 0] = _taus(_fixed(levels) if levels is not None else kept[0])[:, None]
+    means = {
+        name: np.vstack([value.T, mean_over_classes(value), mean_over_classes(value, weights)])
+        for name, value in values.items()
+    }
+    first = FIELDS[: FIELDS.index("iou_best") + 1]
     return Grounding(
+        names=tuple(pairs.names),
+        counts={
+            "n": np.array([len(one.members) for one in classes], np.intp),
+            "degenerate": np.array([degenerate[one.members].sum() for one in classes], np.intp),
+        },
+        rows={
+            **{name: means[name] for name in first},
+            "best_tau": taus[0],
+            "iou_tau": taus[1],
+            **{name: means[name] for name in FIELDS if name not in first},
+        },
         options=options,
-        classes=tuple(scores),
-        macro=_estimate("macro", degenerate, macro, shared),
-        micro=_estimate("micro", degenerate, micro, shared),
-        drawn=drawn,
         each=each,
     )
 
@@ -238,14 +205,6 @@ def _values(sums: Sums, levels: Levels | None, fitted: Float | None) -> dict[str
     return {**values, "delta_dice": 100.0 * (values["dice_best"] - values["dice_fixed"])}
 
 
-def _estimate(
-    name: str, degenerate: NDArray[np.bool_], rows: Mapping[str, Float], taus: Mapping[str, float]
-) -> GroundingScores:
-    """Row 0 of the numbers of some pairs; None where one is not defined."""
-    numbers = {field: None if np.isnan(row[0]) else float(row[0]) for field, row in rows.items()}
-    return GroundingScores(name, len(degenerate), int(degenerate.sum()), **numbers, **taus)
-
-
-def _taus(levels: Levels | None) -> dict[str, float]:
-    """The thresholds of the estimate, where a single pair of them exists."""
-    return {} if levels is None else {"best_tau": int(levels[0][0]) / 100, "iou_tau": int(levels[1][0]) / 100}
+def _taus(levels: Levels | None) -> Float:
+    """float64 [2]: the thresholds of the estimate for Dice and IoU, NaN where no single one exists."""
+    return np.full(2, np.nan) if levels is None else np.array([int(levels[0][0]) / 100, int(levels[1][0]) / 100])

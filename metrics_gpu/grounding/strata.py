@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .pairs import Pairs
 from .protocols import GroundingOptions
-from .scores import Grounding, GroundingScores, grounding
+from .scores import Grounding, grounding
 
 STRATA: Final = ("tiny", "small", "medium", "large")
 EDGES: Final = (0.005, 0.02, 0.08)
@@ -18,23 +18,21 @@ EDGES: Final = (0.005, 0.02, 0.08)
 TERTILES: Final = ("lower third", "middle third", "upper third")
 
 
-@dataclass(frozen=True)
-class Stratum:
-    """One stratum: its scores over all classes together (at the best threshold of the stratum), the mean region
-    fraction, and pointing minus chance, since chance grows with the region. None where it has no pair."""
-
-    scores: GroundingScores
-    mean_fraction: float | None
-    above_chance: float | None
-
-
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """index: intp [P], the stratum of each pair. grounding: of the strata as classes, with replicates for draws."""
+    """index: intp [P], the stratum of each pair. mean_fraction: of the regions of each stratum, None without a pair.
+    grounding: of the strata, each over all classes together and at its best threshold, with replicates for draws."""
 
     index: NDArray[np.intp]
-    strata: tuple[Stratum, ...]
+    mean_fraction: tuple[float | None, ...]
     grounding: Grounding
+
+    def above_chance(self, name: str) -> NDArray[np.float64]:
+        """float64 [1 + B]: pointing minus chance of a stratum, since chance grows with the region; NaN without a
+        pair."""
+        place = self.grounding.names.index(name)
+        above: NDArray[np.float64] = self.grounding.rows["pointing"][place] - self.grounding.rows["chance"][place]
+        return above
 
 
 def strata_of(
@@ -66,10 +64,6 @@ def size_strata(
     """
     index, names = strata_of(pairs.counts.region, pixels, tertiles=tertiles)
     result = grounding(replace(pairs, class_of=index, names=names, pixels=pixels), options)
-    strata = []
-    for number, scores in enumerate(result.classes):
-        chosen = pairs.counts.region[index == number]
-        fraction = float(chosen.mean() / pixels) if len(chosen) else None
-        above = None if scores.pointing is None or scores.chance is None else scores.pointing - scores.chance
-        strata.append(Stratum(scores, fraction, above))
-    return Strata(index, tuple(strata), result)
+    of_strata = [pairs.counts.region[index == number] for number in range(len(names))]
+    fractions = tuple(float(regions.mean() / pixels) if len(regions) else None for regions in of_strata)
+    return Strata(index, fractions, result)

@@ -2,83 +2,44 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Draws, Replicates, drawn_or_not, macro_mean, mean_over_classes
-from ..statistics.measured_numbers import Measured
+from ..statistics.bootstrap import Draws, drawn_or_not, mean_over_classes
+from ..statistics.exact_sums import ratio
+from ..statistics.measured_numbers import MeasuredRows
 
 Float = NDArray[np.float64]
 
 FIELDS: Final = ("auc", "auprc", "auprc_trapezoid", "f1", "f1_best", "accuracy")
 """Numbers of a class that have replicates, in the order of the walk's columns."""
 
-_AVERAGED: Final = ("auc", "auprc", "f1", "accuracy")
+AVERAGED: Final = ("auc", "auprc", "f1", "accuracy")
+"""Numbers whose `macro` is reported."""
 
 
-@dataclass(frozen=True)
-class ClassRecognition:
-    """Recognition of one class over the images whose label is known.
+class Recognition(MeasuredRows):
+    """Recognition of one model on one dataset, over the images whose label is known; `macro` is the unweighted mean
+    over the classes where a number is defined.
 
-    n, positives: known labels and how many are 1; prevalence: positives / n.
-    auc: area under the ROC curve, half credit for ties; None unless both label values occur.
-    auprc: average precision; None without a positive. auprc_trapezoid: area under the linearly joined precision-recall
-        curve, which is too high for few positives (CARZero's scripts).
-    f1, accuracy: at p >= 0.5; F1 is 0 where it would divide by zero. None where n = 0.
+    counts: n, positives: known labels and how many are 1. rows:
+    prevalence: positives / n.
+    auc: area under the ROC curve, half credit for ties; undefined unless both label values occur.
+    auprc: average precision; undefined without a positive. auprc_trapezoid: area under the linearly joined
+        precision-recall curve, which is too high for few positives (CARZero's scripts).
+    f1, accuracy: at p >= 0.5; F1 is 0 where it would divide by zero. Undefined where n = 0. `micro` of accuracy, alone
+        defined of all: the share of known (image, class) cells predicted right.
     f1_best: F1 at the threshold that is best for these very images, so in-sample; f1_logit: that threshold as a logit,
-        the largest of equally good ones (MedKLIP, MAVL); None where n = 0.
+        the largest of equally good ones (MedKLIP, MAVL); undefined where n = 0.
     """
 
-    name: str
-    n: int
-    positives: int
-    prevalence: float | None = None
-    auc: float | None = None
-    auprc: float | None = None
-    f1: float | None = None
-    accuracy: float | None = None
-    auprc_trapezoid: float | None = None
-    f1_best: float | None = None
-    f1_logit: float | None = None
-
-
-@dataclass(frozen=True)
-class Recognition:
-    """Recognition of one model on one dataset.
-
-    auc, auprc, f1, accuracy: unweighted means over the classes where they are defined.
-    hamming: share of known (image, class) cells predicted right.
-    excluded: for each of the four means, the classes it leaves out.
-    drawn: bootstrap replicates of `FIELDS`, None without draws: of each class, in `macro` of the means over
-        the classes that are defined in a replicate, and in `micro` of hamming under the field `accuracy`.
-    """
-
-    classes: tuple[ClassRecognition, ...]
-    auc: float | None
-    auprc: float | None
-    f1: float | None
-    accuracy: float | None
-    hamming: float | None
-    excluded: dict[str, tuple[str, ...]]
-    drawn: Replicates | None = field(default=None, repr=False, compare=False)
-
-    def number(self, field: str, name: str = "") -> Measured:
-        """One of `FIELDS` with its replicates, of a class or (no name) of all classes: their mean, of accuracy
-        `hamming`; empty where it is not defined."""
-        used = [item for item in self.classes if name in ("", item.name)]
-        mean = "micro" if field == "accuracy" else "macro"
-        value = macro_mean(getattr(item, field) for item in used)
-        if mean == "micro" and not name:
-            value = self.hamming
-        if value is None:
-            return Measured()
-        drawn = None if self.drawn is None else self.drawn.of(field, name or mean)
-        return Measured(value, n=sum(item.n for item in used), drawn=drawn)
+    @property
+    def excluded(self) -> dict[str, tuple[str, ...]]:
+        """For each of the four means, the classes it leaves out."""
+        return {key: tuple(name for name in self.names if self.value(key, name) is None) for key in AVERAGED}
 
 
 def probability(logits: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -106,23 +67,24 @@ def recognition(
     # Two bytes for each patient and replicate, of which classes alone make use.
     weights = weighting.weights if len(names) else np.ones((1 + weighting.replicates, 1), np.uint16)
     values, right, cells, best_logit = _walked(logits, labels, patient.astype(np.int64, copy=False), weights)
-    macro = dict(zip(FIELDS, (mean_over_classes(column) for column in values), strict=True))
     with np.errstate(invalid="ignore"):
         hamming = right / cells
-    classes = tuple(_class_scores(name, labels[:, c], values[:, 0, c], best_logit[c]) for c, name in enumerate(names))
-    excluded = {
-        field: tuple(scores.name for scores in classes if getattr(scores, field) is None) for field in _AVERAGED
-    }
-    drawn = None
-    if draws is not None:
-        drawn = Replicates(
-            tuple(names),
-            {field: column[1:] for field, column in zip(FIELDS, values, strict=True)},
-            {field: column[1:] for field, column in macro.items()},
-            {"accuracy": hamming[1:]},
+    rows = {
+        key: np.vstack(
+            [column.T, mean_over_classes(column), hamming if key == "accuracy" else np.full_like(right, np.nan)]
         )
-    means = {field: _defined(macro[field][0]) for field in _AVERAGED}
-    return Recognition(classes, **means, hamming=_defined(hamming[0]), excluded=excluded, drawn=drawn)
+        for key, column in zip(FIELDS, values, strict=True)
+    }
+    n, positives = (labels >= 0).sum(axis=0), (labels == 1).sum(axis=0)
+    alone = np.full((2, len(names) + 2, 1), np.nan)
+    alone[0, :-2, 0] = ratio(positives, n)
+    alone[1, :-2, 0] = best_logit
+    first = {key: rows[key] for key in AVERAGED}
+    return Recognition(
+        names=tuple(names),
+        counts={"n": n, "positives": positives},
+        rows={"prevalence": alone[0], **first, **rows, "f1_logit": alone[1]},
+    )
 
 
 def _walked(
@@ -153,17 +115,6 @@ def _walked(
         cells += walked[:, len(FIELDS) + 1]
         best_logit[c] = score[int(walked[0, len(FIELDS) + 2])]
     return values, right, cells, best_logit
-
-
-def _class_scores(name: str, labels: NDArray[np.integer], row: Float, best_logit: float) -> ClassRecognition:
-    n, positives = int((labels >= 0).sum()), int((labels == 1).sum())
-    fields = {field: _defined(value) for field, value in zip(FIELDS, row, strict=True)}
-    prevalence = positives / n if n else None
-    return ClassRecognition(name, n, positives, prevalence, f1_logit=_defined(best_logit), **fields)
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
 
 
 def _checked(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -130,26 +130,6 @@ def drawn_or_not(
     if patient_of is None:
         raise ValueError("draws need patient_of, the patient of each item")
     return draws, draws.check(patient_of, items)
-
-
-@dataclass(frozen=True, eq=False)
-class Replicates:
-    """Bootstrap replicates of the numbers of one (model, dataset), NaN where a replicate leaves a value undefined.
-
-    names: the classes; classes: field -> float64 [B, C]; macro, micro: field -> float64 [B].
-    """
-
-    names: tuple[str, ...]
-    classes: Mapping[str, NDArray[np.float64]]
-    macro: Mapping[str, NDArray[np.float64]]
-    micro: Mapping[str, NDArray[np.float64]]
-
-    def of(self, field: str, name: str) -> NDArray[np.float64]:
-        """float64 [B]: replicates of a field for a class by its name, or for `macro` or `micro`."""
-        if name in ("macro", "micro"):
-            return (self.macro if name == "macro" else self.micro)[field]
-        column: NDArray[np.float64] = self.classes[field][:, self.names.index(name)]
-        return column
 
 
 def macro_mean(values: Iterable[float | None]) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,13 @@ class Measured:
     parts: Parts | None = field(default=None, repr=False, compare=False)
     drawn: Float | None = field(default=None, repr=False, compare=False)
 
+    @classmethod
+    def of_row(cls, row: Float, n: int = 0) -> Measured:
+        """The number of a row [1 + B]: its estimate and replicates, or [1] without these; empty where it is NaN."""
+        if np.isnan(row[0]):
+            return cls()
+        return cls(float(row[0]), n=n, drawn=row[1:] if len(row) > 1 else None)
+
     @property
     def low(self) -> float | None:
         """The lower end of the interval."""
@@ -82,6 +90,45 @@ class Measured:
             return False
         outside = not self.interval.low <= 0 <= self.interval.high
         return outside != (self.p < 1 - self.interval.level)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredRows:
+    """Numbers of the C classes of one (model, dataset) and of two means over them, with bootstrap replicates.
+
+    names: of the classes. counts: name -> intp [C], pairs or labels; `n` is the number that a class rests on. rows:
+    name -> float64 [C + 2, 1 + B], of each class and of the means `macro` and `micro`, NaN where undefined. A row is
+    the estimate and its replicates; [C + 2, 1] without replicates.
+    """
+
+    names: tuple[str, ...]
+    counts: Mapping[str, NDArray[np.intp]]
+    rows: Mapping[str, Float] = field(repr=False)
+
+    def count(self, key: str, name: str = "") -> int:
+        """One of `counts` of a class, or (no name) of all; 0 for an unknown class."""
+        if name in self.names:
+            return int(self.counts[key][self.names.index(name)])
+        return 0 if name else int(self.counts[key].sum())
+
+    def number(self, key: str, name: str = "macro") -> Measured:
+        """One of `rows` of a class, or of `macro` or `micro`; empty where it is undefined or the class unknown."""
+        groups = (*self.names, "macro", "micro")
+        if name not in groups:
+            return Measured()
+        return Measured.of_row(self.rows[key][groups.index(name)], self.count("n", name if name in self.names else ""))
+
+    def value(self, key: str, name: str = "macro") -> float | None:
+        """The estimate of `number`."""
+        groups = (*self.names, "macro", "micro")
+        value = float(self.rows[key][groups.index(name), 0]) if name in groups else math.nan
+        return None if math.isnan(value) else value
+
+    def record(self, name: str) -> dict[str, str | int | float | None]:
+        """All counts and estimates of a class, or of `macro` or `micro`."""
+        group = name if name in self.names else ""
+        counts = {key: self.count(key, group) for key in self.counts}
+        return {"name": name, **counts, **{key: self.value(key, name) for key in self.rows}}
 
 
 def disagreements(items: Sequence[Measured], noun: str = "difference") -> Iterator[str]:

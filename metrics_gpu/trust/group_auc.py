@@ -54,9 +54,7 @@ class ScoredImages:
             self.draws,
             self.patient_of[members],
         )
-        assert scores.drawn is not None
-        first = [np.nan if item.auc is None else item.auc for item in scores.classes]
-        means: Float = np.vstack([first, scores.drawn.classes["auc"]]).mean(axis=1)
+        means: Float = scores.rows["auc"][: len(columns)].T.copy().mean(axis=1)
         return means
 
     def parts(self, members: Mask, findings: Sequence[int]) -> Float:

@@ -156,7 +156,7 @@ def recognition(results: Results) -> Table:
     rows: list[tuple[Item, ...]] = []
     left: list[bool] = []
     for dataset in results.datasets:
-        cells = [cell for cell in results.column(dataset) if cell.recognition.classes]  # a baseline has no score
+        cells = [cell for cell in results.column(dataset) if cell.recognition.names]  # a baseline has no score
         body, other = marked(
             [
                 [number_cell(results.number(cell.model, dataset, field), field) for field in RECOGNITION]
@@ -166,10 +166,11 @@ def recognition(results: Results) -> Table:
         left += other
         for cell, numbers in zip(cells, body, strict=True):
             without = (", ".join(cell.recognition.excluded[name]) or NONE for name in ("auc", "auprc"))
-            classes = cell.recognition.classes
-            prevalence = Cell(percent(macro_mean(item.prevalence for item in classes if item.auprc is not None)))
-            rows.append((cell.model, cell.title, str(len(classes)), prevalence, *numbers, *without))
-    shown = [cell for cell in results.finished if cell.recognition.classes]
+            scores = cell.recognition
+            counted = [name for name in scores.names if name not in scores.excluded["auprc"]]
+            prevalence = Cell(percent(macro_mean(scores.value("prevalence", name) for name in counted)))
+            rows.append((cell.model, cell.title, str(len(scores.names)), prevalence, *numbers, *without))
+    shown = [cell for cell in results.finished if cell.recognition.names]
     best = () if choices.f1 == "fixed" else ("* in-sample: the threshold is the best for these very images",)
     notes = (
         "percent; p = sigmoid(score); F1 and accuracy at p >= 0.5; pair: p = softmax over the positive and the "
@@ -195,14 +196,10 @@ def recognition(results: Results) -> Table:
 
 def class_auc(results: Results, dataset: str) -> Table:
     """AUC per class of one dataset, with positives and known labels."""
-    cells = [cell for cell in results.column(dataset) if cell.recognition.classes]
-    names = list(
-        dict.fromkeys(item.name for cell in cells for item in cell.recognition.classes if item.auc is not None)
-    )
-    known = {
-        cell.model: ("", *(f"{s.positives} of {s.n}" if (s := cell.recognised(name)) else NONE for name in names))
-        for cell in cells
-    }
+    cells = [cell for cell in results.column(dataset) if cell.recognition.names]
+    ranked = (name for cell in cells for name in cell.recognition.names if cell.number("auc", name).value is not None)
+    names = list(dict.fromkeys(ranked))
+    known = {cell.model: ("", *(_positives(cell, name) for name in names)) for cell in cells}
     rows = list(shared_rows("positives", known))
     body, left = marked(
         [
@@ -251,11 +248,15 @@ def _quoted(family: str, reader: str) -> list[str]:
 
 
 def _tau(cell: CellValues | None, name: str) -> str:
-    scores = cell.scores(name) if cell else None
-    if cell is None or scores is None or scores.best_tau is None:
+    tau = cell.grounding.value("best_tau", name) if cell else None
+    if cell is None or tau is None:
         return NONE
-    tau = scores.best_tau * cell.tau_scale
-    return f"{tau:.2f}" if cell.tau_scale == 1 else f"{tau:.4g}"
+    return f"{tau:.2f}" if cell.tau_scale == 1 else f"{tau * cell.tau_scale:.4g}"
+
+
+def _positives(cell: CellValues, name: str) -> str:
+    scores = cell.recognition
+    return f"{scores.count('positives', name)} of {scores.count('n', name)}" if name in scores.names else NONE
 
 
 def _numbers(cell: CellValues, names: Sequence[str], field: str) -> tuple[Item, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 from ...metrics_gpu.grounding.scores import Grounding
-from ...metrics_gpu.recognition.scores import Recognition
+from ...metrics_gpu.recognition.scores import AVERAGED, Recognition
 from ...metrics_gpu.statistics.measured_numbers import Measured
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, RECOGNITION
@@ -63,8 +63,8 @@ def csv_files(
             classes = [*map(auc_difference_row, differences.classes)]
         files |= {
             f"{block.named('table1')}.csv": text(_table_1(block)),
-            f"{block.named('classes')}.csv": text(_classes(block)),
-            f"{block.named('recognition')}.csv": text(_recognition(block)),
+            f"{block.named('classes')}.csv": text(_grounding_classes(block)),
+            f"{block.named('recognition')}.csv": text(_recognition_classes(block)),
             f"{block.named('differences')}.csv": text(numbers, _DIFFERENCES),
             f"{block.named('auc_differences')}.csv": text(classes, _AUC_DIFFERENCES),
         }
@@ -86,39 +86,41 @@ def _table_1(results: Results) -> Iterator[dict[str, Any]]:
         }
 
 
-def _classes(results: Results) -> Iterator[dict[str, Any]]:
+def _grounding_classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
-        for scores, sub_pixel in zip(cell.grounding.classes, cell.sub_pixel, strict=True):
-            interval = cell.number("pointing", scores.name).interval
+        scores = cell.grounding
+        for name, sub_pixel in zip(scores.names, cell.sub_pixel, strict=True):
+            interval, tau = cell.number("pointing", name).interval, scores.value("best_tau", name)
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
-                "class": scores.name,
-                "n": scores.n,
-                "best_threshold": None if scores.best_tau is None else scores.best_tau * cell.tau_scale,
-                **_numbers(cell, GROUNDING, scores.name),
+                "class": name,
+                "n": scores.count("n", name),
+                "best_threshold": None if tau is None else tau * cell.tau_scale,
+                **_numbers(cell, GROUNDING, name),
                 "pointing_interval": interval.method if interval else None,
-                "degenerate": scores.degenerate,
+                "degenerate": scores.count("degenerate", name),
                 "sub_pixel": sub_pixel,
                 "note": _best_note(cell),
                 "remark": _worth(cell),
             }
 
 
-def _recognition(results: Results) -> Iterator[dict[str, Any]]:
+def _recognition_classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
-        for scores in cell.recognition.classes:
+        scores = cell.recognition
+        for name in scores.names:
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
-                "class": scores.name,
-                "known": scores.n,
-                "positives": scores.positives,
-                "prevalence_percent": None if scores.prevalence is None else 100 * scores.prevalence,
-                **_numbers(cell, RECOGNITION, scores.name),
-                "auprc_trapezoid_percent": _percent(scores.auprc_trapezoid),
-                "f1_best_percent": _percent(scores.f1_best),
-                "f1_best_threshold_logit": scores.f1_logit,
+                "class": name,
+                "known": scores.count("n", name),
+                "positives": scores.count("positives", name),
+                "prevalence_percent": _percent(scores.value("prevalence", name)),
+                **_numbers(cell, RECOGNITION, name),
+                "auprc_trapezoid_percent": _percent(scores.value("auprc_trapezoid", name)),
+                "f1_best_percent": _percent(scores.value("f1_best", name)),
+                "f1_best_threshold_logit": scores.value("f1_logit", name),
                 "remark": _worth(cell),
             }
 
@@ -141,7 +143,7 @@ def _paper(cell: CellValues) -> Iterator[dict[str, Any]]:
             "paper_percent": printed.digits,
             "difference_points": None if reasons or value is None else value - printed.value,
             "why_no_difference": "; ".join(reasons),
-            "pairs": (s.n if (s := cell.scores(name)) else 0) if name else cell.n,
+            "pairs": cell.count("pointing", name),
             "paper_pairs": printed.pairs,
             "paper_flag": printed.flag,
             "remark": _worth(cell),
@@ -254,10 +256,10 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         # Equal, in any run, for cells with the same pairs and regions, and with the same known labels.
         "basis": {"pairs": basis.pairs[""].hex()[:16], "labels": basis.labels[""].hex()[:16]},
         "stamp": stamp(cell.weights),
-        "grounding": _estimates(cell.grounding),
-        "cross_fitted": _estimates(cell.cross_fitted),
-        "recognition": _estimates(cell.recognition),
-        "pair": _estimates(cell.pair),
+        "grounding": _grounding(cell.grounding),
+        "cross_fitted": _grounding(cell.cross_fitted),
+        "recognition": _recognition(cell.recognition),
+        "pair": _recognition(cell.pair),
         "sub_pixel": list(cell.sub_pixel),
         "dice_curve": list(cell.dice_curve),
         "intervals": {
@@ -280,7 +282,19 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
     }
 
 
-def _estimates(scores: Grounding | Recognition) -> dict[str, Any]:
-    """All numbers of a cell without their replicates."""
-    plain = asdict(replace(scores, drawn=None))
-    return {name: value for name, value in plain.items() if name not in ("drawn", "each")}
+def _grounding(scores: Grounding) -> dict[str, Any]:
+    return {
+        "options": asdict(scores.options),
+        "classes": [*map(scores.record, scores.names)],
+        "macro": scores.record("macro"),
+        "micro": scores.record("micro"),
+    }
+
+
+def _recognition(scores: Recognition) -> dict[str, Any]:
+    return {
+        "classes": [*map(scores.record, scores.names)],
+        **{key: scores.value(key) for key in AVERAGED},
+        "hamming": scores.value("accuracy", "micro"),
+        "excluded": scores.excluded,
+    }

@@ -59,8 +59,9 @@ def _unfitted_notes(cells: Sequence[CellValues]) -> Iterator[str]:
     """Cross-fitted means that leave out classes, with the other numbers over the same classes."""
     for cell in cells:
         if cell.weights != "boxes" and (left := cell.cross_fitted.unfitted):
-            kept = [scores for scores in cell.grounding.classes if scores.n and scores.name not in left]
-            best, floor = (percent(macro_mean(getattr(scores, key) for scores in kept)) for key in _BESIDE)
+            scores = cell.grounding
+            kept = [name for name in scores.names if scores.count("n", name) and name not in left]
+            best, floor = (percent(macro_mean(scores.value(key, name) for name in kept)) for key in _BESIDE)
             yield (
                 f"cross-fitted, {cell.model} on {cell.title}: mean over {len(kept)} of {len(kept) + len(left)} "
                 f"classes, without {', '.join(left)} (pairs of 1 patient); over the same classes "

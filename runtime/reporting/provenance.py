@@ -192,7 +192,7 @@ def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
     )
     if boxed:
         yield _BOX_NOTE
-    if results.finished and not any(cell.recognition.classes for cell in results.finished):
+    if results.finished and not any(cell.recognition.names for cell in results.finished):
         yield f"no table of recognition, as none of {len(results.finished)} results has scores of findings"
     yield from unnamed_lines((cell.title, cell.unnamed) for cell in results.finished)
     yield from results.conflicts
@@ -205,7 +205,7 @@ def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
 
 def cell_coverage(cell: CellValues, boxes: BoxScores | None = None) -> dict[str, int | None]:
     """The numbers of `COVERAGE`, and of predicted boxes those of their answers; None: not defined."""
-    pairs = (cell.n, cell.skipped, cell.grounding.micro.degenerate, sum(cell.sub_pixel))
+    pairs = (cell.n, cell.skipped, cell.grounding.count("degenerate"), sum(cell.sub_pixel))
     regions = (cell.faults.get(kind, 0) for kind in FAULTS)
     counts = (cell.cases, cell.patients, cell.missing, cell.unreadable, *pairs, *regions)
     found: dict[str, int | None] = dict(zip(COVERAGE, counts, strict=True))

@@ -140,11 +140,11 @@ def _block_tables(
             yield class_pointing(results, dataset, beside, printed)
             yield class_dice(results, dataset)
     yield thresholds(results)
-    if any(cell.recognition.classes for cell in results.finished):
+    if any(cell.recognition.names for cell in results.finished):
         yield recognition(results)
     for dataset in results.datasets:
         # With one class, the table of recognition already has these numbers.
-        if any(len(cell.recognition.classes) > 1 for cell in results.column(dataset)):
+        if any(len(cell.recognition.names) > 1 for cell in results.column(dataset)):
             yield class_auc(results, dataset)
     if differences is not None and differences.overlaps:
         from .difference_tables import difference_tables

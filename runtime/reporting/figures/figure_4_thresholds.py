@@ -234,7 +234,7 @@ def dice_curve(results: Results, model: str) -> Curve | None:
     if best is None or not cells:
         return None
     curve = 100 * np.mean([cell.dice_curve for cell in cells], axis=0)
-    fixed = all(cell.grounding.macro.dice_fixed is not None for cell in cells)
+    fixed = all(cell.grounding.value("dice_fixed") is not None for cell in cells)
     first = max(level(cell.grounding.options.tau_from) for cell in cells)
     return Curve(tuple(curve.tolist()), 100 * best, len(cells), fixed, first + int(np.argmax(curve[first:])))
 

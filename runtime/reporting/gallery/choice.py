@@ -146,11 +146,11 @@ def _best_levels(cell: CellValues, scored: ScoredPairs) -> dict[str, int]:
     """Finding -> level of the best threshold in the tables; if they have no single one, the level of the best mean Dice
     of those that the search tries."""
     levels: dict[str, int] = {}
-    for index, scores in enumerate(cell.grounding.classes):
-        members = scored.class_of == index
-        if scores.best_tau is not None:
-            levels[scores.name] = round(100 * scores.best_tau)
+    for index, name in enumerate(cell.grounding.names):
+        members, tau = scored.class_of == index, cell.grounding.value("best_tau", name)
+        if tau is not None:
+            levels[name] = round(100 * tau)
         elif members.any():
             first = level(scored.options.tau_from)
-            levels[scores.name] = first + int(np.argmax(dice_curves(scored.counts.take(members)).mean(axis=0)[first:]))
+            levels[name] = first + int(np.argmax(dice_curves(scored.counts.take(members)).mean(axis=0)[first:]))
     return levels

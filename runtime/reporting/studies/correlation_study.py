@@ -101,7 +101,7 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
         return "a score is missing or not finite"
     scores = recognition(cell.rows.logits, cell.rows.labels, cell.classes, cell.draws, cell.image_patients)
     grounding = cell.drawn_scores()
-    if scores.auc is None or grounding.macro.pointing is None:
+    if scores.value("auc") is None or grounding.value("pointing") is None:
         return "no class has both images with and without the finding, so there is no AUC"
     sample = cell.sample
     auc = number_of(scores, "auc", "", sample, level)

@@ -71,32 +71,31 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
     grounding = cell.drawn_scores()
     sample = cell.sample
     classes = sorted(
-        (scores for scores in grounding.classes if scores.n),
-        key=lambda scores: (scores.pointing or 0.0, scores.dice_fixed or 0.0, scores.name),
+        (name for name in grounding.names if grounding.count("n", name)),
+        key=lambda name: (grounding.value("pointing", name) or 0.0, grounding.value("dice_fixed", name) or 0.0, name),
     )
     rows: list[dict[str, Any]] = []
-    for place, scores in enumerate(classes):
+    for place, name in enumerate(classes):
         pointing, fixed, best = (
-            number_of(grounding, key, scores.name, sample, level) for key in ("pointing", "dice_fixed", "dice_best")
+            number_of(grounding, key, name, sample, level) for key in ("pointing", "dice_fixed", "dice_best")
         )
+        chance = grounding.value("chance", name)
         rows.append(
             {
                 "model": cell.model,
                 "dataset": cell.dataset,
-                "class": scores.name,
+                "class": name,
                 "end": _end(place, len(classes), top),
                 "rank": len(classes) - place,
-                "n": scores.n,
-                "degenerate": scores.degenerate,
+                "n": grounding.count("n", name),
+                "degenerate": grounding.count("degenerate", name),
                 **measured("pointing", pointing, method=True),
-                "chance": scores.chance,
-                "below_chance": pointing.high is not None
-                and scores.chance is not None
-                and pointing.high < scores.chance,
+                "chance": chance,
+                "below_chance": pointing.high is not None and chance is not None and pointing.high < chance,
                 **measured("dice_fixed", fixed),
                 **measured("dice_best", best),
-                "tau_best": scores.best_tau,
-                "floor_dice": scores.floor_dice,
+                "tau_best": grounding.value("best_tau", name),
+                "floor_dice": grounding.value("floor_dice", name),
             }
         )
     return rows if cell.has_thresholds else [without_best(row) for row in rows]

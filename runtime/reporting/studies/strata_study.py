@@ -72,19 +72,17 @@ def strata_of_cell(
     of_best, of_fitted = (
         size_strata(cell.resampled_pairs, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS
     )
-    names = tuple(stratum.scores.name for stratum in of_best.strata)
+    names = of_best.grounding.names
     sample = replace(cell.sample, findings=names, class_of=of_best.index)
     grounding = of_best.grounding
-    assert grounding.drawn is not None  # the pairs have draws
-    for place, (name, stratum) in enumerate(zip(names, of_best.strata, strict=True)):
-        best = stratum.scores
+    for place, name in enumerate(names):
         sizes = cell.counts.region[of_best.index == place] / PIXELS
-        gap = grounding.drawn.of("pointing", name) - grounding.drawn.of("chance", name)
+        gap = of_best.above_chance(name)
         added = sample.shares(grounding.each["pointing"] - grounding.each["chance"], name)
         pointing, fixed, chosen = (
             number_of(grounding, key, name, sample, level) for key in ("pointing", "dice_fixed", "dice_best")
         )
-        above = Measured(stratum.above_chance, mean_interval(gap, added, level, None), drawn=gap)
+        above = replace(Measured.of_row(gap), interval=mean_interval(gap[1:], added, level, None))
         held_out = number_of(of_fitted.grounding, "dice_best", name, sample, level)
         if not cell.has_thresholds:
             chosen, held_out = (replace(estimate, value=None, interval=None) for estimate in (chosen, held_out))
@@ -93,18 +91,18 @@ def strata_of_cell(
             "model": cell.model,
             "dataset": cell.dataset,
             "stratum": name,
-            "n": best.n,
+            "n": grounding.count("n", name),
             "size_smallest": float(sizes.min()) if len(sizes) else None,
-            "size_mean": stratum.mean_fraction,
+            "size_mean": of_best.mean_fraction[place],
             "size_largest": float(sizes.max()) if len(sizes) else None,
-            "chance": best.chance,
+            "chance": grounding.value("chance", name),
             **measured("pointing", pointing, method=True),
             **measured("above_chance", above),
             **measured("dice_fixed", fixed),
             **measured("dice_best", chosen),
-            "tau_best": best.best_tau if cell.has_thresholds else None,
+            "tau_best": grounding.value("best_tau", name) if cell.has_thresholds else None,
             **measured("dice_cross_fitted", held_out),
-            "floor_dice": best.floor_dice,
+            "floor_dice": grounding.value("floor_dice", name),
         }
         estimates = {"pointing": pointing, "above_chance": above, "dice_fixed": fixed}
         yield row, {**estimates, "dice_best": chosen, "dice_cross_fitted": held_out}

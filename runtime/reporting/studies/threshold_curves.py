@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
 from ....metrics_gpu.grounding.protocols import Unit
-from ....metrics_gpu.grounding.scores import Grounding, GroundingScores
+from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.statistics.class_means import ClassMeans, band, class_means
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, percentile_interval
 from ....metrics_gpu.statistics.measured_numbers import Measured
@@ -69,13 +69,8 @@ class CellCurves:
     def _rows(self, name: str) -> Float:
         return self.means.macro if name == "mean" else self.means.classes[:, self.cell.classes.index(name)]
 
-    def one(self, search: str, name: str) -> GroundingScores:
-        """Scores of a class by `best` or `cross_fitted`, or their mean over classes."""
-        grounding = self.scores[search]
-        return grounding.macro if name == "mean" else grounding.classes[self.cell.classes.index(name)]
-
     def number(self, search: str, field: str, name: str) -> Measured:
-        """A number of `one(search, name)`."""
+        """A number of a class by `best` or `cross_fitted`, or of `mean`."""
         return number_of(self.scores[search], field, "" if name == "mean" else name, self.sample, self.level)
 
     def key(self, name: str) -> dict[str, Any]:
@@ -84,7 +79,7 @@ class CellCurves:
             "model": self.cell.model,
             "dataset": self.cell.dataset,
             "class": name,
-            "n": self.one("best", name).n,
+            "n": self.scores["best"].count("n", "" if name == "mean" else name),
         }
 
     def curve_rows(self) -> Iterator[dict[str, Any]]:
@@ -132,12 +127,12 @@ class CellCurves:
         tau_from = self.cell.options().tau_from
         near = near_best(mean[_DICE], within, tau_from)
         drawn_near = near_best(sample[:, _DICE], within, tau_from)
-        best = self.one("best", name)
+        best, group = self.scores["best"], "" if name == "mean" else name
         row: dict[str, Any] = {
             **self.key(name),
-            "degenerate": best.degenerate,
+            "degenerate": best.count("degenerate", group),
             **measured("dice_fixed", self.number("best", "dice_fixed", name)),
-            "floor": best.floor_dice,
+            "floor": best.value("floor_dice", group or "macro"),
         }
         for mark, _ in SEARCHES:
             row |= measured(f"dice_{mark}", self.number(mark, "dice_best", name))
@@ -148,7 +143,7 @@ class CellCurves:
             "near_high": int(near.high) / 100,
             **measured("near_width", Measured(float(near.width), percentile_interval(drawn_near.width, self.level))),
             **measured("area_fixed", Measured(float(mean[_AREA]), percentile_interval(sample[:, _AREA], self.level))),
-            "region": best.chance,
+            "region": best.value("chance", group or "macro"),
             "entropy": float(mean[_ENTROPY]) if self.histogram else None,
             "calibration_error": self._calibration_error(mean) if self.histogram else None,
         }

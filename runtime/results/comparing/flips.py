@@ -110,7 +110,7 @@ def _dice(both: Aligned, a: Grounding, b: Grounding) -> NDArray[np.float64]:
         dice = dice_curves(scored.counts)
         if scored.protocol.fixed_tau is not None:
             table[:, place] = dice[:, FIXED]
-        taus = [scores.best_tau for scores in found.classes]
+        taus = [found.value("best_tau", name) for name in found.names]
         known = np.array([tau is not None for tau in taus], np.bool_)[class_of]
         levels = np.array([0 if tau is None else level(tau) for tau in taus], np.intp)[class_of]
         table[known, 2 + place] = dice[known, levels[known]]

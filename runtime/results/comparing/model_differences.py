@@ -106,7 +106,7 @@ class Overlaps:
         bases = [results.bases.get(key) for key in keys]
         parts = [(results.rows[key], results.pairs[key]) for key in keys]
         if bases[0] == bases[1] and _in_one_order(parts[0][0], parts[1][0]):
-            known = sum(item.n for item in cells[0].recognition.classes)
+            known = cells[0].count("auc")
             return Overlap(dataset, first, second, Extent(cells[0].n, 0), Extent(known, 0)), cells
         shared = shared_rows(parts)
         pairs, changed = len(shared.image_of), len(shared.other_regions)
@@ -249,8 +249,8 @@ def _of_classes(overlaps: Overlaps, dataset: str, first: str, second: str) -> It
         return
     overlap, (one, two) = found
     told = {"left_out": overlap.labels.left_out, "protocol": one.protocol}
-    for scores in one.recognition.classes:
-        item = subtract(one, two, "auc", scores.name)
+    for name in one.recognition.names:
+        item = subtract(one, two, "auc", name)
         if item is not None and item.parts is not None:
             yield _named(item, dataset=dataset, first=first, second=second, **told)
 

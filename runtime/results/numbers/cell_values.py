@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.manifest import OFFICIAL_MAP
-from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
-from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
+from ....metrics_gpu.grounding.scores import Grounding, groundings
+from ....metrics_gpu.recognition.scores import Recognition, recognition
 from ....metrics_gpu.statistics.intervals import Shares
 from ....metrics_gpu.statistics.measured_numbers import Measured
 from ....metrics_gpu.sweep.counts import dice_curves
@@ -111,18 +111,9 @@ class CellValues:
         """Whether tables rank this cell: it competes, and is neither a control, a reader nor supervised."""
         return self.competes and not self.supervised and not self.boxes.keys() & {"moved", "reader"}
 
-    def scores(self, name: str) -> GroundingScores | None:
-        """Grounding of a class, None if the cell does not have the class."""
-        return next((item for item in self.grounding.classes if item.name == name), None)
-
-    def recognised(self, name: str) -> ClassRecognition | None:
-        """Recognition of a class, None if the cell does not have it."""
-        return next((item for item in self.recognition.classes if item.name == name), None)
-
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
-        items = self.grounding.classes if field in GROUNDING else self.recognition.classes
-        return sum(item.n for item in items if name in ("", item.name))
+        return (self.grounding if field in GROUNDING else self.recognition).count("n", name)
 
     def number(self, field: str, name: str = "", level: float = 0.95) -> Measured:
         """A number of `numbers.FIELDS`, for a class or for the dataset (no name), with its interval at this level.
@@ -133,9 +124,9 @@ class CellValues:
         if asked not in self._asked:
             scores, key = self._source(field)
             # A mean over only some classes is not comparable with the others.
-            partial = scores is self.pair and not name and len(self.pair.classes) != len(self.recognition.classes)
+            partial = scores is self.pair and not name and len(self.pair.names) != len(self.recognition.names)
             number = Measured()
-            if isinstance(scores, Grounding) and name in scores.unfitted and key in BEST and self.weights != "boxes":
+            if isinstance(scores, Grounding) and key in BEST and self.weights != "boxes" and name in scores.unfitted:
                 number = Measured(missing="1 patient")
             elif self.sample is not None and not partial:
                 number = number_of(scores, key, name, self.sample, level)
@@ -154,8 +145,9 @@ class CellValues:
 
     def auc_parts(self, name: str = "") -> NDArray[np.float64] | None:
         """What patients add to the deviation of the AUC of a class, or of the mean over classes; None without test."""
-        names = [item.name for item in self.recognition.classes if item.auc is not None and name in ("", item.name)]
-        return self.sample.auc_parts(names) if self.sample else None
+        names = [item for item in self.recognition.names if name in ("", item)]
+        defined = [item for item in names if self.recognition.value("auc", item) is not None]
+        return self.sample.auc_parts(defined) if self.sample else None
 
     def shares(self, field: str, name: str = "") -> Shares | None:
         """What patients add to a mean over pairs; None for recognition."""
@@ -238,10 +230,7 @@ def cell_values(
 
 def _without(scores: Grounding, fields: Sequence[str]) -> Grounding:
     """The scores without these values."""
-    none: dict[str, Any] = dict.fromkeys(fields)
-
-    classes = tuple(replace(item, **none) for item in scores.classes)
-    return replace(scores, classes=classes, macro=replace(scores.macro, **none), micro=replace(scores.micro, **none))
+    return replace(scores, rows={**scores.rows, **{key: np.full_like(scores.rows[key], np.nan) for key in fields}})
 
 
 def _mean_dice_curve(pairs: ScoredPairs) -> tuple[float, ...]:

@@ -64,21 +64,19 @@ def number_of(scores: Grounding | Recognition, key: str, name: str, sample: Samp
 
     There is no interval where it would mean nothing. sample: what the scores rest on.
     """
-    if isinstance(scores, Grounding):
-        number = scores.number(key, name, "micro" if sample.pooled else "macro")
-    else:
-        number = scores.number(key, name)
+    micro = sample.pooled if isinstance(scores, Grounding) else key == "accuracy"
+    number = scores.number(key, name or ("micro" if micro else "macro"))
     if number.drawn is None:
         return number
     if isinstance(scores, Grounding):
-        with_pairs = [item.name for item in scores.classes if item.n]
+        with_pairs = [item for item in scores.names if scores.count("n", item)]
         if key == "pointing" and (name or len(with_pairs) == 1):
             pairs = sample.pairs_of(name or with_pairs[0])
             hits, patients = scores.each[key][pairs], sample.pair_patient[pairs]
             return replace(number, interval=pointing_interval(hits, patients, number.drawn, level))
         parts, bounds = sample.shares(scores.each[key], name), None if key == "delta_dice" else (0.0, 1.0)
         return replace(number, interval=mean_interval(number.drawn, parts, level, bounds))
-    names = [item.name for item in scores.classes if name in ("", item.name) and getattr(item, key) is not None]
+    names = [item for item in scores.names if name in ("", item) and scores.value(key, item) is not None]
     # F1 and accuracy are defined without a positive, and so are their means over classes.
     ranked = key.startswith("au") or (name and key != "accuracy")
     if sample.read < MANY_PATIENTS or (ranked and not sample.ranked(names)):

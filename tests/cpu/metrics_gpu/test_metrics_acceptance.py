@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, do
 
 
 def one_class(counts: Counts, **options):
-    return grounding(Pairs(counts, np.zeros(len(counts), int), ["only"]), GroundingOptions(**options)).classes[0]
+    scores = grounding(Pairs(counts, np.zeros(len(counts), int), ["only"]), GroundingOptions(**options))
+    return SimpleNamespace(**scores.record("only"))
 
 
 def all_ones(masks):
@@ -161,13 +163,13 @@ def test_monotone_rescaling_leaves_the_ranking_metrics(cases):
     score = np.array([[s] for s, _ in cases], np.float64)
     label = np.array([[int(t)] for _, t in cases])
     before, after = recognition(score, label, ["x"]), recognition(np.exp(score / 5) - 3, label, ["x"])
-    assert before.auc == after.auc and before.auprc == after.auprc
+    assert [before.value(key) for key in ("auc", "auprc")] == [after.value(key) for key in ("auc", "auprc")]
 
 
 def test_undefined_auc_is_excluded_and_listed():
     label = np.array([[1, 1], [0, 1], [1, 1]])
     result = recognition(np.array([[2.0, 1.0], [1.0, 2.0], [3.0, 3.0]]), label, ["two values", "one value"])
-    assert result.auc == result.classes[0].auc == 1.0 and result.excluded["auc"] == ("one value",)
+    assert result.value("auc") == result.value("auc", "two values") == 1.0 and result.excluded["auc"] == ("one value",)
 
 
 def test_the_histogram_equals_brute_force(regions):

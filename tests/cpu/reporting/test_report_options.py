@@ -103,7 +103,7 @@ def test_tau_from_leaves_out_the_full_mask(tmp_path: Path) -> None:
     full, cut = results(path), results(path, tau_from=0.01)
     assert full.number("kad", "one", "dice_best", "Mass").value == full.number("kad", "one", "floor_dice", "Mass").value
     assert cut.number("kad", "one", "dice_best", "Mass").value == 0
-    assert cut.cells["kad", "one"].scores("Mass").best_tau == 0.01  # type: ignore[union-attr]
+    assert cut.cells["kad", "one"].grounding.value("best_tau", "Mass") == 0.01
 
 
 def test_searches_for_a_best_threshold(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_constant_maps_can_be_left_out(tmp_path: Path) -> None:
     rows = random_rows(1)
     found = results(make_run(tmp_path / "run", rows), constant="skip").cells["kad", "one"]
     constant = [row for row in rows if row.degenerate]
-    assert found.skipped == len(constant) > 0 and found.grounding.micro.degenerate == 0
+    assert found.skipped == len(constant) > 0 and found.grounding.count("degenerate") == 0
     assert found.n == sum(row.area is not None for row in rows) - len(constant)
 
 
@@ -198,13 +198,16 @@ def test_recognition_can_be_shown_otherwise(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", random_rows(1))
     made = make_report(path, Choices(replicates=40, auprc="trapezoid", f1="best"))
     cell = made.results.cells["kad", "one"]
-    scores = cell.recognised("Mass")
-    assert scores is not None
-    assert cell.number("auprc", "Mass").value == scores.auprc_trapezoid != scores.auprc
-    assert cell.number("f1", "Mass").value == scores.f1_best != scores.f1
-    assert cell.number("f1").value == pytest.approx(np.mean([c.f1_best for c in cell.recognition.classes]))
+    scores = cell.recognition
+    best = scores.value("f1_best", "Mass")
+    assert (
+        cell.number("auprc", "Mass").value == scores.value("auprc_trapezoid", "Mass") != scores.value("auprc", "Mass")
+    )
+    assert best is not None and cell.number("f1", "Mass").value == best != scores.value("f1", "Mass")
+    of_classes = [value for name in scores.names if (value := scores.value("f1_best", name)) is not None]
+    assert cell.number("f1").value == pytest.approx(np.mean(of_classes))
     interval = cell.number("f1", "Mass").interval
-    assert interval is not None and interval.high >= scores.f1_best
+    assert interval is not None and interval.high >= best
     table = next(table for table in made.tables if table.title == "Recognition")
     assert {"AUPRC (trapezoid)", "best F1*"} <= {column.title for column in table.columns}
     assert any("in-sample: the threshold is the best for these very images" in note for note in table.notes)
@@ -247,10 +250,17 @@ def test_a_tolerance_is_measured_on_the_stored_regions(swept: Path) -> None:
 def test_another_protocol_is_what_an_evaluation_by_it_gives(swept: Path, tmp_path: Path, name: str) -> None:
     evaluated = make_run(tmp_path / name, swept_rows(name), CLASSES[:2], protocol=name)
     asked, found = results(swept, protocol=name).cells["kad", "one"], results(evaluated).cells["kad", "one"]
-    assert asked.grounding == found.grounding and asked.cross_fitted == found.cross_fitted
+    for group in (*CLASSES[:2], "macro", "micro"):
+        assert asked.grounding.record(group) == found.grounding.record(group)
+        assert asked.cross_fitted.record(group) == found.cross_fitted.record(group)
+    assert (asked.grounding.options, asked.cross_fitted.options) == (
+        found.grounding.options,
+        found.cross_fitted.options,
+    )
     assert asked.protocol == found.protocol == name and asked.tau_scale == protocol(name).sweeping.tau_scale
     back = results(evaluated, protocol="default").cells["kad", "one"]
-    assert back.grounding == results(swept).cells["kad", "one"].grounding
+    default = results(swept).cells["kad", "one"].grounding
+    assert all(back.grounding.record(group) == default.record(group) for group in (*CLASSES[:2], "macro", "micro"))
     if protocol(name).fixed_tau is None:
         assert asked.number("dice_fixed").value is None and asked.number("delta_dice").value is None
     table = next(t for t in make_report(evaluated, Choices(replicates=0)).tables if t.title == "Table 1: grounding")
@@ -417,8 +427,9 @@ def test_notes_claim_no_more_than_the_options_allow(
     drawn = planned(made.results, DELTA)
     assert drawn is None or (NEVER in drawn.caption) == never
     cell = made.results.cells["kad", "one"]
-    for scores in cell.grounding.classes:
-        best, lowest = scores.dice_best or 0.0, (scores.floor_dice or 0.0) - 1e-12
+    scores = cell.grounding
+    for name in scores.names:
+        best, lowest = scores.value("dice_best", name) or 0.0, (scores.value("floor_dice", name) or 0.0) - 1e-12
         assert not floor or best >= lowest
     delta = cell.number("delta_dice").value
     assert not never or delta is None or delta >= 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,6 +38,11 @@ def world(seed=0, pairs=40, patients=15):
     return counts, class_of, patient_of, draw_patients(patients, 12, seed=3)
 
 
+def drawn(scores, field, name):
+    """float64 [B]: the replicates of a number, also where its estimate is undefined."""
+    return scores.rows[field][(*NAMES, "macro", "micro").index(name), 1:]
+
+
 @pytest.mark.parametrize("iou_at", ["joint", "independent"])
 @pytest.mark.parametrize("unit", ["per_class", "per_dataset", "per_image", "cross_fit", "per_model"])
 def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
@@ -47,16 +53,16 @@ def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
     fold_of = patient_of[None] if unit == "cross_fit" else None
     levels = (20, 30) if unit == "per_model" else None
     asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, draws=draws, patient_of=patient_of)
-    result = grounding(asked, options, levels=levels).drawn
+    result = grounding(asked, options, levels=levels)
     undefined = 0
     for b in range(draws.replicates):
         items = drawn_items(draws, b, patient_of)
         folds = None if fold_of is None else fold_of[:, items]
         expected = grounding(Pairs(counts.take(items), class_of[items], NAMES, fold_of=folds), options, levels=levels)
-        for scores in (*expected.classes, expected.macro, expected.micro):
+        for name in (*NAMES, "macro", "micro"):
             for field in FIELDS:
-                assert same(result.of(field, scores.name)[b], getattr(scores, field)), (b, scores.name, field)
-            undefined += scores.n == 0
+                assert same(drawn(result, field, name)[b], expected.value(field, name)), (b, name, field)
+            undefined += name in NAMES and expected.count("n", name) == 0
     assert undefined > draws.replicates  # the empty class, and at times the rare one
 
 
@@ -66,18 +72,18 @@ def test_fixed_thresholds_are_those_of_the_estimate(unit):
     options = GroundingOptions(unit=unit)
     fold_of = patient_of[None] if unit == "cross_fit" else None
     asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, draws=draws, patient_of=patient_of)
-    fixed, rechosen = (grounding(asked, options, tau=tau).drawn for tau in ("fixed", "rechosen"))
-    assert np.array_equal(fixed.of("dice_fixed", "a"), rechosen.of("dice_fixed", "a"))
+    fixed, rechosen = (grounding(asked, options, tau=tau) for tau in ("fixed", "rechosen"))
+    assert np.array_equal(drawn(fixed, "dice_fixed", "a"), drawn(rechosen, "dice_fixed", "a"))
     estimate = grounding(Pairs(counts, class_of, NAMES, fold_of=fold_of), options)
     if unit == "cross_fit":
         return
-    assert (fixed.of("dice_best", "a") <= rechosen.of("dice_best", "a") + 1e-12).all() or unit == "per_dataset"
+    assert (drawn(fixed, "dice_best", "a") <= drawn(rechosen, "dice_best", "a") + 1e-12).all() or unit == "per_dataset"
     dice = in_units(2 * counts.overlap / (counts.area + counts.region[:, None]))
-    k = round(100 * estimate.classes[0].best_tau)
+    k = round(100 * estimate.value("best_tau", "a"))
     for b in range(draws.replicates):
         items = drawn_items(draws, b, patient_of)
         items = items[class_of[items] == 0]
-        assert fixed.of("dice_best", "a")[b] == pytest.approx(dice[items, k].mean(), abs=1e-12)
+        assert drawn(fixed, "dice_best", "a")[b] == pytest.approx(dice[items, k].mean(), abs=1e-12)
 
 
 def test_recognition_replicates_equal_resampled_images():
@@ -89,18 +95,16 @@ def test_recognition_replicates_equal_resampled_images():
     labels[0, 3] = 1
     patient_of = rng.integers(0, 20, 50)
     draws = draw_patients(20, 15, seed=1)
-    result = recognition(logits, labels, NAMES, draws, patient_of).drawn
+    result = recognition(logits, labels, NAMES, draws, patient_of)
     for b in range(15):
         items = drawn_items(draws, b, patient_of)
         expected = recognition(logits[items], labels[items], NAMES)
-        for scores in expected.classes:
-            for field in RECOGNITION_FIELDS:
-                assert same(result.of(field, scores.name)[b], getattr(scores, field)), (b, scores.name, field)
-        for field in ("auc", "auprc", "f1", "accuracy"):
-            assert same(result.of(field, "macro")[b], getattr(expected, field))
-        assert same(result.of("accuracy", "micro")[b], expected.hamming)
-    assert np.isnan(result.of("auc", "c")).any() and not np.isnan(result.of("auc", "c")).all()
-    assert percentile_interval(result.of("auc", "empty")) is None
+        for field in RECOGNITION_FIELDS:
+            for name in (*NAMES, "macro"):
+                assert same(drawn(result, field, name)[b], expected.value(field, name)), (b, name, field)
+        assert same(drawn(result, "accuracy", "micro")[b], expected.value("accuracy", "micro"))
+    assert np.isnan(drawn(result, "auc", "c")).any() and not np.isnan(drawn(result, "auc", "c")).all()
+    assert percentile_interval(drawn(result, "auc", "empty")) is None
 
 
 def test_trapezoid_and_best_f1_by_brute_force():
@@ -108,7 +112,7 @@ def test_trapezoid_and_best_f1_by_brute_force():
     for _ in range(20):
         score = rng.integers(-3, 4, 30) / 2
         label = rng.integers(0, 2, 30)
-        found = recognition(score[:, None], label[:, None], ["x"]).classes[0]
+        found = SimpleNamespace(**recognition(score[:, None], label[:, None], ["x"]).record("x"))
         f1 = {t: 2 * (label[score >= t]).sum() / ((score >= t).sum() + label.sum()) for t in sorted(set(score))}
         best = max(f1.values())
         assert found.f1_best == pytest.approx(best, abs=1e-12)
@@ -118,8 +122,8 @@ def test_trapezoid_and_best_f1_by_brute_force():
 
 
 def test_the_highest_of_equally_good_thresholds_is_named():
-    found = recognition(np.array([[3.0], [2], [1], [0]]), np.array([[1], [0], [0], [1]]), ["x"]).classes[0]
-    assert found.f1_best == pytest.approx(2 / 3) and found.f1_logit == 3
+    found = recognition(np.array([[3.0], [2], [1], [0]]), np.array([[1], [0], [0], [1]]), ["x"])
+    assert found.value("f1_best", "x") == pytest.approx(2 / 3) and found.value("f1_logit", "x") == 3
 
 
 def test_draws_are_repeatable_and_complete():
@@ -203,10 +207,11 @@ def test_searches_that_share_their_sums_are_the_single_ones(tau):
     for (how, levels), found in zip(searches, together, strict=True):
         alone = grounding(asked, how, tau=tau, levels=levels)
         undrawn = grounding(replace(asked, draws=None, patient_of=None), how, levels=levels)
-        assert found == alone == undrawn, "the estimates, to the last bit"
-        for field in FIELDS:
-            for name in (*NAMES, "macro", "micro"):
-                one, other = found.drawn.of(field, name), alone.drawn.of(field, name)
+        for name in (*NAMES, "macro", "micro"):
+            assert found.record(name) == alone.record(name) == undrawn.record(name), "the estimates, to the last bit"
+            assert undrawn.number("pointing", name).drawn is None
+            for field in FIELDS:
+                one, other = drawn(found, field, name), drawn(alone, field, name)
                 assert len(one) == draws.replicates and one == pytest.approx(other, abs=1e-12, nan_ok=True)
     with pytest.raises(ValueError, match="unit only"):
         groundings(asked, [(options, None), (replace(options, tau_from=0.0), None)])
@@ -233,9 +238,9 @@ def test_masks_have_the_numbers_of_their_counts_at_every_threshold(unit):
     for field in ("pointing", "dice_fixed", "iou_fixed", "floor_dice", "floor_iou", "chance"):
         np.testing.assert_array_equal(found.each[field], searched.each[field])
         for name in (*NAMES, "macro", "micro"):
-            np.testing.assert_array_equal(found.drawn.of(field, name), searched.drawn.of(field, name))
-    assert found.macro.dice_best == found.macro.dice_fixed != 0, "there is no other threshold"
-    np.testing.assert_array_equal(found.drawn.of("iou_best", "macro"), found.drawn.of("iou_fixed", "macro"))
+            np.testing.assert_array_equal(drawn(found, field, name), drawn(searched, field, name))
+    assert found.value("dice_best") == found.value("dice_fixed") != 0, "there is no other threshold"
+    np.testing.assert_array_equal(drawn(found, "iou_best", "macro"), drawn(found, "iou_fixed", "macro"))
 
 
 def test_draws_are_counted_in_one_byte_or_two(monkeypatch):

@@ -252,7 +252,7 @@ def test_calibrated_levels_are_searched_as_the_options_say(unit):
     assert all((found >= 1).all() for found in levels.values())
     plain = calibrated_levels(counts, class_of, fold_of)
     assert (plain["best"] == 0).any() and (plain["isotonic_half_dice"] == 0).any()
-    found = grounding(Pairs(counts, class_of, list("abc")), options).macro.dice_best
+    found = grounding(Pairs(counts, class_of, list("abc")), options).value("dice_best")
     assert np.mean([dice_at(counts, levels["best"])[class_of == c].mean() for c in range(3)]) == pytest.approx(found)
     with pytest.raises(ValueError, match="per_class or per_dataset, not per_image"):
         calibrated_levels(counts, class_of, fold_of, options=GroundingOptions(unit="per_image"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,12 +85,13 @@ def test_cross_fit_by_loops(iou_at, tau_from):
     assert result.options.label == "cross_fitted" and GroundingOptions().label == "in_sample"
     for c in range(3):
         expected = by_loops(*curves(counts), np.flatnonzero(class_of == c), fold_of, options)
-        scores = result.classes[c]
-        assert (scores.dice_best, scores.iou_best) == pytest.approx(tuple(expected), abs=1e-12)
-        assert scores.best_tau is None
-        assert np.mean(result.each["dice_best"][class_of == c]) == pytest.approx(scores.dice_best)
+        name = "abc"[c]
+        best = result.value("dice_best", name)
+        assert (best, result.value("iou_best", name)) == pytest.approx(tuple(expected), abs=1e-12)
+        assert result.value("best_tau", name) is None
+        assert np.mean(result.each["dice_best"][class_of == c]) == pytest.approx(best)
     tuned = grounding(Pairs(counts, class_of, ["a", "b", "c"]), GroundingOptions(tau_from=tau_from))
-    assert tuned.classes[0].dice_best >= result.classes[0].dice_best
+    assert tuned.value("dice_best", "a") >= result.value("dice_best", "a")
 
 
 def test_replicates_fit_anew_and_a_drawn_patient_is_left_out_with_all_copies():
@@ -100,15 +102,15 @@ def test_replicates_fit_anew_and_a_drawn_patient_is_left_out_with_all_copies():
     fold_of = folds_of(class_of, patient_of)
     drawn = grounding(
         Pairs(counts, class_of, ["a", "b"], fold_of=fold_of, draws=draws, patient_of=patient_of), OPTIONS
-    ).drawn
+    ).rows
     dice, iou = curves(counts)
     undefined = 0
     for b in range(draws.replicates):
         items = np.repeat(np.arange(14), draws.counts[b, patient_of])
-        for c, name in enumerate("ab"):
+        for c in range(2):
             members = np.flatnonzero(class_of[items] == c)
             expected = by_loops(dice[items], iou[items], members, fold_of[:, items], OPTIONS) if len(members) else None
-            found = drawn.of("dice_best", name)[b], drawn.of("iou_best", name)[b]
+            found = drawn["dice_best"][c, 1 + b], drawn["iou_best"][c, 1 + b]
             undefined += expected is None
             assert found == pytest.approx(
                 (np.nan,) * 2 if expected is None else tuple(expected), abs=1e-12, nan_ok=True
@@ -125,19 +127,19 @@ def test_a_class_of_one_patient_is_not_fitted():
     asked = Pairs(counts, class_of, list("abc"), fold_of=folds_of(class_of, patient_of), draws=draws,
                   patient_of=patient_of)  # fmt: skip
     found = grounding(asked, OPTIONS)
-    a, b, c = found.classes
+    a, b, c = (SimpleNamespace(**found.record(name)) for name in "abc")
     assert found.unfitted == ("b",) and b.n == 2
     assert b.dice_best is b.iou_best is b.delta_dice is None and b.dice_fixed is not None and b.pointing is not None
-    assert found.macro.dice_best == pytest.approx((a.dice_best + c.dice_best) / 2)
-    assert found.macro.delta_dice == pytest.approx((a.delta_dice + c.delta_dice) / 2)
-    assert found.micro.dice_best == pytest.approx((3 * a.dice_best + 7 * c.dice_best) / 10)
-    assert np.isnan(found.drawn.of("dice_best", "b")).all() and np.isnan(found.each["dice_best"][class_of == 1]).all()
+    assert found.value("dice_best") == pytest.approx((a.dice_best + c.dice_best) / 2)
+    assert found.value("delta_dice") == pytest.approx((a.delta_dice + c.delta_dice) / 2)
+    assert found.value("dice_best", "micro") == pytest.approx((3 * a.dice_best + 7 * c.dice_best) / 10)
+    assert np.isnan(found.rows["dice_best"][1]).all() and np.isnan(found.each["dice_best"][class_of == 1]).all()
     n = [draws.counts[:, patient_of[class_of == k]].sum(axis=1) for k in (0, 2)]
-    parts = [found.drawn.of("dice_best", name) for name in "ac"]
+    parts = [found.number("dice_best", name).drawn for name in "ac"]
     known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
     assert known.any()
     micro = (n[0] * parts[0] + n[1] * parts[1]) / (n[0] + n[1])
-    assert found.drawn.of("dice_best", "micro")[known] == pytest.approx(micro[known])
+    assert found.number("dice_best", "micro").drawn[known] == pytest.approx(micro[known])
 
 
 def test_levels_that_are_equally_good_stay_so():
@@ -213,7 +215,7 @@ def test_a_class_whose_pairs_are_nearly_all_in_one_fold_leaves_each_patient_out(
     assert scores.unfitted == ()
     for c in range(3):
         expected = by_loops(*curves(counts), np.flatnonzero(class_of == c), found, OPTIONS)
-        assert scores.classes[c].dice_best == pytest.approx(expected[0], abs=1e-12)
+        assert scores.value("dice_best", "abc"[c]) == pytest.approx(expected[0], abs=1e-12)
     assert pair_folds(folds[:, 4:], class_of[:2], np.zeros(2, int)).tolist() == [[0, 0]] * 3, (
         "one patient is not fitted"
     )
@@ -232,7 +234,7 @@ def test_repeated_folds_by_loops():
         items = np.arange(len(class_of)) if b < 0 else np.repeat(np.arange(len(class_of)), draws.counts[b, patient_of])
         members = np.flatnonzero(class_of[items] == 1)
         expected = by_loops(dice[items], iou[items], members, fold_of[:, items], OPTIONS)
-        got = found.classes[1].dice_best if b < 0 else found.drawn.of("dice_best", "b")[b]
+        got = found.rows["dice_best"][1, 1 + b]
         assert got == pytest.approx(expected[0], abs=1e-12)
 
 
@@ -244,10 +246,10 @@ def test_scores_of_each_pair_have_the_means_of_the_classes():
         options = GroundingOptions(unit=unit, ties="expected", iou_at="independent")
         found = grounding(Pairs(counts, class_of, list("abc"), fold_of=fold_of), options)
         for field in FIELDS:
-            for c, scores in enumerate(found.classes):
-                assert found.each[field][class_of == c].mean() == pytest.approx(getattr(scores, field)), (unit, field)
+            for c, name in enumerate("abc"):
+                assert found.each[field][class_of == c].mean() == pytest.approx(found.value(field, name)), (unit, field)
 
 
 def test_nothing_to_fit():
     empty = Pairs(Counts.empty(), np.zeros(0, int), ["a"], fold_of=folds_of(np.zeros(0, int), np.zeros(0, int)))
-    assert grounding(empty, OPTIONS).macro.dice_best is None and grounding(empty, OPTIONS).unfitted == ()
+    assert grounding(empty, OPTIONS).value("dice_best") is None and grounding(empty, OPTIONS).unfitted == ()

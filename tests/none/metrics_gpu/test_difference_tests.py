@@ -87,7 +87,8 @@ def test_images_of_a_patient_count_together():
         assert parts[p] == pytest.approx(expected, abs=1e-12)
     one_each = auc_parts(score, label, np.arange(len(label)), len(label))
     assert (one_each**2).sum() == pytest.approx(auc_estimate(score, label).variance, abs=1e-12)
-    drawn = recognition(score[:, None], label[:, None], ["x"], draw_patients(40, 2000), patient_of).drawn.of("auc", "x")
+    scores = recognition(score[:, None], label[:, None], ["x"], draw_patients(40, 2000), patient_of)
+    drawn = scores.number("auc", "x").drawn
     assert np.nanstd(drawn) == pytest.approx(math.sqrt((parts**2).sum()), rel=0.1)
     assert abs(np.nanstd(drawn) / math.sqrt((one_each**2).sum()) - 1) > 0.1, "patients matter here"
 
@@ -108,8 +109,8 @@ def test_delong_and_the_bootstrap_agree():
     label = (rng.random(800) < 0.3).astype(int)
     score = rng.standard_normal(800) + 0.8 * label
     found = auc_estimate(score, label)
-    replicates = recognition(score[:, None], label[:, None], ["x"], draw_patients(800), np.arange(800)).drawn
-    spread = replicates.of("auc", "x").std()
+    scores = recognition(score[:, None], label[:, None], ["x"], draw_patients(800), np.arange(800))
+    spread = scores.number("auc", "x").drawn.std()
     assert spread == pytest.approx(math.sqrt(found.variance), rel=0.1)
 
 

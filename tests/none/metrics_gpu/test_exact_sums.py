@@ -113,7 +113,7 @@ def test_grounding_has_the_same_bits_in_any_order(patients: int, iou_at: str) ->
                       patient_of=patient_of[order], hits=shares_of[order])  # fmt: skip
         found = groundings(asked, searches)
         each = [{name: value[np.argsort(order)] for name, value in item.each.items()} for item in found]
-        scores = [[item.classes, item.macro, item.micro, item.drawn] for item in found]
+        scores = [[item.counts, item.rows] for item in found]
         numbers = bits([scores, each])
         levels = model_levels([(asked.counts, asked.class_of)], searches[0][0])
         told = told or (numbers, levels)
@@ -159,11 +159,12 @@ def test_the_cross_fitted_delta_of_a_curve_without_a_choice_is_zero() -> None:
     assert len(folds) == 5
     asked = Pairs(table, class_of, NAMES, fold_of=folds, draws=draw_patients(patients, 10), patient_of=patient_of)
     crossed, plain = groundings(asked, [(GroundingOptions(unit="cross_fit"), None), (GroundingOptions(), None)])
-    both = ([*item.classes, item.macro, item.micro] for item in (crossed, plain))
-    for scores, others in zip(*both, strict=True):
-        assert scores.delta_dice == 0 and others.delta_dice == 0
-        assert scores.dice_best == scores.dice_fixed == scores.floor_dice == others.dice_best
-    assert crossed.drawn is not None and not crossed.drawn.macro["delta_dice"].any()
+    for name in (*NAMES, "macro", "micro"):
+        assert crossed.value("delta_dice", name) == plain.value("delta_dice", name) == 0
+        best = {crossed.value(key, name) for key in ("dice_best", "dice_fixed", "floor_dice")}
+        assert best == {plain.value("dice_best", name)}
+    drawn = crossed.number("delta_dice").drawn
+    assert drawn is not None and not drawn.any()
 
 
 def test_recognition_and_the_parts_of_auc_have_the_same_bits_in_any_order() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
@@ -57,6 +59,11 @@ def naive_curves(counts):
     return dice, iou
 
 
+def one(scores, name):
+    """The numbers of a class, or of `macro` or `micro`, as attributes."""
+    return SimpleNamespace(**scores.record(name))
+
+
 def mean(values):
     values = list(values)
     return sum(values) / len(values)
@@ -90,10 +97,10 @@ def test_every_option_against_loops(unit, iou_at, tau_from):
     if iou_at == "joint":
         k_iou = k_dice
 
-    empty = result.classes[2]
+    empty = one(result, "empty")
     assert empty.n == 0 and empty.dice_best is None and empty.best_tau is None and empty.iou_tau is None
     for c, pairs in members.items():
-        got = result.classes[c]
+        got = one(result, names[c])
         assert (got.name, got.n) == (names[c], len(pairs))
         assert got.degenerate == sum(bool(counts.degenerate[p]) for p in pairs)
         assert got.pointing == pytest.approx(mean(int(counts.hit[p]) for p in pairs))
@@ -120,14 +127,15 @@ def test_every_option_against_loops(unit, iou_at, tau_from):
         assert got.delta_dice == pytest.approx(100 * (got.dice_best - got.dice_fixed))
         if unit != "per_dataset":
             assert got.delta_dice >= 0
-    used = [result.classes[c] for c in members]
+    used = [one(result, names[c]) for c in members]
     for field in ("pointing", "dice_fixed", "iou_fixed", "dice_best", "iou_best", "delta_dice", "floor_dice", "chance"):
         values = [getattr(scores, field) for scores in used]
-        assert getattr(result.macro, field) == pytest.approx(mean(values))
+        assert result.value(field) == pytest.approx(mean(values))
         weighted = sum(v * s.n for v, s in zip(values, used, strict=True)) / len(counts)
-        assert getattr(result.micro, field) == pytest.approx(weighted)
-    assert result.macro.n == result.micro.n == len(counts)
-    assert result.macro.degenerate == int(counts.degenerate.sum()) > 0
+        assert result.value(field, "micro") == pytest.approx(weighted)
+    macro, micro = one(result, "macro"), one(result, "micro")
+    assert macro.n == micro.n == len(counts)
+    assert macro.degenerate == micro.degenerate == int(counts.degenerate.sum()) > 0
 
 
 def test_searches_are_ordered():
@@ -135,27 +143,27 @@ def test_searches_are_ordered():
     counts = random_counts(rng, 60)
     class_of = rng.integers(0, 3, 60)
     value = {
-        unit: grounding(Pairs(counts, class_of, "abc"), GroundingOptions(unit=unit)).macro.dice_best
+        unit: grounding(Pairs(counts, class_of, "abc"), GroundingOptions(unit=unit)).value("dice_best")
         for unit in ("per_dataset", "per_class", "per_image")
     }
     result = grounding(Pairs(counts, class_of, "abc"))
-    assert result.macro.floor_dice <= value["per_dataset"] <= value["per_class"] <= value["per_image"]
-    for scores in result.classes:
+    assert result.value("floor_dice") <= value["per_dataset"] <= value["per_class"] <= value["per_image"]
+    for scores in (one(result, name) for name in "abc"):
         assert scores.dice_best >= max(scores.floor_dice, scores.dice_fixed)
 
 
 def test_equal_means_take_the_smallest_threshold():
     area = [steps((0, 100), (1, 10))]
     counts = counts_of(area, [steps((0, 10), (1, 10))], [10])
-    scores = grounding(Pairs(counts, np.array([0]), ["x"])).classes[0]
+    scores = one(grounding(Pairs(counts, np.array([0]), ["x"])), "x")
     assert scores.best_tau == 0.01 and scores.dice_best == 1.0 and scores.iou_best == 1.0
 
 
 def test_the_search_from_one_per_cent_can_fall_below_the_floor():
     counts = counts_of([steps((0, 100), (1, 50))], [steps((0, 30), (1, 0))], [30])
     floor = 2 * 30 / 130
-    assert grounding(Pairs(counts, np.array([0]), ["x"])).classes[0].dice_best == pytest.approx(floor)
-    late = grounding(Pairs(counts, np.array([0]), ["x"]), GroundingOptions(tau_from=0.01)).classes[0]
+    assert grounding(Pairs(counts, np.array([0]), ["x"])).value("dice_best", "x") == pytest.approx(floor)
+    late = one(grounding(Pairs(counts, np.array([0]), ["x"]), GroundingOptions(tau_from=0.01)), "x")
     assert late.dice_best == 0 and late.best_tau == 0.01 and late.floor_dice == pytest.approx(floor)
 
 
@@ -167,8 +175,8 @@ def test_iou_at_its_own_threshold_differs_from_the_joint_one():
     dice, iou = naive_curves(counts)
     k_dice = max(range(101), key=lambda k: (dice[0][k] + dice[1][k], -k))
     k_iou = max(range(101), key=lambda k: (iou[0][k] + iou[1][k], -k))
-    joint = grounding(Pairs(counts, np.zeros(2, int), ["x"])).classes[0]
-    own = grounding(Pairs(counts, np.zeros(2, int), ["x"]), GroundingOptions(iou_at="independent")).classes[0]
+    joint = one(grounding(Pairs(counts, np.zeros(2, int), ["x"])), "x")
+    own = one(grounding(Pairs(counts, np.zeros(2, int), ["x"]), GroundingOptions(iou_at="independent")), "x")
     assert joint.iou_tau == joint.best_tau == k_dice / 100 and own.iou_tau == k_iou / 100
     assert own.iou_best >= joint.iou_best
 
@@ -187,7 +195,7 @@ def test_pointing_ties():
     assert pointing_hits(counts, "expected").tolist() == [2 / 8, 1, 0]
     for rule, expected in (("first", 1 / 3), ("any", 2 / 3), ("expected", 1.25 / 3)):
         result = grounding(Pairs(counts, np.zeros(3, int), ["x"]), GroundingOptions(ties=rule))
-        assert result.classes[0].pointing == pytest.approx(expected) and result.classes[0].degenerate == 1
+        assert result.value("pointing", "x") == pytest.approx(expected) and result.count("degenerate", "x") == 1
 
 
 def test_curves_refuse_pairs_without_region():
@@ -209,9 +217,9 @@ def test_counts_are_whole_where_the_first_threshold_marks_every_pixel():
 
 def test_no_pair_at_all():
     result = grounding(Pairs(Counts.empty(), np.zeros(0, int), ["x", "y"]))
-    assert result.macro.n == 0 and result.macro.pointing is None and result.micro.dice_best is None
+    assert result.count("n") == 0 and result.value("pointing") is result.value("dice_best", "micro") is None
     shared = grounding(Pairs(Counts.empty(), np.zeros(0, int), ["x"]), GroundingOptions(unit="per_dataset"))
-    assert shared.macro.best_tau is None
+    assert shared.value("best_tau") is None
 
 
 def test_misuse():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from exact_units import in_units
@@ -36,9 +38,8 @@ def scores(name, grids, masks):
         hits = pointing_hits(
             sweep(grids, masks, sweeping=Sweeping(upsample=chosen.sweeping.upsample)), chosen.options.ties
         )
-    return grounding(
-        Pairs(counts, np.zeros(len(counts), int), ["x"], hits=hits, pixels=224 * 224), chosen.options
-    ).classes[0]
+    pairs = Pairs(counts, np.zeros(len(counts), int), ["x"], hits=hits, pixels=224 * 224)
+    return SimpleNamespace(**grounding(pairs, chosen.options).record("x"))
 
 
 def dice(marked, mask):
@@ -90,7 +91,7 @@ def test_chexlocalize_compares_strictly():
     counts, plain = sweep(grids, masks, sweeping=Sweeping(comparison=">")), sweep(grids, masks)
     assert (counts.area[:, 0] < 224 * 224).all() and (counts.area[:, 100] == 0).all()
     assert (plain.area[:, 100] >= 1).all() and (counts.area <= plain.area).all()
-    assert found.floor_dice == grounding(Pairs(plain, np.zeros(12, int), ["x"])).classes[0].floor_dice
+    assert found.floor_dice == grounding(Pairs(plain, np.zeros(12, int), ["x"])).value("floor_dice", "x")
     with pytest.raises(ValueError, match="give the number of pixels"):
         grounding(Pairs(counts, np.zeros(12, int), ["x"]))
 
@@ -115,10 +116,8 @@ def test_paper_and_default():
     grids, masks = world(3)
     found, default = scores("paper", grids, masks), scores("default", grids, masks)
     assert protocol("default").options == GroundingOptions() and default.dice_best >= found.dice_best
-    assert (
-        found
-        == grounding(Pairs(sweep(grids, masks), np.zeros(12, int), ["x"]), GroundingOptions(tau_from=0.01)).classes[0]
-    )
+    late = grounding(Pairs(sweep(grids, masks), np.zeros(12, int), ["x"]), GroundingOptions(tau_from=0.01))
+    assert vars(found) == late.record("x")
 
 
 def test_every_protocol_is_complete():

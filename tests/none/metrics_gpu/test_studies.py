@@ -16,7 +16,7 @@ from xbench_fast.metrics_gpu.grounding.calibration import calibrated_levels
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.grounding.strata import size_strata, strata_of
+from xbench_fast.metrics_gpu.grounding.strata import STRATA, size_strata, strata_of
 from xbench_fast.metrics_gpu.grounding.tolerance import region_distance, tolerant_hits
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.correlation import (
@@ -184,19 +184,22 @@ def test_strata():
 def test_size_strata_are_grounding_of_their_pairs():
     counts = random_counts(np.random.default_rng(1))
     pixels = int(counts.area[0, 0])
-    strata = size_strata(Pairs(counts, np.zeros(len(counts), int), ["all"]), pixels).strata
+    strata = size_strata(Pairs(counts, np.zeros(len(counts), int), ["all"]), pixels)
+    scores = strata.grounding
     share = counts.region / pixels
-    for (low, high), stratum in zip([(0, 0.005), (0.005, 0.02), (0.02, 0.08), (0.08, 2)], strata, strict=True):
+    edges = [(0, 0.005), (0.005, 0.02), (0.02, 0.08), (0.08, 2)]
+    for (low, high), name, fraction in zip(edges, STRATA, strata.mean_fraction, strict=True):
         chosen = (share >= low) & (share < high)
-        assert stratum.scores.n == chosen.sum()
+        assert scores.count("n", name) == chosen.sum()
         if not chosen.any():
-            assert stratum.mean_fraction is None and stratum.above_chance is None
+            assert fraction is None and np.isnan(strata.above_chance(name)).all()
             continue
-        alone = grounding(Pairs(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"])).classes[0]
-        assert (alone.dice_best, alone.pointing) == pytest.approx((stratum.scores.dice_best, stratum.scores.pointing))
-        assert stratum.mean_fraction == pytest.approx(share[chosen].mean())
-        assert stratum.above_chance == pytest.approx(alone.pointing - share[chosen].mean())
-    assert sum(stratum.scores.n for stratum in strata) == len(counts)
+        alone = grounding(Pairs(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"]))
+        for key in ("dice_best", "pointing"):
+            assert alone.value(key, "x") == pytest.approx(scores.value(key, name))
+        assert fraction == pytest.approx(share[chosen].mean())
+        assert strata.above_chance(name) == pytest.approx([alone.value("pointing") - share[chosen].mean()])
+    assert scores.count("n") == len(counts)
 
 
 def test_size_strata_with_folds_and_other_hits():
@@ -206,15 +209,15 @@ def test_size_strata_with_folds_and_other_hits():
     options = GroundingOptions(unit="cross_fit")
     strata = size_strata(
         Pairs(counts, np.zeros(len(counts), int), ["all"], fold_of=fold_of, hits=hits), pixels, options, tertiles=True
-    ).strata
+    ).grounding
     index, _ = strata_of(counts.region, pixels, tertiles=True)
-    for place, stratum in enumerate(strata):
+    for place, name in enumerate(strata.names):
         chosen = index == place
         alone = grounding(
             Pairs(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"], fold_of=fold_of[:, chosen]), options
         )
-        assert stratum.scores.dice_best == pytest.approx(alone.macro.dice_best)
-        assert stratum.scores.pointing == pytest.approx(hits[chosen].mean())
+        assert strata.value("dice_best", name) == pytest.approx(alone.value("dice_best"))
+        assert strata.value("pointing", name) == pytest.approx(hits[chosen].mean())
 
 
 def test_distance_to_the_region():
@@ -235,9 +238,8 @@ def test_distance_to_the_region():
     chosen = counts.take(counts.region > 0)
     hits = tolerant_hits(found, 3)[counts.region > 0]
     assert 0 < hits.mean() < 1
-    assert grounding(Pairs(chosen, np.zeros(len(chosen), int), ["x"], hits=hits)).classes[0].pointing == pytest.approx(
-        hits.mean()
-    )
+    scores = grounding(Pairs(chosen, np.zeros(len(chosen), int), ["x"], hits=hits))
+    assert scores.value("pointing", "x") == pytest.approx(hits.mean())
     with pytest.raises(ValueError, match="does not fit"):
         region_distance(counts, masks, 30)
     with pytest.raises(ValueError, match="do not fit"):
@@ -261,8 +263,8 @@ def test_one_threshold_for_a_model():
     assert k == k_iou == mean.argmax()
     options = GroundingOptions(unit="per_model")
     result = grounding(Pairs(*sets[0], ["a", "b"]), options, levels=(k, k_iou))
-    assert result.macro.best_tau == k / 100
-    assert result.classes[1].dice_best == pytest.approx(curves(sets[0][0])[0][sets[0][1] == 1, k].mean())
+    assert result.value("best_tau") == k / 100
+    assert result.value("dice_best", "b") == pytest.approx(curves(sets[0][0])[0][sets[0][1] == 1, k].mean())
     assert model_levels([]) is None
 
 
@@ -302,8 +304,8 @@ def test_a_shared_threshold_is_the_best_for_the_mean_that_is_printed():
             k = int(np.round(of_set[mean][place], 11).argmax())
             alone = GroundingOptions(unit="per_dataset", mean=mean)
             found = grounding(Pairs(*sets[place], list("abc")), alone)
-            assert round(100 * found.macro.best_tau) == k
-            assert getattr(found, mean).dice_best == pytest.approx(of_set[mean][place][k], abs=1e-12)
+            assert round(100 * found.value("best_tau")) == k
+            assert found.value("dice_best", mean) == pytest.approx(of_set[mean][place][k], abs=1e-12)
             levels = calibrated_levels(*sets[place], np.arange(len(classes[place])), ["best"], alone)["best"]
             assert set(levels.tolist()) == {k}
         differs += len(best) > 1

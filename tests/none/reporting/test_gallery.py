@@ -156,8 +156,8 @@ def test_the_best_threshold_is_that_of_the_tables(world: World) -> None:
     gallery, _ = make_gallery(run, results)
     assert gallery is not None
     for overlay in gallery.overlays:
-        found = results.cells[overlay.model, "coco"].scores(gallery.cases[overlay.case].finding)
-        assert found is not None and found.best_tau == overlay.best / 100
+        scores = results.cells[overlay.model, "coco"].grounding
+        assert scores.value("best_tau", gallery.cases[overlay.case].finding) == overlay.best / 100
 
 
 def test_a_picture_is_the_whole_frame_on_the_evaluation_grid(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estimate, auc_parts
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.intervals import effective_number, wilson_interval
+from xbench_fast.metrics_gpu.statistics.measured_numbers import MeasuredRows
 from xbench_fast.metrics_gpu.statistics.multiple_tests import corrected, holm
 from xbench_fast.metrics_gpu.statistics.sign_flips import sign_patterns
 from xbench_fast.runtime.reporting.comparison.comparison import compare_runs
@@ -80,12 +82,7 @@ def test_replicates_equal_resampled_patients(results: Results) -> None:
                 if replicates is None:
                     assert cell.number(field, name).value is None
                     continue
-                if name:
-                    expected = getattr(next(item for item in world.classes if item.name == name), key)
-                elif source in ("grounding", "cross_fitted"):
-                    expected = getattr(world.macro, key)  # type: ignore[union-attr]
-                else:
-                    expected = getattr(world, "hamming" if key == "accuracy" else key)
+                expected = world.value(key, name or ("micro" if key == "accuracy" else "macro"))
                 assert replicates[b] == pytest.approx(np.nan if expected is None else expected, abs=1e-12, nan_ok=True)
 
 
@@ -133,26 +130,36 @@ def test_the_mean_over_datasets_combines_their_replicates(results: Results) -> N
 
 def test_few_pairs_have_wilsons_interval(results: Results) -> None:
     cell = results.cells["kad", "one"]
-    scores, sample = cell.scores("Mass"), cell.sample
-    assert scores is not None and scores.pointing is not None and 10 < scores.n < 30 and sample is not None
+    sample, hits, count = cell.sample, cell.grounding.value("pointing", "Mass"), cell.count("pointing", "Mass")
+    assert hits is not None and 10 < count < 30 and sample is not None
     found, own = cell.number("pointing", "Mass").interval, sample.pairs_of("Mass")
     n = effective_number(cell.grounding.each["pointing"][own], sample.pair_patient[own])
-    assert found == wilson_interval(scores.pointing * n, n)
+    assert found == wilson_interval(hits * n, n)
     whole, dice = cell.number("pointing").interval, cell.number("dice_best", "Mass").interval
     assert whole is not None and dice is not None and whole.method == dice.method == "bootstrap"
 
 
+def one_class(scores: MeasuredRows, name: str) -> Any:
+    """The numbers without their other classes; the means are kept."""
+    place = scores.names.index(name)
+    return replace(
+        scores,
+        names=(name,),
+        counts={key: value[[place]] for key, value in scores.counts.items()},
+        rows={key: value[[place, -2, -1]] for key, value in scores.rows.items()},
+    )
+
+
 def test_a_mean_over_some_classes_is_none_and_one_class_gives_the_mean_its_interval(results: Results) -> None:
     cell = results.cells["kad", "one"]
-    mass = tuple(item for item in cell.grounding.classes if item.name == "Mass")
     whole = replace(cell, pair=cell.recognition)
     part = replace(
         cell,
-        grounding=replace(cell.grounding, classes=mass),
-        pair=replace(cell.recognition, classes=cell.recognition.classes[:1]),
+        grounding=one_class(cell.grounding, "Mass"),
+        pair=one_class(cell.recognition, cell.recognition.names[0]),
     )
     assert whole.number("pair_f1").value is not None and part.number("pair_f1").value is None
-    assert part.number("pair_f1", cell.recognition.classes[0].name).value is not None
+    assert part.number("pair_f1", cell.recognition.names[0]).value is not None
     intervals = [numbers.number("pointing", name).interval for numbers in (whole, part) for name in ("", "Mass")]
     assert [interval and interval.method for interval in intervals] == ["bootstrap", "wilson", "wilson", "wilson"]
     assert intervals[2] == intervals[1]

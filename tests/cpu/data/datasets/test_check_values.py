@@ -52,9 +52,8 @@ def floor(dataset: Dataset, digits: int = 3) -> tuple[str, str, int]:
                 known[key] = sweep(np.ones((1, 1, 1), np.float32), grid[None])
             parts.append(known[key])
             group.append(dataset.classes.index(finding))
-    scores = grounding(Pairs(Counts.concatenate(parts), np.array(group), list(dataset.classes))).macro
-    assert scores.floor_dice is not None and scores.floor_iou is not None
-    return percent(scores.floor_dice, digits), percent(scores.floor_iou, digits), len(parts)
+    scores = grounding(Pairs(Counts.concatenate(parts), np.array(group), list(dataset.classes)))
+    return percent(scores.value("floor_dice"), digits), percent(scores.value("floor_iou"), digits), len(parts)
 
 
 def test_all_ones_on_rsna(annotations: Path) -> None:
