@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ....engines.errors import MissingExtraError
 from ....engines.extras import missing_package
 from ..gallery.model import gallery_payload
-from ..tables.table import Table, cell_of
+from ..tables.metric_names import METRICS
+from ..tables.table import Cell, Table, cell_of
 from .viewing.assets import content_policy, one_script, page_environment, shared_asset
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ def page_text(content: PageContent) -> str:
         from markupsafe import Markup
     except ImportError as error:
         raise MissingExtraError(missing_package("Jinja2", "report", user="The page")) from error
-    environment.filters["sort_key"] = sort_key
     environment.tests["hash_like"] = lambda text: _HASH.fullmatch(text) is not None
     scripts = ((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
     script = one_script([*(shared_asset(f"{name}.js") for name in _SHARED), *scripts])
@@ -147,9 +147,12 @@ def table_view(table: Table, number: int, models: Sequence[str]) -> SimpleNamesp
     )
 
 
-def sort_key(text: str) -> float | None:
-    """The number a text begins with, None for another text."""
-    match = _NUMBER.match(text.strip())
+def sort_key(cell: Cell, scale: float = 100.0) -> float | None:
+    """The value of a cell times `scale`, or the number that its text begins with, as in rows of the paper; None for
+    another text."""
+    if cell.number is not None and cell.number.value is not None:
+        return scale * cell.number.value
+    match = _NUMBER.match(cell.text.strip())
     return float(match[0].replace("−", "-").replace(",", "")) if match else None
 
 
@@ -158,13 +161,17 @@ def _grid(table: Table, models: Sequence[str]) -> SimpleNamespace:
 
     heads: the headings of the last row of headings, with their place in a row and their name with its group; kinds:
     "number" or "text" for each column; groups: the headings above `span` columns, or with title None the heading of one
-    column, two rows high; rows: a pinned one stays on top when the table is sorted.
+    column, two rows high; rows: the cells with their `sort_key`, None in a column of texts; a pinned row stays on top
+    when the table is sorted.
     """
-    kinds, heads = [], []
+    cells = [list(map(cell_of, row)) for row in table.rows]
+    kinds, heads, keys = [], [], []
     for place, column in enumerate(table.columns):
-        texts = [text for row in table.rows if (text := cell_of(row[place]).text).strip() not in ("", "-", "–")]
-        numeric = not texts or 2 * sum(sort_key(text) is not None for text in texts) >= len(texts)
-        kinds.append("number" if numeric else "text")
+        scale = METRICS[column.key].scale if column.key in METRICS else 100.0
+        of_column = [sort_key(row[place], scale) for row in cells]
+        filled = sum(row[place].text.strip() not in ("", "-", "–") for row in cells)
+        kinds.append("number" if 2 * sum(key is not None for key in of_column) >= filled else "text")
+        keys.append(of_column if kinds[-1] == "number" else [None] * len(cells))
         name = f"{column.group} {column.title}".strip()
         heads.append(SimpleNamespace(index=place, title=column.title, name=name, kind=kinds[-1] if place else "text"))
     groups = []
@@ -174,7 +181,7 @@ def _grid(table: Table, models: Sequence[str]) -> SimpleNamespace:
             span = len(places) if title else 1
             groups.append(SimpleNamespace(title=title or None, span=span, head=heads[first]))
     # The leading rows, which do not belong to a model.
-    own = [any(f"{cell_of(row[0]).text} ".startswith(f"{name} ") for name in models) for row in table.rows]
+    own = [any(f"{row[0].text} ".startswith(f"{name} ") for name in models) for row in cells]
     pinned = own.index(True) if True in own else 0
     return SimpleNamespace(
         title=table.title,
@@ -182,7 +189,7 @@ def _grid(table: Table, models: Sequence[str]) -> SimpleNamespace:
         heads=[head for head in heads if not table.groups or table.columns[head.index].group],
         kinds=kinds,
         rows=[
-            SimpleNamespace(cells=list(map(cell_of, row)), pinned=number < pinned)
-            for number, row in enumerate(table.rows)
+            SimpleNamespace(cells=list(zip(row, row_keys, strict=True)), pinned=number < pinned)
+            for number, (row, row_keys) in enumerate(zip(cells, zip(*keys, strict=True), strict=True))
         ],
     )

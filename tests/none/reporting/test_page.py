@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured
 from xbench_fast.runtime.reporting import page
 from xbench_fast.runtime.reporting.figures.figure import Figure
 from xbench_fast.runtime.reporting.gallery.model import Gallery, GalleryCase, Overlay
@@ -162,7 +163,20 @@ NUMBERS = {"12.34": 12.34, "-0.50": -0.5, "−0.50": -0.5, "+3": 3, "1,218": 121
 
 @pytest.mark.parametrize("text", [*NUMBERS, "-", "", "kad-224", "224-kad", "done"])
 def test_sort_keys(text: str) -> None:
-    assert sort_key(text) == NUMBERS.get(text)
+    assert sort_key(Cell(text)) == NUMBERS.get(text)
+
+
+def test_a_column_is_sorted_by_its_values_not_by_what_is_printed() -> None:
+    """Values that print alike are told apart; the paper's have text alone, and delta Dice is stored in points."""
+    rows = [("kad", Cell("41.23", number=Measured(0.41226)), Cell("5.00", number=Measured(5.004)))]
+    rows += [("mavl", Cell("41.23", number=Measured(0.41234)), Cell("n/a (1 patient)", number=Measured()))]
+    columns = (Column("model"), Column("Dice", key="dice_best"), Column("delta", key="delta_dice"))
+    view = table_view(Table("t", columns, (*rows, ("paper: kad", "41.2", "-"))), 1, ())
+    assert [[key for _, key in row.cells] for row in view.whole.rows] == [
+        [None, pytest.approx(41.226), 5.004],
+        [None, pytest.approx(41.234), None],
+        [None, 41.2, None],
+    ]
 
 
 def test_rows_above_the_models_stay_on_top() -> None:
@@ -170,7 +184,7 @@ def test_rows_above_the_models_stay_on_top() -> None:
     view = table_view(Table("t", (Column("model"), Column("Mean"), Column("Mass")), rows), 3, ("kad", "clip"))
     assert [row.pinned for row in view.whole.rows] == [True, True, False, False]
     assert [head.kind for head in view.whole.heads] == ["text", "number", "number"] and view.id == "table-3"
-    assert [sort_key(row.cells[2].text) for row in view.whole.rows] == [30, 9, None, 1]
+    assert [row.cells[2][1] for row in view.whole.rows] == [30, 9, None, 1]
     other = table_view(Table("t", (Column("dataset"), Column("n")), (("a", "1"),)), 1, ("kad",))
     assert not other.whole.rows[0].pinned and other.parts == ()
 
@@ -181,8 +195,8 @@ def test_a_wide_table_breaks_at_its_groups() -> None:
     view = table_view(Table("t", tuple(columns), (row,)), 1, ())
     assert len(view.whole.heads) == 40 and [group.span for group in view.whole.groups] == [1] + [5] * 8
     assert all(len(part.rows[0].cells) <= WIDEST for part in view.parts)
-    assert [part.rows[0].cells[0].text for part in view.parts] == ["0"] * len(view.parts)
-    shown = [cell.text for part in view.parts for cell in part.rows[0].cells[1:]]
+    assert [part.rows[0].cells[0][0].text for part in view.parts] == ["0"] * len(view.parts)
+    shown = [cell.text for part in view.parts for cell, _ in part.rows[0].cells[1:]]
     assert shown == list(row[1:])
     for part in view.parts:
         assert sum(group.span for group in part.groups) == len(part.rows[0].cells)
