@@ -107,7 +107,10 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
     dice, iou = with_floor(counts, pairs.pixels, slice(FIXED, FIXED + 1) if pairs.masks else slice(None))
     hits = pointing_hits(counts, options.ties) if pairs.hits is None else pairs.hits
-    best = (dice[:, 0], iou[:, 0]) if pairs.masks else _each_best(dice, iou, options)
+    best = dice[:, 0], iou[:, 0]
+    if not pairs.masks:  # each pair at its own best threshold
+        k, k_iou = best_levels(dice[:, :LEVELS], iou[:, :LEVELS], options)
+        best = at_level(dice, k), at_level(iou, k_iou)
     table = np.column_stack([np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best, dice[:, :-1], iou[:, :-1]])
     person, weights = patient_of, draws.weights if crossed else None
     if crossed and pairs.draws is None:  # without draws one patient has all pairs, which no fold can divide
@@ -129,9 +132,3 @@ def _split(sums: Float) -> Sums:
     dice, iou = np.split(sums[:, 1 + _PLAIN :], 2, axis=1)
     shape = len(sums), LEVELS  # counts of masks have one column for all levels
     return Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], np.broadcast_to(dice, shape), np.broadcast_to(iou, shape))
-
-
-def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:
-    """Dice and IoU of each pair at its own best threshold."""
-    k, k_iou = best_levels(dice[:, :LEVELS], iou[:, :LEVELS], options)
-    return at_level(dice, k), at_level(iou, k_iou)

@@ -238,13 +238,9 @@ def _class_names(results: Results, dataset: str, printed: Sequence[PrintedModel]
     """Classes that have a pair in any model's cell, or a number in a printed row, in the dataset's order."""
     cells = results.column(dataset)
     names = dict.fromkeys(name for cell in cells for name in cell.names)
-    quoted = {name for row in printed for cell in cells[:1] for name in _quoted(row.family, cell.reader)}
+    families, readers = {row.family for row in printed}, {cell.reader for cell in cells[:1]}
+    quoted = {name for family, reader, name in paper().classes if family in families and reader in readers}
     return [name for name in names if name in quoted or any(cell.count("pointing", name) for cell in cells)]
-
-
-def _quoted(family: str, reader: str) -> list[str]:
-    """The classes for which the paper prints a model's number."""
-    return [name for model, where, name in paper().classes if (model, where) == (family, reader)]
 
 
 def _tau(cell: CellValues | None, name: str) -> str:

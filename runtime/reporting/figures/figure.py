@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....engines.visible_text import visible_text
@@ -90,15 +89,13 @@ def settle(drawing: Drawing) -> None:
     for axis in (axis for axes in drawing.axes for axis in (axes.xaxis, axes.yaxis)):
         names = axis.get_major_formatter()  # sets the labels of ticks again when they are drawn
         if isinstance(names, FixedFormatter | FuncFormatter):
-            axis.set_major_formatter(FuncFormatter(partial(_visible_label, names)))
+            axis.set_major_formatter(
+                FuncFormatter(lambda place, number, names=names: visible_text(names(place, number)))
+            )
     FigureCanvasAgg(drawing)
     if drawing.get_layout_engine() is not None:
         drawing.draw_without_rendering()
         drawing.set_layout_engine("none")
-
-
-def _visible_label(names: Callable[[Any, Any], str], place: Any, number: Any) -> str:
-    return visible_text(names(place, number))
 
 
 def _pictures_once(svg: str) -> str:

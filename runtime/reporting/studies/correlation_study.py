@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.recognition.scores import recognition
-from ....metrics_gpu.statistics.correlation import Correlation, correlation, patients_r2, without_group_means
+from ....metrics_gpu.statistics.correlation import correlation, patients_r2, without_group_means
 from ....metrics_gpu.statistics.intervals import Interval
 from ....metrics_gpu.statistics.measured_numbers import Measured
 from ...results.comparability import find_basis, on_one_basis
@@ -167,16 +167,8 @@ def _groups(points: Sequence[_Point]) -> list[str] | None:
     return names if len(set(names)) < len(names) else None
 
 
-def _measure(points: Sequence[_Point], centred: bool, material: Material) -> Correlation:
-    sampling = material.sampling
-    x, y = _values(points, centred)
-    return correlation(
-        x, y, groups=_groups(points), level=sampling.level, replicates=sampling.replicates, seed=sampling.seed
-    )
-
-
 def _correlated(name: str, points: Sequence[_Point], centred: bool, words: str, material: Material) -> dict[str, Any]:
-    fit = _measure(points, centred, material)
+    fit = correlation(*_values(points, centred), groups=_groups(points), **material.sampling.settings)
     return {
         "points": name,
         "meaning": words,

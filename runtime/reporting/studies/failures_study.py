@@ -172,10 +172,6 @@ def _hit(hit: float) -> str:
     return {0.0: "miss", 1.0: "hit"}.get(hit, f"{hit:.2f}")
 
 
-def _below(row: Mapping[str, Any]) -> str:
-    return "below chance" if row["below_chance"] else ""
-
-
 _CLASSES: Final = StudyTable(
     "Classes, the worst first",
     "classes",
@@ -183,7 +179,7 @@ _CLASSES: Final = StudyTable(
         *texts("model", "dataset"),
         text("end", ""),
         *texts("class", "n"),
-        metric("pointing", note=_below),
+        metric("pointing", note=lambda row: "below chance" * row["below_chance"]),
         *map(metric, ("chance", "dice_fixed", "dice_best")),
         metric("floor_dice", "all-ones"),
     ),

@@ -45,36 +45,23 @@ _TITLE: Final = re.compile(r"^Table \d+: ")
 
 
 def latex_files(title: str, lines: Sequence[str], tables: Sequence[Table], width: float) -> dict[str, str]:
-    """File name -> content: all tables in tables.tex, and in latex/ each in a file of its own."""
-    stems = _stems(tables)
-    floats = [(table, _floats(table, width)) for table in _labelled(tables)]
+    """File name -> content to \\input: all tables in tables.tex, and in latex/ each in a file of its own.
+
+    A file has comments with facts about the run, then a float for each part of each table. width: points that a table
+    may be wide.
+    """
+    stems = label_stems([table.name or f"table-{number}" for number, table in enumerate(tables, 1)])
+    labelled = [replace(table, name=stem) if table.name else table for table, stem in zip(tables, stems, strict=True)]
+    floats = [(table, _floats(table, width)) for table in labelled]
     return {
         "tables.tex": _document(title, lines, floats),
         **{f"latex/{stem}.tex": _document(one[0].title, lines, [one]) for stem, one in zip(stems, floats, strict=True)},
     }
 
 
-def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table], width: float = TEXT_WIDTH) -> str:
-    """A file to \\input: comments with facts about the run, then a float for each part of each table.
-
-    width: points that a table may be wide.
-    """
-    return _document(title, lines, [(table, _floats(table, width)) for table in _labelled(tables)])
-
-
 def _comment(line: str) -> str:
     """A text on one line, without a sign that LaTeX refuses."""
     return visible_line(" ".join(line.split()))
-
-
-def _labelled(tables: Sequence[Table]) -> list[Table]:
-    """The tables under names that can be labels."""
-    stems = _stems(tables)
-    return [replace(table, name=stem) if table.name else table for table, stem in zip(tables, stems, strict=True)]
-
-
-def _stems(tables: Sequence[Table]) -> list[str]:
-    return label_stems([table.name or f"table-{number}" for number, table in enumerate(tables, 1)])
 
 
 def _document(title: str, lines: Sequence[str], floats: Sequence[tuple[Table, list[tuple[str, float]]]]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from ....engines.visible_text import visible_line
 from ....metrics_gpu.statistics.measured_numbers import Measured
@@ -52,10 +52,6 @@ class Cell:
     note: str = ""
     inline: bool = field(default=False, compare=False)
     number: Measured | None = field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.mark not in get_args(Mark):
-            raise ValueError(f"a cell is marked best, second or not at all, got {self.mark!r}")
 
     @property
     def against_paper(self) -> str:

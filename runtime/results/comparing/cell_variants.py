@@ -81,12 +81,8 @@ class Variants:
                 for label, value in zip(self.labels[1:], values[1:], strict=True):
                     found = subtract(value, values[0], field, name, self.resampling.level)
                     if found is not None:
-                        yield self._named(found, kind, label)
-
-    def _named(self, found: Difference, kind: str, variant: str) -> VariantDifference:
-        return VariantDifference(
-            **vars(found), key=self.key, title=self.title, kind=kind, variant=variant, first=self.labels[0]
-        )
+                        variant = {"kind": kind, "variant": label, "first": self.labels[0]}
+                        yield VariantDifference(**vars(found), key=self.key, title=self.title, **variant)
 
     def _values(self, rows: CellRows, pairs: ScoredPairs) -> CellValues:
         # A threshold per class or stratum, and level 50 of the range in every protocol.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, Final
 
 import numpy as np
@@ -197,8 +197,8 @@ def find_differences(results: Results) -> Differences:
     classes = corrected(classes, [item.dataset for item in classes])
     places = {name: place for place, name in enumerate(dict.fromkeys(item.name for item in classes))}
     classes.sort(key=lambda item: (results.datasets.index(item.dataset), places[item.name]))
-    order = {(dataset, field): place for place, (dataset, field) in enumerate(_columns(results))}
-    numbers.sort(key=lambda item: order[item.dataset, item.field])
+    order = list(product((*results.datasets, ""), COMPARED))
+    numbers.sort(key=lambda item: order.index((item.dataset, item.field)))
     return Differences(tuple(numbers), tuple(classes), overlaps.all)
 
 
@@ -206,12 +206,6 @@ def _compared(results: Results) -> tuple[str, ...]:
     """Those of `COMPARED` that are compared: Dice and IoU at 0.5 where predicted boxes are among the models."""
     boxed = any(cell.weights == "boxes" for cell in results.finished)
     return tuple(field for field in COMPARED if boxed or field not in _OF_BOXES)
-
-
-def _columns(results: Results) -> Iterator[tuple[str, str]]:
-    for dataset in (*results.datasets, ""):
-        for field in COMPARED:
-            yield dataset, field
 
 
 def _on(overlaps: Overlaps, fields: Sequence[str], dataset: str, first: str, second: str) -> Iterator[ModelDifference]:

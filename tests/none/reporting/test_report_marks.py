@@ -74,11 +74,6 @@ def test_signed_differences() -> None:
     ]
 
 
-def test_a_mark_is_one_of_three() -> None:
-    with pytest.raises(ValueError, match="marked best, second"):
-        Cell("1", mark="third")  # type: ignore[arg-type]
-
-
 def test_a_table_is_broken_at_its_groups() -> None:
     columns = (Column("model"), *(Column(t, g) for g in "abc" for t in ("x", "y")))
     table = Table("t", columns, (tuple(str(i) for i in range(7)),), ("s",), ("n",), "name", True)

@@ -8,12 +8,17 @@ import re
 import pytest
 from rich.console import Console
 from xbench_fast.runtime.reporting.tables.console import print_table
-from xbench_fast.runtime.reporting.tables.latex import to_latex
+from xbench_fast.runtime.reporting.tables.latex import TEXT_WIDTH, latex_files
 from xbench_fast.runtime.reporting.tables.markdown_csv import to_markdown
 from xbench_fast.runtime.reporting.tables.table import Cell, Column, Item, Table
 
 HOSTILE = 'a&b_c%d$e#f{g}h~i^j\\k<l>m|n"o*p`q[r]s\nt'
 FULL = Cell("44.12", "[40.1, 48.0]", "best", "42.06\u2020", "+2.06", "Wilson [39.0, 49.2]")
+
+
+def to_latex(title: str, lines: list[str], tables: list[Table], width: float = TEXT_WIDTH) -> str:
+    """The file of all tables."""
+    return latex_files(title, lines, tables, width)["tables.tex"]
 
 
 def table(groups: int = 2, **more: object) -> Table:

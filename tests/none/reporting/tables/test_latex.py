@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.engines.file_names import label_stems
-from xbench_fast.runtime.reporting.tables.latex import WRITTEN, latex_files, to_latex
+from xbench_fast.runtime.reporting.tables.latex import TEXT_WIDTH, WRITTEN, latex_files
 from xbench_fast.runtime.reporting.tables.latex_text import escaped, number_text
 from xbench_fast.runtime.reporting.tables.table import MEAN_OF_DATASETS, Cell, Column, Table
 
@@ -20,6 +20,11 @@ MODELS = (
     "肺炎 model",
     "a-model-with-a-name-of-more-than-fifty-signs-and-no-spaces_at-all",
 )
+
+
+def to_latex(title: str, lines: list[str], tables: list[Table], width: float = TEXT_WIDTH) -> str:
+    """The file of all tables."""
+    return latex_files(title, lines, tables, width)["tables.tex"]
 
 
 def body(text: str) -> str:
