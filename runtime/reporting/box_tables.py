@@ -58,7 +58,11 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
         "precision and recall: of all boxes; with negatives: boxes given for absent classes count too",
         "AP: COCO's rules; without a score for each box it would depend on the order of the images, so there is none",
         "inside: share of the union that lies in the region; silence: 0",
-        *(_left(found) for found in scores if len(found.stored.places) < len(found.stored.state)),
+        *(
+            f"{found.model}: {lost} pairs whose region is no union of boxes are in no matching and no published number"
+            for found in scores
+            if (lost := len(found.stored.state) - len(found.stored.places))
+        ),
         *_marked(scores, "AP"),
     )
     return Table(
@@ -224,11 +228,6 @@ def _value(key: str, value: float | None) -> str:
     counted = key.rpartition(".")[2] in ("cases", "n", "at_threshold", "pairs_left_out", "precision_is_nan")
     known = _known(value)
     return NONE if known is None else f"{known:.0f}" if counted else percent(known)
-
-
-def _left(found: BoxScores) -> str:
-    lost = len(found.stored.state) - len(found.stored.places)
-    return f"{found.model}: {lost} pairs whose region is no union of boxes are in no matching and no published number"
 
 
 def _marked(scores: Sequence[BoxScores], number: str) -> Iterator[str]:

@@ -161,19 +161,16 @@ class Choices:
         """One line per choice that is not the default, for the notes of every table."""
         default = Choices()
         found = [
-            f"{_flag(field.name)} {_text(getattr(self, field.name))}"
+            f"{_flag(field.name)} {f'{value:g}' if isinstance(value, float) else value}"
             for field in fields(self)
-            if field.name not in ("replicates", "seed") and getattr(self, field.name) != getattr(default, field.name)
+            if field.name not in ("replicates", "seed")
+            and (value := getattr(self, field.name)) != getattr(default, field.name)
         ]
         return (f"made with {', '.join(found)}",) if found else ()
 
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _WORDS: Final = words_of(Choices)

@@ -131,13 +131,10 @@ def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
     models: dict[tuple[str, str], list[CellChanges]] = {}
     for cell in cells:
         models.setdefault((cell.match.models, cell.protocol), []).append(cell)
-    found = [ModelChanges(*key, tuple(_mean_changes(mine, level))) for key, mine in models.items() if len(mine) > 1]
-    return [item for item in found if item.whole]
-
-
-def _mean_changes(cells: Sequence[CellChanges], level: float) -> Iterator[Difference]:
-    for metric in COMPARED:
-        known = [change for cell in cells for change in cell.whole if change.field == metric]
-        if not known:
-            continue
-        yield averaged(known, [1.0] * len(known), level, n=len(known))
+    means = []
+    for key, of_model in models.items():
+        changes = [change for cell in of_model for change in cell.whole] if len(of_model) > 1 else []
+        fields = ([change for change in changes if change.field == metric] for metric in COMPARED)
+        whole = tuple(averaged(found, [1.0] * len(found), level, n=len(found)) for found in fields if found)
+        means += [ModelChanges(*key, whole)] if whole else []
+    return means

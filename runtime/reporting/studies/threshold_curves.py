@@ -137,6 +137,7 @@ class CellCurves:
         for mark, _ in SEARCHES:
             row |= measured(f"dice_{mark}", self.number(mark, "dice_best", name))
             row |= measured(f"delta_{mark}_points", self.number(mark, "delta_dice", name))
+        apart = np.abs(LEVEL_VALUES * mean[_PIXELS] - mean[_INSIDE])
         row |= {
             "tau_best": int(near.best) / 100,
             "near_low": int(near.low) / 100,
@@ -145,13 +146,9 @@ class CellCurves:
             **measured("area_fixed", Measured(float(mean[_AREA]), percentile_interval(sample[:, _AREA], self.level))),
             "region": best.value("chance", group or "macro"),
             "entropy": float(mean[_ENTROPY]) if self.histogram else None,
-            "calibration_error": self._calibration_error(mean) if self.histogram else None,
+            "calibration_error": float(apart.sum() / mean[_PIXELS].sum()) if self.histogram else None,
         }
         return row
-
-    @staticmethod
-    def _calibration_error(mean: Float) -> float:
-        return float(np.abs(LEVEL_VALUES * mean[_PIXELS] - mean[_INSIDE]).sum() / mean[_PIXELS].sum())
 
 
 def cell_curves(cell: StudyCell, level: float) -> CellCurves:
