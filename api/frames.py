@@ -110,7 +110,7 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
                 empty = {"engine": "", "protocol": "", "state": state}
                 yield {**_row(model, dataset, "", "images", Measured(0.0)), **empty}
                 continue
-            later = results.rows[model, dataset].attempt
+            later = cell.rows.attempt
             status = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
             for name, count in cell_coverage(cell, answers.get((model, dataset))).items():
                 metric = "images" if name == "cases" else name

@@ -78,9 +78,9 @@ def box_scores(run: StoredRun, results: Results, scorers: Sequence[str] = ()) ->
     Raises RunError when a result file cannot be read.
     """
     found = []
-    for (model, dataset), cell in results.rows.items():
-        if cell.boxed:
-            stored = load_boxes(run, cell)
+    for (model, dataset), cell in results.cells.items():
+        if cell.rows.boxed:
+            stored = load_boxes(run, cell.rows)
             names = tuple(scorers) or tuple(SCORERS)
             found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], names, model))
     return found

@@ -34,6 +34,7 @@ _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference
 _OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "activation", "saliency_map", "family", "reader",
             "engine", "protocol", "limit", "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed",
             "equalised", "prompt_status", "uncertain")  # fmt: skip
+_OF_ROWS = ("limit", "missing", "unreadable", "faults", "unnamed", "equalised")
 
 
 def csv_files(
@@ -179,7 +180,7 @@ def _remark(results: Results, model: str, dataset: str) -> str:
     cell = results.cells.get((model, dataset))
     if cell is None:
         return results.unfinished.get((model, dataset), "not evaluated")
-    return "; ".join(filter(None, (_worth(cell), results.rows[model, dataset].attempt)))
+    return "; ".join(filter(None, (_worth(cell), cell.rows.attempt)))
 
 
 def _worth(cell: CellValues) -> str:
@@ -192,9 +193,8 @@ def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> 
     columns: dict[str, float | None] = {}
     for field in fields:
         number = cell.number(field, name) if cell else Measured()
-        limits = number.limits(METRICS[field].scale)
-        columns[f"{field}_{METRICS[field].unit}"] = limits.pop("value")
-        columns |= {f"{field}_{end}": limit for end, limit in limits.items()}
+        limits = number.limits(METRICS[field].scale).values()
+        columns |= zip((f"{field}_{METRICS[field].unit}", f"{field}_low", f"{field}_high"), limits, strict=True)
     return columns
 
 
@@ -250,7 +250,7 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         for name in (("", *cell.names) if cell.resampled else ())
     }
     return {
-        **{name: getattr(cell, name) for name in _OF_CELL},
+        **{name: getattr(cell.rows if name in _OF_ROWS else cell, name) for name in _OF_CELL},
         "n": cell.n,
         "left_out": cell.skipped,
         # Equal, in any run, for cells with the same pairs and regions, and with the same known labels.

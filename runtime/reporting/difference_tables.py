@@ -58,7 +58,7 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
             row += [Cell(p_value(p, item.p_bound)) for p in (item.p, item.p_holm)] if item else [Cell(NONE), Cell(NONE)]
         rows.append(tuple(row))
     shown = results.column(dataset) if dataset else results.finished
-    notes = (*notes, *unnamed_lines((cell.title, cell.unnamed) for cell in shown))
+    notes = (*notes, *unnamed_lines((cell.title, cell.rows.unnamed) for cell in shown))
     shown_items = [item for item in differences.numbers if item.dataset == dataset and item.field in fields]
     notes = (*notes, *_families(shown_items, titles), *disagreements(shown_items), *_overlap_notes(results, met))
     stamps = cell_stamps([cell for cell in shown if cell.competes])

@@ -102,7 +102,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         *(note for note in searched if not note.startswith(meaning)),
         *ranking_notes(results.models, left),
         *left_out_notes(results),
-        *not_asked_notes(results, cells),
+        *not_asked_notes(cells),
         *lacking_notes(results, (*titles, *["delta_dice"] * maps)),
         *(note for note in drawn if not note.startswith(meaning)),
         *source_notes(cells),

@@ -143,11 +143,10 @@ def left_out_notes(results: Results) -> tuple[str, ...]:
     return (*lines, *results.cut, *results.conflicts)
 
 
-def not_asked_notes(results: Results, cells: Sequence[CellValues]) -> Iterator[str]:
+def not_asked_notes(cells: Sequence[CellValues]) -> Iterator[str]:
     """Classes that no prompt asks for, so that means are over the others."""
     for cell in cells:
-        row = results.rows[cell.model, cell.dataset]
-        if left := [name for name in row.entry.get("classes", ()) if name not in row.findings]:
+        if left := [name for name in cell.rows.entry.get("classes", ()) if name not in cell.names]:
             yield f"not asked for on {cell.title} of {cell.model}: {', '.join(left)}"
 
 
@@ -165,7 +164,7 @@ def source_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
     for cell in cells:
         prompts.setdefault(cell.model, []).extend(cell.prompt_status.values())
         equalises = cell.family in PROTOCOLS and cell.reader in protocol(cell.family).equalises
-        plain |= equalises and not cell.equalised
+        plain |= equalises and not cell.rows.equalised
     other = [f"{model}: {prompt_summary(found)}" for model, found in prompts.items() if set(found) - {"official"}]
     line = f"{UNOFFICIAL_PROMPTS} (docs/parity.md §7): {'; '.join(other)}"
     gelu = dict.fromkeys(f"{cell.model}: {cell.activation}" for cell in cells if cell.activation)
@@ -190,7 +189,7 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
         least = " and ".join(f"{LEAST[label]} patients {word} it" for label, word in _LABELS.items())
         return (
             f"{drawn}; of AUC and AUPRC from {least}, in all from {MANY_PATIENTS} patients",
-            *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
+            *unnamed_lines((cell.title, cell.rows.unnamed) for cell in cells),
             *lines,
         )
     chosen = "; thresholds are chosen anew in each"
@@ -200,7 +199,7 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
         f"{drawn}{'' if few else chosen}; t: Student's, of {LEAST['patients']} to {MANY_PATIENTS - 1} patients, none "
         f"of fewer; Wilson: pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, none of one "
         "patient; expected hits have the interval of a mean",
-        *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
+        *unnamed_lines((cell.title, cell.rows.unnamed) for cell in cells),
         *lines,
     )
 

@@ -74,8 +74,7 @@ def phrase_rows(run: StoredRun, results: Results) -> list[PhraseRow]:
                     rows.append(PhraseRow(cell.model, dataset, "", None))
                     continue
                 patients = results.patients[dataset]
-                stored = results.rows[cell.model, dataset]
-                rows += _rows(maps, patients.of_images(stored)[stored.image_of], patients)
+                rows += _rows(maps, patients.of_images(cell.rows)[cell.rows.image_of], patients)
     return rows
 
 

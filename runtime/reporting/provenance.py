@@ -164,7 +164,7 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Table:
                 reason = results.unfinished.get((model, dataset), "not evaluated")
                 rows.append((model, results.title(dataset), *([NONE] * (len(_COVERAGE) - 3 + own)), reason))
                 continue
-            later = results.rows[model, dataset].attempt
+            later = cell.rows.attempt
             state = f"done; {later}" if later else "done"
             found = told.get((model, dataset))
             counts = [NONE if count is None else str(count) for count in cell_coverage(cell, found).values()]
@@ -180,7 +180,7 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Table:
 
 
 def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
-    yield from not_asked_notes(results, results.finished)
+    yield from not_asked_notes(results.finished)
     yield (
         "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
         f"not count, {'of boxes, that have no answer that counts, ' * boxed}or of a baseline, that the models do "
@@ -194,19 +194,19 @@ def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
         yield _BOX_NOTE
     if results.finished and not any(cell.recognition.names for cell in results.finished):
         yield f"no table of recognition, as none of {len(results.finished)} results has scores of findings"
-    yield from unnamed_lines((cell.title, cell.unnamed) for cell in results.finished)
+    yield from unnamed_lines((cell.title, cell.rows.unnamed) for cell in results.finished)
     yield from results.conflicts
     yield from dict.fromkeys(
         f"{results.title(dataset)}: warning: {text}"
-        for (_, dataset), row in results.rows.items()
-        for text in row.entry.get("warnings", {}).values()
+        for (_, dataset), cell in results.cells.items()
+        for text in cell.rows.entry.get("warnings", {}).values()
     )
 
 
 def cell_coverage(cell: CellValues, boxes: BoxScores | None = None) -> dict[str, int | None]:
     """The numbers of `COVERAGE`, and of predicted boxes those of their answers; None: not defined."""
     pairs = (cell.n, cell.skipped, cell.grounding.count("degenerate"), sum(cell.sub_pixel))
-    regions = (cell.faults.get(kind, 0) for kind in FAULTS)
-    counts = (cell.cases, cell.patients, cell.missing, cell.unreadable, *pairs, *regions)
+    regions = (cell.rows.faults.get(kind, 0) for kind in FAULTS)
+    counts = (cell.cases, cell.patients, cell.rows.missing, cell.rows.unreadable, *pairs, *regions)
     found: dict[str, int | None] = dict(zip(COVERAGE, counts, strict=True))
     return found if boxes is None else {**found, "left_out": cell.skipped + boxes.stored.left_out, **boxes.coverage}

@@ -79,7 +79,7 @@ def make_report(
 
         blocks = tuple((part, find_differences(part)) for part in parts)
     boxes: Sequence[BoxScores] = ()
-    if any(cell.boxed for cell in results.rows.values()):
+    if any(cell.rows.boxed for cell in results.finished):
         from .box_scores import box_scores
 
         boxes = box_scores(run, results, presentation.scorers)

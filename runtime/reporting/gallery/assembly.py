@@ -89,11 +89,7 @@ def _keeps_maps(run: StoredRun, model: str, dataset: str) -> bool:
 def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
     """Dataset -> the pairs of its models; baselines ignore the image and are left out."""
     pairs_of = {
-        dataset: [
-            model_pairs(results, cell.model, dataset)
-            for cell in results.column(dataset)
-            if cell.weights != "baseline" and cell.n
-        ]
+        dataset: [model_pairs(cell) for cell in results.column(dataset) if cell.weights != "baseline" and cell.n]
         for dataset in results.datasets
     }
     return {dataset: models for dataset, models in pairs_of.items() if models}

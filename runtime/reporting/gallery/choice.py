@@ -13,8 +13,6 @@ from ....metrics_gpu.grounding.protocols import Protocol
 from ....metrics_gpu.sweep.counts import Counts, dice_at, dice_curves
 from ....metrics_gpu.sweep.sweep_options import level
 from ...results.numbers.cell_values import CellValues
-from ...results.numbers.run_numbers import Results
-from ...results.selected_pairs import ScoredPairs
 
 MOST = 12
 """Maximum cases of one class of one dataset."""
@@ -107,19 +105,19 @@ class ModelPairs:
     best: Mapping[str, int]
 
 
-def model_pairs(results: Results, model: str, dataset: str) -> ModelPairs:
+def model_pairs(cell: CellValues) -> ModelPairs:
     """The pairs of a finished cell."""
-    rows, scored = results.rows[model, dataset], results.pairs[model, dataset]
+    rows, scored = cell.rows, cell.scored
     return ModelPairs(
-        model=model,
-        dataset=dataset,
+        model=cell.model,
+        dataset=cell.dataset,
         protocol=scored.protocol,
         findings=rows.findings,
         case_id=tuple(rows.case_ids[index] for index in rows.case_of[scored.image_of]),
         finding=tuple(rows.findings[index] for index in scored.class_of),
         counts=scored.counts,
         hits=scored.hits >= 0.5,
-        best=_best_levels(results.cells[model, dataset], scored),
+        best=_best_levels(cell),
     )
 
 
@@ -142,10 +140,11 @@ def pair_scores(models: Sequence[ModelPairs]) -> dict[str, list[PairScore]]:
     }
 
 
-def _best_levels(cell: CellValues, scored: ScoredPairs) -> dict[str, int]:
+def _best_levels(cell: CellValues) -> dict[str, int]:
     """Finding -> level of the best threshold in the tables; if they have no single one, the level of the best mean Dice
     of those that the search tries."""
     levels: dict[str, int] = {}
+    scored = cell.scored
     for index, name in enumerate(cell.grounding.names):
         members, tau = scored.class_of == index, cell.grounding.value("best_tau", name)
         if tau is not None:

@@ -142,7 +142,7 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
         why.append("as the run does not say whether its prompts are official")
     elif not status <= set(_OFFICIAL):
         why.append("as not all prompts are official")
-    if cell.limit is not None or cell.shard:
+    if cell.rows.limit is not None or cell.shard:
         why.append("as only a part of the dataset was evaluated")
     printed = {
         each: number.pairs

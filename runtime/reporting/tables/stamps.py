@@ -86,7 +86,7 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
         for c in cells
     )
     first = "only the first {} cases were evaluated"
-    worth += _parts((c.title, c.model, "" if c.limit is None else first.format(c.limit)) for c in cells)
+    worth += _parts((c.title, c.model, "" if c.rows.limit is None else first.format(c.rows.limit)) for c in cells)
     worth += uncertain_stamps((c.title, c.model, c.uncertain) for c in cells)
     boxed = [(cell.model, cell.boxes) for cell in cells if cell.boxes]
     worth += box_stamps(boxed) if boxed else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,13 +77,13 @@ class Variants:
         self, values: Sequence[CellValues], fields: Collection[str], kind: str
     ) -> Iterator[VariantDifference]:
         """Each variant minus the first: every class or stratum, then the mean, in every number that both have."""
+        made = partial(VariantDifference, key=self.key, title=self.title, kind=kind, first=self.labels[0])
         for name in (*values[0].names, ""):
             for field in fields:
                 for label, value in zip(self.labels[1:], values[1:], strict=True):
                     found = subtract(value, values[0], field, name, self.resampling.level)
                     if found is not None:
-                        variant = {"kind": kind, "variant": label, "first": self.labels[0]}
-                        yield VariantDifference(**vars(found), key=self.key, title=self.title, **variant)
+                        yield made(**vars(found), variant=label)
 
     def _values(self, rows: CellRows, pairs: ScoredPairs) -> CellValues:
         # A threshold per class or stratum, and level 50 of the range in every protocol.

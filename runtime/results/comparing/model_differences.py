@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Any, Final
 
@@ -104,7 +104,7 @@ class Overlaps:
         results, keys = self._results, ((first, dataset), (second, dataset))
         cells = (results.cells[keys[0]], results.cells[keys[1]])
         bases = [results.bases.get(key) for key in keys]
-        parts = [(results.rows[key], results.pairs[key]) for key in keys]
+        parts = [(cell.rows, cell.scored) for cell in cells]
         if bases[0] == bases[1] and _in_one_order(parts[0][0], parts[1][0]):
             known = cells[0].count("auc")
             return Overlap(dataset, first, second, Extent(cells[0].n, 0), Extent(known, 0)), cells
@@ -125,22 +125,24 @@ class Overlaps:
     def _on(self, key: tuple[str, str], shared: SharedRows, place: int) -> CellValues:
         """The numbers of a cell on the shared rows."""
         results = self._results
-        rows, scored = results.rows[key], results.pairs[key]
+        whole = results.cells[key]
+        rows, scored = whole.rows, whole.scored
         arrays = (shared.images[place], shared.classes[place], shared.pairs[place], shared.labels)
         cut = (*key, shared.patients, *(array.tobytes() for array in arrays))
         if cut not in self._cut:
             model, dataset = key
-            whole = results.cells[key]
             if shared.is_whole(place, rows, scored):
                 self._cut[cut] = whole
             else:
-                self._cut[cut] = cell_values(
+                values = cell_values(
                     *shared.cut(place, rows, scored),
                     results.patients[dataset],
                     results.choices,
                     results.levels.get(model),
                     whole.reader,
                 )
+                # Nobody reads the rows that were cut, and one cut has up to 800 bytes for each pair.
+                self._cut[cut] = replace(values, rows=rows, scored=scored)
         return self._cut[cut]
 
 

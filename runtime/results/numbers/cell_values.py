@@ -37,26 +37,23 @@ _VARIANTS: Final = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "
 class CellValues:
     """All numbers of one cell.
 
-    `lost`: images that are missing or unreadable; `names`: the classes, in the dataset's order; `n`: pairs with a
-    region that count. `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on other
-    patients, under any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
-    negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
-    after which the evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the
-    dataset, "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and
-    are represented by their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the
-    classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
-    dataset's, empty if the run does not store it. `prompt_status`: class -> where the words of its prompts come from
-    (docs/parity.md §7), empty if the run does not store it; `equalised`: as in `CellRows`. `weights_source`: why
-    published weights are known to be; `activation`: of weights that do not state their GELU, which one was computed and
-    why; `decoder`: what decoded the images, `cpu` for the exact one, and its version,
-    empty if the run does not store it; `saliency_map`: the map that was exported, `OFFICIAL_MAP` for the authors' own.
-    `fixed`: whether threshold 0.5 is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best
-    threshold times this factor is in the protocol's unit. `skipped`: pairs with a region that the choices leave out.
-    `faults`: regions by what is wrong with their place. `unnamed`: cases without a patient's name, each of which counts
-    as a patient. `resampled`: whether there are bootstrap replicates. `sample`: what the numbers rest on.
-    `boxes`: what run.json tells of a file of boxes. `uncertain`: the `policy` for the `labels`, so many, that the
-    annotators were not sure of; empty if there are none. `supervised`: the model reads no text.
-    `uncompared_texts`: as in `Manifest`.
+    `rows`: its stored rows; `scored`: the pairs that count. `lost`: images that are missing or unreadable; `names`:
+    the classes, in the dataset's order; `n`: pairs with a region that count. `grounding`: by the report's choices;
+    `cross_fitted`: the same with each threshold found on other patients, under any choices. `recognition` uses p =
+    sigmoid(logit); `pair` p = softmax over the positive and the negative prompt, for the classes that have a
+    negative prompt (docs/metrics.md §7). `shard`: the evaluated part of the dataset, "2 of 4", empty when it was
+    not divided. `sub_pixel`: regions per class that meet no pixel of the grid and are represented by their
+    centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have
+    pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty if
+    the run does not store it. `prompt_status`: class -> where the words of its prompts come from (docs/parity.md
+    §7), empty if the run does not store it. `weights_source`: why published weights are known to be; `activation`:
+    of weights that do not state their GELU, which one was computed and why; `decoder`: what decoded the images,
+    `cpu` for the exact one, and its version, empty if the run does not store it; `saliency_map`: the map that was
+    exported, `OFFICIAL_MAP` for the authors' own. `tau_scale`: a best threshold times this factor is in the
+    protocol's unit. `skipped`: pairs with a region that the choices leave out. `resampled`: whether there are
+    bootstrap replicates. `sample`: what the numbers rest on. `boxes`: what run.json tells of a file of boxes.
+    `uncertain`: the `policy` for the `labels`, so many, that the annotators were not sure of; empty if there are
+    none. `supervised`: the model reads no text. `uncompared_texts`: as in `Manifest`.
     """
 
     model: str
@@ -64,11 +61,8 @@ class CellValues:
     title: str
     weights: str
     engine: str
-    limit: int | None
     shard: str
     cases: int
-    missing: int
-    unreadable: int
     lost: int
     names: tuple[str, ...]
     n: int
@@ -77,6 +71,8 @@ class CellValues:
     recognition: Recognition
     pair: Recognition
     sub_pixel: tuple[int, ...]
+    rows: CellRows = field(repr=False, compare=False)
+    scored: ScoredPairs = field(repr=False, compare=False)
     dice_curve: tuple[float, ...] = ()
     family: str = ""
     reader: str = ""
@@ -85,13 +81,10 @@ class CellValues:
     activation: str = ""
     decoder: str = ""
     saliency_map: str = OFFICIAL_MAP
-    equalised: bool = False
     protocol: str = "default"
     tau_scale: float = 1.0
     skipped: int = 0
     patients: int = 0
-    faults: Mapping[str, int] = field(default_factory=dict)
-    unnamed: int = 0
     choices: Choices = DEFAULTS
     resampled: bool = False
     sample: Sample | None = field(default=None, repr=False, compare=False)
@@ -173,11 +166,11 @@ def cell_values(
     scored = cell.findings if cell.scored else ()  # no recognition without a score
     paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0)) if len(cell.negatives) else np.zeros(0, np.intp)
     of_image = patients.of_images(cell)
-    pairs = pairs.resampled(patients, of_image)
+    drawn = pairs.resampled(patients, of_image)
     logits, negatives, labels = cell.logits, cell.negatives[:, paired], cell.labels
     named = tuple(cell.findings[index] for index in paired)
     searches = [(pairs.options, levels), (replace(pairs.options, unit="cross_fit"), None)]
-    grounding, cross_fitted = groundings(pairs, searches)
+    grounding, cross_fitted = groundings(drawn, searches)
     # Boxes have no best threshold, and some protocols have no fixed one.
     lost = (*_OF_FIXED * (pairs.protocol.fixed_tau is None), *_OF_BEST * cell.boxed)
     if lost:
@@ -188,14 +181,13 @@ def cell_values(
         title=str(cell.entry["title"]),
         weights=str(cell.entry["weights"]),
         engine=str(cell.entry["ingredients"]["engine"]),
-        limit=cell.limit,
         shard="{index} of {of}".format(**shard) if shard else "",
         cases=cell.cases,
-        missing=cell.missing,
-        unreadable=cell.unreadable,
         lost=cell.missing + cell.unreadable,
         names=cell.findings,
         n=len(pairs.counts),
+        rows=cell,
+        scored=pairs,
         grounding=grounding,
         cross_fitted=cross_fitted,
         recognition=recognition(logits[:, : len(scored)], labels[:, : len(scored)], scored, patients.draws, of_image),
@@ -211,16 +203,13 @@ def cell_values(
         activation=str(cell.entry.get("activation", "")),
         decoder=str(cell.entry["ingredients"].get("decoder", "")),
         saliency_map=str(cell.entry.get("saliency_map", OFFICIAL_MAP)),
-        equalised=cell.equalised,
         protocol=pairs.protocol.name,
         tau_scale=pairs.protocol.sweeping.tau_scale,
         skipped=len(cell.counts) - len(pairs.counts),
         patients=len(set(cell.patients)),
-        faults=cell.faults,
-        unnamed=cell.unnamed,
         choices=choices,
         resampled=patients.draws is not None,
-        sample=sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro"),
+        sample=sample_of(cell, drawn, patients, choices.seed, pooled=choices.mean == "micro"),
         boxes=cell.entry.get("boxes", {}),
         uncertain=cell.entry.get("uncertain", {}),
         supervised=bool(cell.entry.get("supervised")),

@@ -20,7 +20,7 @@ from ...host.machine_record import usable_cores
 from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in
 from ..image_identity import on_agreed_images
-from ..load_rows import CellRows, StoredRun
+from ..load_rows import StoredRun
 from ..selected_pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
 from .fields import FIELDS, GROUNDING
@@ -43,13 +43,12 @@ _BESIDE: Final = {
 class Results:
     """Everything a report shows: models and datasets in order, finished cells, and why others have no result.
 
-    left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. skipped: why cells were
-    not begun; they are in `unfinished` too, and have no row or column of their own. rows: the stored rows of the cells;
-    pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold of each model, if
-    requested; patients: those of each dataset, with their draws. protocol, protocols: that of this block and those of
-    all blocks (`split_by_protocol`), empty if the run has only one. cut: a sentence for each baseline that is cut to
-    the pairs of the models. conflicts: a sentence for each dataset whose images are not the same for all models. whole:
-    the cells of all blocks.
+    left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. skipped: why cells
+    were not begun; they are in `unfinished` too, and have no row or column of their own. bases: the keys of the
+    data behind the numbers; levels: the one threshold of each model, if requested; patients: those of each dataset,
+    with their draws. protocol, protocols: that of this block and those of all blocks (`split_by_protocol`), empty
+    if the run has only one. cut: a sentence for each baseline that is cut to the pairs of the models. conflicts: a
+    sentence for each dataset whose images are not the same for all models. whole: the cells of all blocks.
     """
 
     models: tuple[str, ...]
@@ -59,8 +58,6 @@ class Results:
     choices: Choices = DEFAULTS
     left_out: Mapping[tuple[str, str], str] = field(default_factory=dict)
     skipped: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    rows: Mapping[tuple[str, str], CellRows] = field(default_factory=dict, repr=False, compare=False)
-    pairs: Mapping[tuple[str, str], ScoredPairs] = field(default_factory=dict, repr=False, compare=False)
     bases: Mapping[tuple[str, str], Basis] = field(default_factory=dict, repr=False, compare=False)
     levels: Mapping[str, tuple[int, int] | None] = field(default_factory=dict, repr=False, compare=False)
     patients: Mapping[str, Patients] = field(default_factory=dict, repr=False, compare=False)
@@ -236,8 +233,6 @@ def make_results(
         skipped=run.skipped,
         choices=choices,
         left_out=left_out,
-        rows=rows,
-        pairs=pairs,
         bases=bases,
         cut=tuple(cut),
         conflicts=conflicts,
@@ -289,8 +284,6 @@ def _block(results: Results, name: str, names: tuple[str, ...]) -> Results:
         models=tuple(model for model in results.models if shown(0, model)),
         datasets=tuple(dataset for dataset in results.datasets if shown(1, dataset)),
         cells=cells,
-        rows={key: results.rows[key] for key in cells},
-        pairs={key: results.pairs[key] for key in cells},
         unfinished={**results.unfinished, **reasons},
         protocol=name,
         protocols=names,

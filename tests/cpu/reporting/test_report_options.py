@@ -474,7 +474,7 @@ def test_drawn_thresholds_begin_where_the_search_does(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", rows)
     for first, tau in ((0, 0.0), (1, 0.01)):
         found = results(path, best="per_image", tau_from=tau)
-        assert set(model_pairs(found, "kad", "one").best.values()) == {first}
+        assert set(model_pairs(found.cells["kad", "one"]).best.values()) == {first}
         curve = dice_curve(found, "kad")
         assert curve is not None and curve.top == first
 

@@ -60,7 +60,7 @@ def test_models_with_other_pairs_share_the_folds_and_every_command_prints_one_nu
                 if model in models:
                     add_cell(made, model, "one", rows_of(seed, missing), findings=list(FINDINGS))
     results, studied = make_results(load_run(both)), load_material(both)
-    pairs = {model: results.pairs[model, "one"] for model in ("kad", "mavl")}
+    pairs = {model: results.cells[model, "one"].scored for model in ("kad", "mavl")}
     assert len(pairs["mavl"].counts) < len(pairs["kad"].counts)
     seen: dict[str, list[int]] = {}
     for cell in studied.cells:

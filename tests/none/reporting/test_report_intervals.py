@@ -59,7 +59,8 @@ def results(run: Path) -> Results:
 
 def test_replicates_equal_resampled_patients(results: Results) -> None:
     """Every number of a cell, in the first replicates, from the drawn images and pairs themselves."""
-    cell, rows = results.cells["clip", "one"], results.rows["clip", "one"]
+    cell = results.cells["clip", "one"]
+    rows = cell.rows
     patients = results.patients["one"]
     assert patients.draws is not None and patients.draws.replicates == 60
     of_image = patients.of_images(rows)
@@ -187,7 +188,7 @@ def test_differences_are_tested_by_patient_and_corrected(results: Results) -> No
             one, two = (results.cells[model, "one"] for model in (a, b))
             source, key = FIELDS[field]
             gap = getattr(one, source).each[key] - getattr(two, source).each[key]
-            rows, added = results.rows[a, "one"], np.zeros(len(people.number))
+            rows, added = results.cells[a, "one"].rows, np.zeros(len(people.number))
             of_pair = people.of_images(rows)[rows.image_of]
             classes = set(rows.class_of.tolist())
             for value, c, patient in zip(gap, rows.class_of, of_pair, strict=True):
@@ -280,7 +281,8 @@ def test_one_question_has_one_answer_in_report_and_compare(run: Path) -> None:
 
 def test_a_study_of_variants_has_the_patients_and_p_of_the_report(results: Results) -> None:
     """Two models as variants of each other; draws and signs depend on the dataset's name, not on its title."""
-    variants = [Variant(model, results.rows[model, "one"], results.pairs[model, "one"]) for model in ("mavl", "kad")]
+    cells = {model: results.cells[model, "one"] for model in ("mavl", "kad")}
+    variants = [Variant(model, cell.rows, cell.scored) for model, cell in cells.items()]
     group = side_by_side("kad", "A title", variants, Resampling(60, 5))
     people = results.patients["one"]
     assert group is not None and group.patients.draws is not None and people.draws is not None
