@@ -111,7 +111,7 @@ class MeasuredRows:
             return int(self.counts[key][self.names.index(name)])
         return 0 if name else int(self.counts[key].sum())
 
-    def number(self, key: str, name: str = "macro") -> Measured:
+    def number(self, key: str, name: str) -> Measured:
         """One of `rows` of a class, or of `macro` or `micro`; empty where it is undefined or the class unknown."""
         groups = (*self.names, "macro", "micro")
         if name not in groups:

@@ -163,7 +163,7 @@ def test_the_cross_fitted_delta_of_a_curve_without_a_choice_is_zero() -> None:
         assert crossed.value("delta_dice", name) == plain.value("delta_dice", name) == 0
         best = {crossed.value(key, name) for key in ("dice_best", "dice_fixed", "floor_dice")}
         assert best == {plain.value("dice_best", name)}
-    drawn = crossed.number("delta_dice").drawn
+    drawn = crossed.number("delta_dice", "macro").drawn
     assert drawn is not None and not drawn.any()
 
 

@@ -10,6 +10,7 @@ from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.statistics.bootstrap import macro_mean, mean_over_classes, micro_mean
+from xbench_fast.metrics_gpu.statistics.measured_numbers import Measured
 from xbench_fast.metrics_gpu.sweep.counts import Counts, dice_curves, iou_curves
 from xbench_fast.metrics_gpu.sweep.pointing import pointing_hits
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
@@ -213,6 +214,23 @@ def test_counts_are_whole_where_the_first_threshold_marks_every_pixel():
     ):
         counts = counts_of(*([steps((0, value)) for value in values] for values in (area, overlap)), [10, 10])
         assert counts.marks_every_pixel == whole
+
+
+def test_a_class_that_is_not_there_has_no_number():
+    result = grounding(Pairs(random_counts(np.random.default_rng(4)), np.zeros(40, int), ["x"]))
+    assert result.count("n", "y") == 0 and result.count("n", "x") == result.count("n") == 40
+    assert result.number("pointing", "y") == Measured() and result.value("pointing", "y") is None
+    assert (
+        result.number("pointing", "x").value == result.value("pointing", "micro")
+        and result.number("chance", "x").n == 40
+    )
+
+
+def test_a_threshold_of_all_classes_is_that_of_both_means():
+    counts, class_of = random_counts(np.random.default_rng(5)), np.arange(40) % 2
+    result = grounding(Pairs(counts, class_of, ["x", "y"]), GroundingOptions(unit="per_dataset"))
+    taus = [result.value("best_tau", name) for name in ("x", "y", "macro", "micro")]
+    assert taus[0] is not None and len(set(taus)) == 1
 
 
 def test_no_pair_at_all():
