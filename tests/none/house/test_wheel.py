@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -56,4 +58,44 @@ def test_the_terms_of_the_radiographs_are_among_the_licences(root: Path) -> None
     assert project["license-files"] == ["LICENSE", "demo/DATA_CARD.md"]
     card = (root / "demo" / "DATA_CARD.md").read_text(encoding="utf-8")
     assert "NIH Clinical Center" in card and "https://nihcc.app.box.com/v/ChestXray-NIHCC" in card
+    assert "The source states no licence" in card
     assert all(title in card for title in ("ChestX-ray8: Hospital-scale", "ChestX-Det10: Chest X-ray Dataset"))
+
+
+def description(root: Path, base: str) -> str:
+    """The text for the package index, as setup.py hands it to setuptools."""
+    pytest.importorskip("setuptools", minversion="77")
+    line = [sys.executable, "setup.py", "--long-description"]
+    done = subprocess.run(
+        line, cwd=root, env={**os.environ, "README_BASE": base}, capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
+
+
+def targets(text: str) -> list[str]:
+    """Where the links and pictures of a Markdown text lead, as a reader of CommonMark finds them."""
+    parser = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    inner = [child for token in parser.parse(text) for child in (token, *(token.children or ()))]
+    attributes = [token.attrs.get(name) for token in inner for name in ("href", "src")]
+    raw = [token.content for token in inner if token.type.startswith("html")]
+    return [*map(str, filter(None, attributes)), *re.findall(r'(?:src|href)="([^"]*)"', "".join(raw))]
+
+
+def test_the_description_on_a_package_index_has_no_relative_link(root: Path) -> None:
+    """A package index shows README without the repository's files."""
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```.*?^```$", readme, flags=re.M | re.S)
+    relative = [target for target in targets(readme) if "://" not in target]
+    assert len(relative) > 15 and "docs/pictures/page.png" in relative and "docs/pictures/overlay.png" in relative
+
+    plain = description(root, "")
+    assert "://" not in "".join(set(targets(plain)) - set(targets(readme))) and not set(targets(plain)) & set(relative)
+    assert all(f"`{target}`" in plain for target in relative if not target.endswith(".png")) and ".png" not in "".join(
+        re.sub(r"^```.*?^```$", "", plain, flags=re.M | re.S)
+    )
+
+    base = "https://forge.example/owner/repository/blob/v1"
+    linked = description(root, f"{base}/")
+    expected = [f"{base}/{target}" + "?raw=true" * target.endswith(".png") for target in relative]
+    assert sorted(targets(linked)) == sorted([*expected, *(t for t in targets(readme) if "://" in t)])
+    assert all(block in text for block in code for text in (plain, linked)) and len(code) == 2
