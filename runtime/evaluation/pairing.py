@@ -20,7 +20,7 @@ from ..data.datasets.dataset_registry import DATASETS
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
 from ..results.choices import SCORERS
-from ..results.loaded_dataset import LoadedDataset
+from ..results.loaded_dataset import LoadedDataset, check_reader
 from .progress import some_names
 from .reference.baselines import PREFIX as BASELINE
 from .reference.box_models import MOVED, READER
@@ -107,6 +107,37 @@ def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tu
             f"({some_names(dataset.classes)})"
         )
     return prompts, findings
+
+
+def check_datasets(datasets: Sequence[DatasetConfig], bundles: Sequence[Path]) -> None:
+    """Raises ConfigError for a dataset whose reader does not exist. Its message also names the prompts that no bundle
+    has: whoever writes a table of a dataset then learns of both faults at once."""
+    for config in datasets:
+        try:
+            check_reader(config)
+        except ConfigError as error:
+            raise ConfigError(" ".join([str(error), *missing_prompts(config, bundles)])) from error
+
+
+def missing_prompts(config: DatasetConfig, bundles: Sequence[Path]) -> list[str]:
+    """A sentence, if no bundle has the configured prompt set, or else one for the dataset; none without bundles. The
+    reader is not loaded, because it may be the fault: its name in the configuration replaces its own name."""
+    sets: dict[str, None] = {}
+    for path in bundles:
+        with suppress(BundleError):
+            manifest = Bundle.load(path, check_hashes=False).manifest
+            if manifest.findings and config.prompts is None:
+                return []
+            sets |= dict.fromkeys(sorted(manifest.prompt_sets))
+    names = [config.name, config.reader] if config.prompts is None else [config.prompts]
+    if not sets or not sets.keys().isdisjoint(names):
+        return []
+    subject = "No bundle has a" if len(bundles) > 1 else f"The bundle {bundles[0].name} has no"
+    return [
+        f"{subject} prompt set '{names[0]}' for dataset '{config.name}' (there are: {some_names(list(sets))}); name "
+        f'one with --data-option {config.name}.prompts=SET, or prompts = "SET" in [datasets.{config.name}] of '
+        "xbench.toml."
+    ]
 
 
 def configured_protocol(name: str) -> Protocol:

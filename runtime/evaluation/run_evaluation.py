@@ -20,14 +20,13 @@ from ..data.images.decoders import CPU, choose_decoder
 from ..host.config import Config, DatasetConfig
 from ..host.machine_record import usable_cores
 from ..host.options import EvaluationOptions
-from ..results.loaded_dataset import check_reader
 from ..results.run_directory import RunDirectory
 from ..results.run_outcome import RunOutcome
 from ..results.runs.shards import Shard
 from .cell_options import Options
 from .cell_sources import masks_opener, source_opener
 from .live_model import LiveModel
-from .pairing import configured_protocol, needed_geometries, select_bundles, select_datasets
+from .pairing import check_datasets, configured_protocol, needed_geometries, select_bundles, select_datasets
 from .progress import Progress
 from .reference.baselines import split_baselines
 from .reference.box_models import COUNTED, BoxModel, BoxOptions, split_boxes
@@ -112,13 +111,15 @@ class Evaluation:
         datasets = select_datasets(config, asked.datasets)
         if not datasets:
             raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
-        for dataset in datasets:
-            check_reader(dataset)
         baselines, others = split_baselines(asked.models)
         maps, others = split_maps(others)
         boxes, others = split_boxes(others, asked.boxes)
         everything = not asked.models and asked.live is None
-        bundles = select_bundles(config, others) if others or everything else []
+        bundles: list[Path] = []
+        try:
+            bundles = select_bundles(config, others) if others or everything else []
+        finally:  # a reader that does not exist is the first fault to correct
+            check_datasets(datasets, bundles)
         evaluation = Evaluation(
             config, options, asked.decoder, datasets, bundles, baselines, [*maps, *boxes], asked.live
         )

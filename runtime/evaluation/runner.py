@@ -31,7 +31,7 @@ from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
 from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
-from .pairing import asked_prompts
+from .pairing import asked_prompts, missing_prompts
 from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent, made_by
 from .progress import Progress, not_asked_line, some_names
@@ -163,7 +163,11 @@ class Runner:
         """The inputs of a cell, or the reason why it is skipped."""
         if self._options.skip_absent and not has_folder(config.root):
             return f"its folder {config.root} does not exist"
-        loaded = self._load(config)
+        try:
+            loaded = self._load(config)
+        except ConfigError as error:
+            prompts = missing_prompts(config, [bundle.path])
+            raise ConfigError(" ".join([str(error), *prompts])) from error
         if loaded.dataset.asks_phrases:
             if supervised := bundle.manifest.findings:
                 names = some_names(supervised)

@@ -146,11 +146,15 @@ def load_dataset(
         raise ConfigError(
             f"The reader '{config.reader}' of dataset '{config.name}' is not a class derived from Dataset."
         )
+    faults = reader.unknown_options(config.name, config.options)
+    wrong = DataError if not faults else ConfigError
     if not has_folder(config.root):
-        raise DataError(
+        faults.append(
             f"The folder {config.root} of dataset '{config.name}' does not exist or may not be entered; correct its "
             "root."
         )
+    if faults:
+        raise wrong(" ".join(faults))
     options = dict(config.options)
     if "title" in reader.option_help and not options.keys() & {"name", "title"}:
         options["title"] = config.name  # a run can have several datasets of a common format

@@ -23,7 +23,7 @@ UNCERTAIN_LABELS: Final = {
 class ReaderOptions:
     """The folder `root` of a dataset called `name`, and the values of the options that `option_help` lists.
 
-    An option that is None is not given. Raises ConfigError for an option that does not exist.
+    An option that is None is not given. Raises ConfigError for options that do not exist.
     """
 
     name: str
@@ -31,11 +31,18 @@ class ReaderOptions:
 
     def __init__(self, root: Path, options: Mapping[str, object]) -> None:
         self.root = Path(root)
-        for key in options:
-            if key not in self.option_help:
-                hint = did_you_mean(key, self.option_help)
-                raise ConfigError(f"The dataset '{self.name}' has no option '{key}': {hint}.")
+        if faults := self.unknown_options(self.name, options):
+            raise ConfigError(" ".join(faults))
         self.options = {key: value for key, value in options.items() if value is not None}
+
+    @classmethod
+    def unknown_options(cls, name: str, options: Mapping[str, object]) -> list[str]:
+        """A sentence on each option that this reader does not have. name: the dataset's."""
+        return [
+            f"The dataset '{name}' has no option '{key}': {did_you_mean(key, cls.option_help)}."
+            for key in options
+            if key not in cls.option_help
+        ]
 
     def option_error(self, key: str, text: str) -> ConfigError:
         """The error to raise for the value of an option; text: the rest of the sentence."""

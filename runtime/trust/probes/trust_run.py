@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ....engines.errors import ConfigError
 from ....engines.select import ENGINES, check_engine, choose
 from ...data.images.decoders import choose_decoder
-from ...evaluation.pairing import KINDS, select_bundles, select_datasets
+from ...evaluation.pairing import KINDS, check_datasets, select_bundles, select_datasets
 from ...reporting.tables.markdown_csv import to_csv
 from ...reporting.tables.stamps import ModelWorth, stamps
-from ...results.loaded_dataset import check_reader
 from ...results.storage import write_bytes
 from .directory import TrustDirectory
 from .judging import as_text, change_table, csv_rows, verdict_table
@@ -56,8 +55,7 @@ class Trust:
         datasets = select_datasets(config, request.datasets)
         if not datasets:
             raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
-        for dataset in datasets:
-            check_reader(dataset)
+        check_datasets(datasets, bundles)
         names = dict.fromkeys(request.probes or PROBES.names())
         probes: list[AnyProbe] = [PROBES.load(name)(request.options) for name in names]
         return Trust(config, request, bundles, datasets, probes)
