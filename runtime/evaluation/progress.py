@@ -14,6 +14,7 @@ from ..data.datasets.region_boxes import FAULTS
 if TYPE_CHECKING:
     from rich.console import Console
 
+_SECONDS_TO_FIRST_LINE = 5.0  # whoever reads a log wants to know soon whether something happens
 _SECONDS_BETWEEN_LINES = 30.0  # where lines stay, as in a log
 _SECONDS_BETWEEN_BARS = 0.2  # where a bar replaces the last one
 _NAMED = 12  # names that a line lists
@@ -29,7 +30,7 @@ class Progress(Protocol):
 
 
 class PlainProgress:
-    """Lines for logs and pipes: at most one per half minute while a cell runs."""
+    """Lines for logs and pipes: the first after 5 seconds of a cell, then at most one per half minute."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -40,15 +41,15 @@ class PlainProgress:
 
     @contextmanager
     def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
-        start = last = self._clock()
-        done = 0
+        start = self._clock()
+        done, due = 0, start + _SECONDS_TO_FIRST_LINE
 
         def advance(count: int) -> None:
-            nonlocal done, last
+            nonlocal done, due
             done += count
             now = self._clock()
-            if now - last >= _SECONDS_BETWEEN_LINES and done < total:
-                last = now
+            if now >= due and done < total:
+                due = now + _SECONDS_BETWEEN_LINES
                 rate = done / (now - start)
                 self._write(f"{title}: {done} of {total} {unit}, {rate:.1f}/s, {(total - done) / rate:.0f} s to go")
 

@@ -166,8 +166,8 @@ class Runner:
         try:
             loaded = self._load(config)
         except ConfigError as error:
-            prompts = missing_prompts(config, [bundle.path])
-            raise ConfigError(" ".join([str(error), *prompts])) from error
+            further = missing_prompts(config, [bundle.path])
+            raise ConfigError(" ".join([str(error), *further])) from error
         if loaded.dataset.asks_phrases:
             if supervised := bundle.manifest.findings:
                 names = some_names(supervised)

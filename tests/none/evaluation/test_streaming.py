@@ -42,10 +42,10 @@ def test_an_abandoned_decoder_cancels_what_has_not_started() -> None:
     assert len(started) < 50
 
 
-def test_plain_progress_is_quiet_for_half_a_minute() -> None:
+def test_plain_progress_speaks_after_five_seconds_and_then_every_half_minute() -> None:
     lines: list[str] = []
-    moments = iter([0.0, 10.0, 31.0, 40.0, 62.0])
-    with PlainProgress(lines.append, lambda: next(moments)).cell("a on b", 100) as advance:
-        for _ in range(4):
+    moments = iter([100.0, 104.9, 105.0, 134.9, 135.0, 165.0])
+    with PlainProgress(lines.append, lambda: next(moments)).cell("a on b", 50) as advance:
+        for _ in range(5):
             advance(10)
-    assert lines == ["a on b: 20 of 100 cases, 0.6/s, 124 s to go", "a on b: 40 of 100 cases, 0.6/s, 93 s to go"]
+    assert lines == ["a on b: 20 of 50 cases, 4.0/s, 8 s to go", "a on b: 40 of 50 cases, 1.1/s, 9 s to go"]
