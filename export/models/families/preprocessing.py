@@ -12,7 +12,7 @@ from ....engines.registry import did_you_mean
 
 _MODES = {"shortest": "crop", "squash": "squash"}
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-_KNOWN = ("CLIPImageProcessor", "BitImageProcessor", "SiglipImageProcessor", "ViTImageProcessor")
+_KNOWN = ("CLIPImageProcessor", "BitImageProcessor", "BlipImageProcessor", "SiglipImageProcessor", "ViTImageProcessor")
 """Classes of transformers that resize, cut, rescale and normalise by the rules of their base class."""
 _HINT = "change the option preprocess, or write an adapter"
 

@@ -51,6 +51,7 @@ def test_the_centre_begins_where_that_of_transformers_begins() -> None:
         ("clip", "CLIPImageProcessor", CROP),
         ("clip", "CLIPImageProcessor", CROP | {"resample": 2}),
         ("bit", "BitImageProcessor", CROP),
+        ("blip", "BlipImageProcessor", {"size": {"height": 32, "width": 32}, "do_center_crop": False}),
         ("siglip", "SiglipImageProcessor", {"size": {"height": 32, "width": 32}}),
         ("vit", "ViTImageProcessor", {"size": {"height": 32, "width": 32}}),
     ],
