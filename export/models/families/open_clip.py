@@ -23,7 +23,7 @@ from ..clip import canonical_tensors
 from ..saliency_maps import PATCH_TEXT
 from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
 from .image_towers import image_tower
-from .open_clip_options import as_named, check_sizes, follow_options, with_activation
+from .open_clip_options import as_named, check_sizes, follow_options, pooling_caution, with_activation
 from .open_clip_texts import cached_folder, open_clip_texts
 from .preprocessing import Preprocessing, from_open_clip
 
@@ -80,13 +80,16 @@ class OpenClipAdapter(ModelFamily):
         tensors = canonical_tensors(source.tensors("logit_scale"), checkpoint)
         follow_options(architecture.model, tensors)
         model = _build(architecture, text_encoder)
+        cautions = pooling_caution(tensors, model, architecture.model["text_cfg"])
         tensors = as_named(tensors, model)
         check_sizes(
             model, architecture.model["vision_cfg"].get("image_size", 224), tensors, checkpoint, architecture.title
         )
         install(model, tensors, path=checkpoint, model=architecture.title, names=source.names())
         record = with_activation(source.record, source.path, architecture.model, architecture.title)
-        return cls._describe(model, architecture, tokenizer, prompt_style, record)
+        made = cls._describe(model, architecture, tokenizer, prompt_style, record)
+        made.warnings += cautions
+        return made
 
     @classmethod
     def _describe(

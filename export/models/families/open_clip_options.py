@@ -3,6 +3,7 @@ configuration."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ _LINES: Final = (
     ("visual.proj", 1, "embed_dim"),
 )
 """Tensor, its dimension, and the line of open_clip_config.json that states its size."""
+_POOLING: Final = "text.transformer.pooler."
 
 
 def follow_options(model: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -49,16 +51,36 @@ def follow_options(model: dict[str, Any], tensors: Mapping[str, Tensor]) -> None
 
 
 def as_named(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """The tensors under the model's names: text towers moved below `text.`, and scale and bias in the model's shape."""
+    """The tensors under the model's names: text towers moved below `text.`, and scale and bias in the model's shape.
+
+    BERT's pooling layer is left out where the model has none; `pooling_caution` says so.
+    """
     from open_clip.model import convert_to_custom_text_state_dict
 
     needed = model.state_dict()
     if "positional_embedding" in tensors and "positional_embedding" not in needed:
         tensors = convert_to_custom_text_state_dict(tensors)
+    if not any(name.startswith("text.") for name in tensors):
+        # UniMed-CLIP's own copy of open_clip has the same BERT tower and projection, and calls them `text_encoder`.
+        tensors = {re.sub(r"^text_encoder\.", "text.", name): tensor for name, tensor in tensors.items()}
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(_POOLING) or name in needed}
     for name in ("logit_scale", "logit_bias"):
         if name in tensors and name in needed and tensors[name].numel() == 1:
             tensors[name] = tensors[name].reshape(needed[name].shape)
     return tensors
+
+
+def pooling_caution(tensors: Mapping[str, Tensor], model: nn.Module, text: Mapping[str, Any]) -> tuple[str, ...]:
+    """The remark on a file with BERT's pooling layer for a model without one. Training writes this layer whatever the
+    loss reads (BiomedCLIP-CXR), so the configuration `text` decides."""
+    if any(name.startswith(_POOLING) for name in model.state_dict()):
+        return ()
+    if not any(re.match(r"text(_encoder)?\.transformer\.pooler\.", name) for name in tensors):
+        return ()
+    return (
+        f"the file has the pooling layer of BERT, which hf_pooler_type = '{text.get('hf_pooler_type')}' does not use; "
+        "check that the model was trained with this value",
+    )
 
 
 def check_sizes(model: nn.Module, size: Any, tensors: Mapping[str, Tensor], path: Path, title: str) -> None:

@@ -202,3 +202,24 @@ def test_clip_says_where_quick_gelu_is_known_from(archives: Path, tmp_path: Path
     digest = next(iter(PUBLISHED["clip"].sha256.values()))
     known = CheckpointRecord("x.pt", digest)
     assert quick_activation(tmp_path / "x.pt", known, names) == known
+
+
+@pytest.mark.parametrize("pooler", ["cls_pooler", "cls_last_hidden_state_pooler"])
+def test_the_configuration_decides_about_the_pooling_layer_of_bert(pooler: str, tmp_path: Path) -> None:
+    """Under the names of both copies of open_clip; it is left out where the model has none, and only then there is a
+    remark."""
+    from clip_stand_ins import BIOMEDCLIP_CXR, biomedbert, trained
+    from xbench_fast.export.models.families.open_clip_options import as_named, pooling_caution
+
+    bert = biomedbert(tmp_path / "bert")
+    text = BIOMEDCLIP_CXR["text_cfg"] | {"hf_pooler_type": pooler}
+    model, tensors = trained({**TINY, "text_cfg": text}, bert)
+    layer = {
+        f"text.transformer.pooler.dense.{name}": torch.ones(size) for name, size in (("weight", (32, 32)), ("bias", 32))
+    }
+    assert (layer.keys() <= tensors.keys()) is (pooler == "cls_pooler")
+    for tower in ("text.", "text_encoder."):
+        file = {name.replace("text.", tower, 1): tensor for name, tensor in (layer | tensors).items()}
+        assert as_named(file, model).keys() == tensors.keys()
+        assert [pooler in remark for remark in pooling_caution(file, model, text)] == [True] * (pooler != "cls_pooler")
+        assert not pooling_caution(tensors, model, text)
