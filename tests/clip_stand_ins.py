@@ -17,7 +17,7 @@ import torch
 
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 HALF = [0.5, 0.5, 0.5]
-SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_hidden_layers": 1}
+SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 1, "num_hidden_layers": 1}
 """In place of the published widths and depths, which some files leave to the class."""
 SPEECH = (
     "a chest x-ray showing a mass",

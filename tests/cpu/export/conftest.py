@@ -21,3 +21,14 @@ def operators_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_registration, "onnxscript_apis", SimpleNamespace(get_torchlib_ops=read))
         yield
+
+
+@pytest.fixture(scope="module")
+def one_thread_of_torch() -> Iterator[None]:
+    """Waiting threads of OpenMP take the cores from ONNX Runtime and from the other process of tests: on two busy cores
+    the nine tests of test_model_families.py took 103 s with two threads and 72 s with one."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

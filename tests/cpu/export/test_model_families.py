@@ -22,6 +22,7 @@ open_clip = pytest.importorskip("open_clip")
 transformers = pytest.importorskip("transformers")
 for package in ("onnx", "onnxscript", "onnxruntime", "tokenizers"):
     pytest.importorskip(package)
+pytestmark = pytest.mark.usefixtures("one_thread_of_torch")
 
 TEXTS = ["lung mass", "pleural effusion in the left lung", "no finding"]
 WORDS = ("<pad>", "<s>", "</s>", "<unk>", "lung", "mass", "pleural", "effusion", "in", "the", "left", "no", "finding")
