@@ -94,9 +94,13 @@ class Engine(ABC):
             raise EngineError(f"The engine for {self.bundle.name} is not open; use it in a with statement.")
         return self._info
 
+    def complaint(self) -> str | None:
+        """Why this engine must not run the bundle, a sentence; None if it may. Known before the engine is opened."""
+        return engine_complaint(self.bundle.manifest, self.bundle.name, self.backend)
+
     def __enter__(self) -> Self:
         if self._info is None:
-            complaint = engine_complaint(self.bundle.manifest, self.bundle.name, self.backend)
+            complaint = self.complaint()
             if complaint is not None:
                 raise EngineError(complaint)
             self._inputs = self.bundle.graph("image").inputs

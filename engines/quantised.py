@@ -66,6 +66,11 @@ def engine_complaint(manifest: Manifest, name: str, backend: str) -> str | None:
             f"{name} holds int8, for which ONNX Runtime's CUDA provider has no products; use --engine onnxruntime-cpu, "
             "or export it with --int8-for tensorrt."
         )
+    if backend == "torch":
+        return (
+            f"{name} holds int8, whose byte products the engine torch does not have: in float32 they would be rounded "
+            "in other places; use --engine onnxruntime-cpu, or export it in fp16."
+        )
     if backend.startswith("tensorrt") and form not in ("tensorrt", None):
         return (
             f"{name} holds int8 for CPUs, with unsigned activations that TensorRT does not take; use --engine "

@@ -17,6 +17,7 @@ ENGINES = Registry(
     {
         "tensorrt": f"{_PACKAGE}.tensorrt:TensorRtEngine",
         "tensorrt-rtx": f"{_PACKAGE}.tensorrt:TensorRtRtxEngine",
+        "torch": f"{_PACKAGE}.torch_engine:torch_engine",
         "onnxruntime-cuda": f"{_PACKAGE}.ort_cuda:cuda_engine",
         "onnxruntime-cpu": f"{_PACKAGE}.ort:CpuEngine",
     },
@@ -27,18 +28,25 @@ _REASONS = Registry(
     {
         "tensorrt": f"{_PACKAGE}.tensorrt:tensorrt_reason",
         "tensorrt-rtx": f"{_PACKAGE}.tensorrt:tensorrt_rtx_reason",
+        "torch": f"{_PACKAGE}.torch_reasons:torch_reason",
         "onnxruntime-cuda": f"{_PACKAGE}.ort_cuda:cuda_reason",
         "onnxruntime-cpu": f"{_PACKAGE}.ort:cpu_reason",
     },
 )
-# Why `auto` skips an engine that can be tried.
-_DOUBTS = Registry("engine", {"tensorrt-rtx": f"{_PACKAGE}.tensorrt:tensorrt_rtx_doubt"})
-PREFERENCE = ("tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu")
+# Why `auto` skips an engine, also one that can be tried by name.
+_DOUBTS = Registry(
+    "engine",
+    {
+        "tensorrt-rtx": f"{_PACKAGE}.tensorrt:tensorrt_rtx_doubt",
+        "torch": f"{_PACKAGE}.torch_reasons:torch_cuda_reason",
+    },
+)
+PREFERENCE = ("tensorrt", "tensorrt-rtx", "torch", "onnxruntime-cuda", "onnxruntime-cpu")
 
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """Whether a backend can run here; `reason` says why not, or is empty."""
+    """Whether a backend can run here. `reason` says why not, or why `auto` does not choose it; else it is empty."""
 
     name: str
     usable: bool
@@ -50,7 +58,8 @@ def backend_status() -> list[BackendStatus]:
     states = []
     for name in PREFERENCE:
         reason = _asked(_REASONS, name)
-        states.append(BackendStatus(name, reason is None, reason or ""))
+        doubt = _asked(_DOUBTS, name) if reason is None and name in _DOUBTS.names() else None
+        states.append(BackendStatus(name, reason is None, f"only by name: {doubt}" if doubt else reason or ""))
     return states
 
 
@@ -72,9 +81,7 @@ def choose(name: str = "auto") -> tuple[str, str]:
     refused: list[tuple[str, str]] = []
     reason: str | None = None
     for candidate in PREFERENCE:
-        reason = _asked(_REASONS, candidate)
-        if reason is None and candidate in _DOUBTS.names():
-            reason = _asked(_DOUBTS, candidate)
+        reason = _asked(_DOUBTS if candidate in _DOUBTS.names() else _REASONS, candidate)
         if reason is None:
             return candidate, f"engine {candidate}{_against(candidate, refused)}"
         refused.append((candidate, reason))
@@ -82,12 +89,34 @@ def choose(name: str = "auto") -> tuple[str, str]:
 
 
 def open_engine(
-    bundle: Bundle, name: str = "auto", *, threads: int | None = None, options: EngineOptions | None = None
+    bundle: Bundle,
+    name: str = "auto",
+    *,
+    threads: int | None = None,
+    options: EngineOptions | None = None,
+    auto: bool = False,
 ) -> Engine:
-    """An engine for `bundle`, to be used in a with statement. Raises ConfigError or EngineError."""
+    """An engine for `bundle`, to be used in a with statement. Raises ConfigError or EngineError.
+
+    auto: whether `name` is what `auto` chose, so that the next engine is taken, with a message to `options.say`, where
+    `name` cannot run this bundle. So it is for the name auto.
+    """
     chosen, _ = choose(name)
-    engine: Engine = ENGINES.load(chosen)(bundle, threads=threads, options=options)
+    how = options or EngineOptions()
+    engine: Engine = ENGINES.load(chosen)(bundle, threads=threads, options=how)
+    for candidate in _behind(chosen) if auto or name == "auto" else ():
+        complaint = engine.complaint()
+        if complaint is None:
+            break
+        if _asked(_DOUBTS if candidate in _DOUBTS.names() else _REASONS, candidate) is None:
+            how.say(f"{bundle.name}: engine {candidate} instead of {engine.backend}, because {_end(complaint)}")
+            engine = ENGINES.load(candidate)(bundle, threads=threads, options=how)
     return engine
+
+
+def _behind(name: str) -> Sequence[str]:
+    """The engines that `auto` prefers less."""
+    return PREFERENCE[PREFERENCE.index(name) + 1 :] if name in PREFERENCE else ()
 
 
 def _against(chosen: str, refused: Sequence[tuple[str, str]]) -> str:

@@ -6,6 +6,7 @@ return to the host; `run`, as in every engine, copies them back.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +19,15 @@ from numpy.typing import NDArray
 from ..base import Engine, EngineInfo, Scores, joined_scores
 from ..bundle import Bundle
 from ..errors import EngineError
-from .gpu import gpu_reason, load_cupy
+from .gpu import check_number, gpu_reason, load_cupy
 
 SLOTS: Final = 2
 """Batches that may be in flight at once: one is computed, one is filled or read."""
+
+_OUT_OF_MEMORY: Final = re.compile(
+    r"failed to allocate memory|out ?of ?memory|smaller than requested bytes|_ALLOC_FAILED|cudaErrorMemoryAllocation",
+    re.I,
+)
 
 Result = TypeVar("Result")
 
@@ -37,6 +43,11 @@ class DeviceScores:
 
     logits: Any
     saliency: Any
+
+
+def is_out_of_memory(words: str) -> bool:
+    """Whether a library's message says that the device has too little memory."""
+    return _OUT_OF_MEMORY.search(words) is not None
 
 
 def does_not_fit(bundle: Bundle) -> EngineError:
@@ -62,6 +73,7 @@ class DeviceEngine(Engine):
         reason = gpu_reason()
         if reason is not None:
             raise EngineError(f"No GPU can be used: {reason}; use --engine onnxruntime-cpu.")
+        check_number(self.options.device, cupy.cuda.runtime.getDeviceCount())
         self._cupy = cupy
         self._device = cupy.cuda.Device(self.options.device)
         self.max_batch = self.options.max_batch

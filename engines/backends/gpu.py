@@ -105,6 +105,13 @@ def gpu_seen() -> bool:
     return any(Path(path).exists() for path in _DRIVER)
 
 
+def check_number(number: int, count: int) -> None:
+    """Raises EngineError unless one of `count` GPUs has this number."""
+    if not 0 <= number < count:
+        those = "one GPU, number 0" if count == 1 else f"{count} GPUs, numbers 0 to {count - 1}"
+        raise EngineError(f"There is no GPU {number}: this machine has {those}.")
+
+
 def current_gpu(device: int = 0) -> Gpu:
     """Name and compute capability of a GPU. Raises EngineError when there is none."""
     reason = gpu_reason()

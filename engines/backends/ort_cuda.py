@@ -6,28 +6,24 @@ from and to the host is used instead.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision, joined_scores
+from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
 from ..precisions import LOW_TYPES
+from .copying import CopyingEngine
 from .cuda_libraries import lacking_libraries
-from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit
+from .device import DeviceEngine, DeviceScores, OutOfMemory, is_out_of_memory
 from .gpu import gpu_reason, gpu_seen
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 
 _CUDA = "CUDAExecutionProvider"
 _WARNING = 2  # the library's own default
-_OUT_OF_MEMORY = re.compile(
-    r"failed to allocate memory|out of memory|smaller than requested bytes|_ALLOC_FAILED|cudaErrorMemoryAllocation",
-    re.I,
-)
 # The provider leaves arithmetic on shapes to the CPU on purpose; any other operation on the CPU has no CUDA kernel.
 _SHAPES = frozenset(
     {"Add", "Cast", "Concat", "Constant", "ConstantOfShape", "Div", "Equal", "Expand", "Gather", "Identity", "Mul"}
@@ -122,7 +118,7 @@ class OrtCudaEngine(DeviceEngine):
                 delattr(self, name)
 
 
-class HostCudaEngine(Engine):
+class HostCudaEngine(CopyingEngine):
     """The same graph where CuPy cannot be used, for `reason`: every batch is copied to the GPU and back."""
 
     backend = "onnxruntime-cuda"
@@ -138,37 +134,19 @@ class HostCudaEngine(Engine):
         super().__init__(bundle, threads=threads, options=options)
         self._reason = reason
 
-    def _open(self) -> EngineInfo:
+    def _load(self) -> EngineInfo:
         info = _cuda_info(self, self.backend)
-        try:
-            self._session = _cuda_session(self)
-        except OutOfMemory as error:  # weights do not get smaller with the batch
-            raise does_not_fit(self.bundle) from error
-        self._batch = self.options.max_batch
+        self._session = _cuda_session(self)
         self.options.say(
             f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: {self._reason}"
         )
         return info
 
-    def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
-        parts: list[Scores] = []
-        start = 0
-        while start < len(pixels):
-            chunk = pixels[start : start + self._batch]
-            unused = self._batch - len(chunk) if self.options.pad else 0
-            batch = np.concatenate([chunk, np.zeros((unused, *chunk.shape[1:]), chunk.dtype)]) if unused else chunk
-            try:
-                logits, saliency = self._session.run(["logits", "saliency"], {"pixels": batch, "text": text})
-            except Exception as error:  # see open_session
-                failure = _failure(self.bundle, self.backend, error)
-                if not isinstance(failure, OutOfMemory) or self._batch == 1:
-                    raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}") from error
-                self._batch //= 2
-                self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self._batch}")
-                continue
-            parts.append(Scores(logits[: len(chunk)], saliency[: len(chunk)]))
-            start += len(chunk)
-        return joined_scores(parts)
+    def _compute(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        try:
+            return Scores(*self._session.run(["logits", "saliency"], {"pixels": pixels, "text": text}))
+        except Exception as error:  # see open_session
+            raise _failure(self.bundle, self.backend, error) from error
 
     def _close(self) -> None:
         del self._session
@@ -229,6 +207,6 @@ def _on_cpu(session: Any) -> Counter[str]:
 
 def _failure(bundle: Bundle, backend: str, error: Exception) -> Exception:
     words = " ".join(str(error).split())
-    if _OUT_OF_MEMORY.search(words):
+    if is_out_of_memory(words):
         return OutOfMemory(words)
     return EngineError(f"{bundle.name} failed on {backend}: {words[:600]}.")

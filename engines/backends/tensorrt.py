@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from ..errors import EngineError, MissingExtraError
 from ..plans.family import load_family
 from ..plans.key import Profile, plan_key
 from ..plans.store import PlanStore, provide_plan
-from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory
+from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory, is_out_of_memory
 from .gpu import current_gpu, gpu_reason
 
 _TENSORS = ("pixels", "text", "logits", "saliency")
@@ -142,7 +141,7 @@ class TensorRtEngine(DeviceEngine):
 
     def _failure(self, what: str) -> Exception:
         words = self._family.explain()
-        if re.search("out ?of ?memory", words, re.IGNORECASE):
+        if is_out_of_memory(words):
             return OutOfMemory(words)
         return EngineError(f"{self._family.name} {self._family.version} {what}: {words}.")
 
@@ -193,7 +192,10 @@ class TensorRtRtxEngine(TensorRtEngine):
 
 
 def tensorrt_rtx_doubt() -> str | None:
-    """Why `auto` does not choose TensorRT for RTX: the library does not list this GPU. None if it does."""
+    """Why `auto` does not choose TensorRT for RTX: it cannot run, or the library does not list this GPU."""
+    reason = tensorrt_rtx_reason()
+    if reason is not None:
+        return reason
     gpu = current_gpu()
     named = getattr(load_family("tensorrt-rtx").module, "ComputeCapability", None)
     if hasattr(named, f"SM{gpu.capability.replace('.', '')}"):

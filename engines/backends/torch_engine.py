@@ -1,0 +1,270 @@
+"""PyTorch's operators as an engine: on a GPU with CUDA graphs and without a copy to the host, on the CPU for tests.
+
+It needs neither TensorRT nor onnxruntime-gpu. Torch is imported inside functions, so that nothing else waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
+from ..bundle import Bundle
+from ..errors import EngineError
+from ..precisions import LOW_TYPES
+from .copying import CopyingEngine
+from .device import DeviceEngine, DeviceScores, OutOfMemory
+from .gpu import check_number, gpu_reason, gpu_seen
+from .torch_reasons import one_line, torch_cuda_reason, torch_reason
+
+if TYPE_CHECKING:
+    from .torch_graph.device import Device
+    from .torch_graph.graph import Graph
+
+_MOST_GRAPHS: Final = 16
+"""CUDA graphs that are kept: a run has one shape and two slots, a server as many as it meets sizes of batches."""
+
+
+def torch_engine(bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> Engine:
+    """A `TorchEngine`, or a `CopyingTorchEngine` where CuPy or the GPU cannot be used."""
+    reason = torch_cuda_reason()
+    if reason is None and gpu_reason() is None:
+        return TorchEngine(bundle, threads=threads, options=options)
+    return CopyingTorchEngine(bundle, threads=threads, options=options, reason=reason)
+
+
+class _GraphReader(Engine):
+    """What both engines share: the graph of the bundle, and why it is refused."""
+
+    backend = "torch"
+    _graph: Graph | None = None
+
+    def complaint(self) -> str | None:
+        return super().complaint() or torch_reason() or self._refusal()
+
+    def _refusal(self) -> str | None:
+        """Why the graph does not run, by its operators and shapes; reads the file. None if it does."""
+        from .torch_graph.graph import read_graph
+        from .torch_graph.program import prepared
+        from .torch_graph.refusal import UnsupportedNodeError
+
+        path = self.bundle.file("image")
+        try:
+            if self._graph is None:
+                graph = prepared(read_graph(path))
+                self._check_results(graph)
+                self._graph = graph
+        except UnsupportedNodeError as error:
+            return (
+                f"{self.bundle.name} does not run on the engine torch: {error}; use --engine onnxruntime-cuda or "
+                "onnxruntime-cpu."
+            )
+        except EngineError as error:
+            return str(error)
+        except Exception as error:  # protobuf's and ONNX's own classes
+            return f"torch cannot load {path}: {one_line(error)}."
+        return None
+
+    def _check_results(self, graph: Graph) -> None:
+        """Raises EngineError unless the graph takes and gives what bundle.json promises; UnsupportedNodeError."""
+        import torch
+
+        from .torch_graph.program import INPUTS, OUTPUTS, ResultShapes, results_of
+
+        spec = self.bundle.graph("image")
+        pixels, text = (tuple(3 if isinstance(n, str) else n for n in tensor.shape) for tensor in spec.inputs)
+        logits = (pixels[0], text[0])
+        wanted = ResultShapes((logits, (*logits, *self.bundle.manifest.grid)), (torch.float32, torch.float32))
+        names = {"inputs": (graph.inputs, INPUTS), "outputs": (graph.outputs, OUTPUTS)}
+        for side, (have, want) in names.items():
+            if set(have) != set(want):
+                raise EngineError(
+                    f"{self.bundle.path / spec.file} has the {side} {', '.join(have)}, bundle.json promises "
+                    f"{', '.join(want)}; export it again."
+                )
+        results = results_of(graph, pixels, text)
+        if results != wanted:
+            raise EngineError(
+                f"{self.bundle.path / spec.file} gives {results}, bundle.json promises {wanted}; export it again."
+            )
+
+    def _read(self) -> Graph:
+        complaint = self._refusal()
+        if self._graph is None:
+            raise EngineError(complaint or "")
+        return self._graph
+
+
+class TorchEngine(_GraphReader, DeviceEngine):
+    """The image graph in PyTorch's operators, in its own types; `options.tf32` lets float32 products use TF32.
+
+    A launch from the slot's own buffer that comes a second time is captured as a CUDA graph: the first lets the
+    libraries load their kernels, which no capture can hold.
+    """
+
+    _capture = True
+
+    def _device_part(self) -> Device:
+        from .torch_graph.cuda import CudaDevice
+
+        low = self.bundle.manifest.precision in LOW_TYPES
+        return CudaDevice(
+            self.options.device,
+            self.stream.ptr,
+            channels_last=low or self.options.tf32,
+            tf32=self.options.tf32,
+            say=lambda line: self.options.say(f"{self.bundle.name}: {line}"),
+        )
+
+    def _load(self) -> EngineInfo:
+        import torch
+
+        from .torch_graph.program import Program
+
+        precision = chosen_precision(self.bundle, tf32=self.options.tf32)
+        self._part = self._device_part()
+        self._program = Program(self._read(), self._part.where, self._part.kernels)
+        self._replays: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._met: set[tuple[int, ...]] = set()
+        return EngineInfo(self.backend, f"cuda:{self.options.device}", precision, f"torch {torch.__version__}")
+
+    def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
+        arrays = (pixels, text, scores.logits, scores.saliency)
+        key = (*(int(array.data.ptr) for array in arrays), *scores.logits.shape)
+        try:
+            if key in self._replays:
+                self._replays.move_to_end(key)
+                self._replays[key]()
+                return
+            self._run_new(key, arrays, own_buffer=pixels.data.ptr == self._buffers[slot][0].data.ptr)
+        except OutOfMemory:
+            self._moved()
+            self._program.forget()
+            self._part.release()
+            raise
+        except EngineError as error:
+            raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}.") from error
+
+    def _run_new(self, key: tuple[int, ...], arrays: tuple[Any, ...], *, own_buffer: bool) -> None:
+        pixels, text, *targets = (self._part.tensor(array) for array in arrays)
+
+        def work() -> None:
+            plan = self._program.plan(tuple(pixels.shape), tuple(text.shape))
+            for target, made in zip(targets, plan((pixels, text)), strict=True):
+                if target.shape != made.shape:
+                    raise EngineError(f"the graph gave {tuple(made.shape)} instead of {tuple(target.shape)}")
+                target.copy_(made)
+
+        if key in self._met and self._capture:
+            try:
+                replay = self._part.capture(work)
+            except EngineError as error:
+                self._capture = False
+                self.options.say(
+                    f"{self.bundle.name}: runs without CUDA graphs, because capturing one failed ({error})"
+                )
+            else:
+                self._keep(key, replay)
+                replay()
+                return
+        self._part.launch(work)
+        if own_buffer:
+            self._met.add(key)
+
+    def _keep(self, key: tuple[int, ...], replay: Any) -> None:
+        if len(self._replays) >= _MOST_GRAPHS:
+            self.stream.synchronize()  # it may run now
+            self._replays.popitem(last=False)
+        self._replays[key] = replay
+
+    def _moved(self) -> None:
+        if self._replays:
+            self.stream.synchronize()
+        self._replays.clear()
+        self._met.clear()
+
+    def _unload(self) -> None:
+        for name in ("_replays", "_program"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self._graph = None
+        if hasattr(self, "_part"):
+            self._part.release()
+            del self._part
+
+
+class CopyingTorchEngine(_GraphReader, CopyingEngine):
+    """The same graph on the CPU, or on a GPU without CuPy: every batch is copied there and back.
+
+    reason: why no GPU can be used; None on a GPU.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        options: EngineOptions | None = None,
+        reason: str | None = "it is not asked for",
+    ) -> None:
+        super().__init__(bundle, threads=threads, options=options)
+        self._reason = reason
+
+    def _load(self) -> EngineInfo:
+        import torch
+
+        from .torch_graph.kernels import PlainKernels
+        from .torch_graph.program import Program
+
+        precision, device, say = chosen_precision(self.bundle, tf32=self.options.tf32), "cpu", self.options.say
+        if self._reason is None:
+            check_number(self.options.device, torch.cuda.device_count())
+            device = f"cuda:{self.options.device}"
+            say(f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: "
+                f"{gpu_reason()}")  # fmt: skip
+        elif self.options.tf32:
+            raise EngineError(f"TF32 is for GPUs, and torch runs {self.bundle.name} on the CPU: {self._reason}.")
+        elif gpu_seen():
+            say(f"{self.bundle.name}: torch runs on the CPU, because {self._reason}")
+        # The CPU takes convolutions with the channels last in 0.85 of the time (ResNet-50, batches of 8, AVX2).
+        low = self.bundle.manifest.precision in LOW_TYPES
+        kernels = PlainKernels(channels_last=self._reason is not None or low or self.options.tf32)
+        self._program = Program(self._read(), torch.device(device), kernels)
+        return EngineInfo(self.backend, device, precision, f"torch {torch.__version__}")
+
+    def _compute(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        import torch
+
+        from .torch_graph.cuda import exact_products, translated
+
+        try:
+            with translated(), torch.inference_mode(), exact_products(self.options.tf32), _threads(self.threads):
+                inputs = [torch.tensor(array, device=self._program.where) for array in (pixels, text)]
+                plan = self._program.plan(pixels.shape, text.shape)
+                logits, saliency = (made.cpu().numpy().copy() for made in plan(inputs))
+        except EngineError as error:
+            raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}.") from error
+        return Scores(logits, saliency)
+
+    def _close(self) -> None:
+        del self._program
+        self._graph = None
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """PyTorch with this number of threads, which belongs to the process."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(before)
