@@ -61,7 +61,7 @@ class CudaDevice:
         self.where = torch.device("cuda", number)
         self.kernels = CudnnKernels(channels_last, say)
         self._tf32 = tf32
-        self._stream = torch.cuda.ExternalStream(stream, device=self.where)
+        self._stream: torch.cuda.Stream = torch.cuda.ExternalStream(stream, self.where)  # type: ignore[no-untyped-call]
         # One pool of memory for all captures. A capture leaves nothing in it for another one: its results are copied
         # out before it ends, and two never run at once in one stream.
         self._pool = torch.cuda.graph_pool_handle()
@@ -99,7 +99,8 @@ def exact_products(tf32: bool) -> Iterator[None]:
     products may be rounded in between. Algorithms are not timed: another run may choose others, whose sums have other
     last bits.
     """
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
     precision = "tf32" if tf32 else "ieee"
     wanted: tuple[tuple[Any, str, Any], ...] = (
         (matmul, "fp32_precision", precision),

@@ -12,10 +12,17 @@ from .kernels import Kernels
 
 
 class Device(Protocol):
-    """A device with one stream. `where`: as PyTorch names it."""
+    """A device with one stream."""
 
-    where: torch.device
-    kernels: Kernels
+    @property
+    def where(self) -> torch.device:
+        """As PyTorch names it."""
+        ...
+
+    @property
+    def kernels(self) -> Kernels:
+        """How it computes convolutions."""
+        ...
 
     def tensor(self, array: Any) -> Tensor:
         """An array of the device as a tensor of the same memory."""

@@ -26,9 +26,12 @@ class Convolution:
 
 
 class Kernels(Protocol):
-    """How a device computes convolutions. channels_last: the layout of images and weights in memory."""
+    """How a device computes convolutions."""
 
-    channels_last: bool
+    @property
+    def channels_last(self) -> bool:
+        """The layout of images and weights in memory."""
+        ...
 
     def convolve(self, asked: Convolution) -> Tensor:
         """The result, a new tensor. `window` is padded the same on both sides."""

@@ -55,7 +55,8 @@ def _l1(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
 
 
 def _l2(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=axes, keepdim=keep)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=axes, keepdim=keep)
+    return norm
 
 
 def _sum_of_squares(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:

@@ -53,7 +53,9 @@ def split(x: Tensor, sizes: Sequence[int] | None = None, *, axis: int = 0, num_o
 
 def expand(x: Tensor, shape: Sequence[int]) -> Tensor:
     """Both are broadcast: a size of 1 in `shape` keeps that of the input."""
-    return x.expand(torch.broadcast_shapes(x.shape, tuple(shape)))
+    sizes = [1] * (x.ndim - len(shape)) + list(shape)
+    kept = [1] * (len(sizes) - x.ndim) + list(x.shape)
+    return x.expand([have if size == 1 else size for have, size in zip(kept, sizes, strict=True)])
 
 
 def tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
