@@ -108,7 +108,7 @@ def gpu_seen() -> bool:
 def check_number(number: int, count: int) -> None:
     """Raises EngineError unless one of `count` GPUs has this number."""
     if not 0 <= number < count:
-        those = "one GPU, number 0" if count == 1 else f"{count} GPUs, numbers 0 to {count - 1}"
+        those = ("none", "one, number 0")[count] if count < 2 else f"{count}, numbers 0 to {count - 1}"
         raise EngineError(f"There is no GPU {number}: this machine has {those}.")
 
 
