@@ -157,10 +157,10 @@ def open_engine(
 ) -> Predictor:
     """The engine of the bundle in the folder `bundle`, to be used in a with statement.
 
-    engine: "tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu", or "auto" for the first of these that
-    runs here. threads: of the engine (all cores). On a GPU: batch, maximum images of one submission; build, whether a
-    TensorRT plan may be built; tf32, whether float32 products may round their inputs. Raises BundleError, ConfigError,
-    EngineError or MissingExtraError.
+    engine: "tensorrt", "tensorrt-rtx", "torch", "onnxruntime-cuda", "onnxruntime-cpu", or "auto" for the first of these
+    that runs here. threads: of the engine (all cores). On a GPU: batch, maximum images of one submission; build,
+    whether a TensorRT plan may be built; tf32, whether float32 products may round their inputs. Raises BundleError,
+    ConfigError, EngineError or MissingExtraError.
     """
     options = EngineOptions(max_batch=batch, build=build, tf32=tf32)
     return Predictor(Bundle.load(Path(bundle)), engine, threads, options)

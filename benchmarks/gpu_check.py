@@ -62,6 +62,7 @@ PARTS = (
     Part("export", 60, ("torch", "onnx")),
     Part("engine-tensorrt", 70, ("tensorrt", "cupy")),
     Part("engine-tensorrt-rtx", 40, ("tensorrt_rtx", "cupy")),
+    Part("engine-torch", 40, ("torch", "onnx", "cupy")),
     Part("engine-onnxruntime-cuda", 40, ("onnxruntime", "cupy")),
     Part("dali", 20, ("nvidia.dali",)),
 )

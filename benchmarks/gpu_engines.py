@@ -45,10 +45,13 @@ def _calling(runner: Any, calls: int) -> Callable[[int], object]:
 
 def export(bundles: Path | None) -> Iterator[Row]:
     """A bundle of stand-in weights in the folder `bundles`, if an engine runs here that would take it."""
+    from xbench_fast.engines.backends.torch_reasons import torch_cuda_reason
     from xbench_fast.engines.select import backend_status
     from xbench_fast.export.cli import main
 
-    usable = [status.name for status in backend_status() if status.usable and status.name != "onnxruntime-cpu"]
+    usable = [s.name for s in backend_status() if s.usable and s.name != "onnxruntime-cpu"]
+    if torch_cuda_reason() is not None and "torch" in usable:
+        usable.remove("torch")  # it would run on the CPU
     if not usable or bundles is None:
         yield row("export", "not run", "no engine for a GPU runs here")
         return
@@ -70,9 +73,9 @@ def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
     from xbench_fast.runtime.benching.plan import Plan
     from xbench_fast.runtime.host.machine_record import usable_cores
 
-    reason = next(status.reason for status in backend_status() if status.name == name)
-    if reason:
-        yield row(name, "not run", reason)
+    status = next(status for status in backend_status() if status.name == name)
+    if not status.usable:
+        yield row(name, "not run", status.reason)
         return
     loaded = [Bundle.load(path.parent) for path in sorted(bundles.glob("*/bundle.json"))] if bundles else []
     if not loaded:

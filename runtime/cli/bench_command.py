@@ -117,7 +117,7 @@ def bench(
         side=side,
         against=_against(against),
     )
-    report = _run(plan, _bundles(models, bundles, config_file), chosen, on_gpu, tf32, output)
+    report = _run(plan, _bundles(models, bundles, config_file), chosen, on_gpu, tf32, output, auto=engine == "auto")
     _show(report, output)
     return int(report.verdict() != "VALID")
 
@@ -153,7 +153,9 @@ def _bundles(models: tuple[str, ...], folders: tuple[Path, ...], config_file: Pa
     return [Bundle.load(path) for path in select_bundles(config, models)]
 
 
-def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool, output: Output) -> BenchReport:
+def _run(
+    plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool, output: Output, *, auto: bool
+) -> BenchReport:
     """The report; its JSON is written after each row, so that a run that is ended keeps what it has measured."""
     from ...engines.base import Engine, EngineOptions
     from ...engines.select import open_engine
@@ -166,7 +168,7 @@ def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: boo
     options = EngineOptions(max_batch=max(plan.batches), tf32=tf32, say=say)
 
     def opened(bundle: Bundle) -> Engine:
-        return open_engine(bundle, engine, threads=plan.threads, options=options)
+        return open_engine(bundle, engine, threads=plan.threads, options=options, auto=auto)
 
     report = BenchReport(plan)
     for latest in measuring(plan, bundles, Bench(opened, say, 0 if on_gpu else None)):

@@ -171,7 +171,7 @@ class Evaluation:
                     replace(self.options, engine=chosen),
                     progress,
                     LoopParts(
-                        open_engine=partial(open_engine, options=how),
+                        open_engine=partial(open_engine, options=how, auto=self.options.engine == "auto"),
                         open_source=source_opener(
                             config.cache,
                             progress.say,

@@ -17,8 +17,8 @@ from ...engines.extras import install_advice
 
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
     # distribution, module, what it is for; engines and what a GPU needs have rows of their own
-    ("torch", "torch", "exports checkpoints"),
-    ("onnx", "onnx", "exports checkpoints"),
+    ("torch", "torch", "exports checkpoints; the engine torch"),
+    ("onnx", "onnx", "exports checkpoints; the engine torch"),
     ("transformers", "transformers", "exports checkpoints"),
     ("open_clip_torch", "open_clip", "exports CLIP checkpoints"),
     ("matplotlib", "matplotlib", "draws figures"),
@@ -29,6 +29,7 @@ _EXTRAS: tuple[tuple[str, str, str], ...] = (
 _PACKAGES = {
     "tensorrt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
     "tensorrt-rtx": ("tensorrt-rtx",),
+    "torch": ("torch",),
     "onnxruntime-cuda": ("onnxruntime-gpu",),
     "onnxruntime-cpu": ("onnxruntime", "onnxruntime-gpu"),
 }

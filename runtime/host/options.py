@@ -33,8 +33,9 @@ class EvalConfig:
     engine: Text = field(
         default="auto",
         metadata=described(
-            "Engine: tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto for the first of these that "
-            "runs here. auto chooses tensorrt-rtx only on the GPUs that its documentation names.",
+            "Engine: tensorrt, tensorrt-rtx, torch, onnxruntime-cuda, onnxruntime-cpu, or auto for the first of these "
+            "that runs here. auto chooses tensorrt-rtx only on the GPUs that its documentation names, and torch only "
+            "with CUDA.",
             metavar="NAME",
         ),
     )

@@ -174,7 +174,7 @@ class ProbeRunner:
             max_batch=settings.batch, build=settings.build, pad=True, tf32=settings.tf32, throughput=throughput,
             say=self._progress.say,
         )  # fmt: skip
-        return open_engine(bundle, engine, threads=self._threads, options=how)
+        return open_engine(bundle, engine, threads=self._threads, options=how, auto=settings.engine == "auto")
 
     def _probe(self, pair: _Pair, probe: AnyProbe, engine: Engine) -> tuple[dict[str, Any], Judgement]:
         """Computes the rows of a probe unless they are on disk; returns its entry and what it says of them."""

@@ -285,8 +285,10 @@ def test_inputs_may_be_constants(tmp_path: Path, case: Case) -> None:
     compared(*made(tmp_path, case, stored=range(1, len(case[1]))))
 
 
-def test_every_operator_has_a_case() -> None:
+def test_every_operator_has_a_case(root: Path) -> None:
     assert {name for name, _, _ in CASES} == set(table.OPERATORS)
+    count = len(table.OPERATORS) + len(("Constant", *SHAPES))
+    assert f"It has {count} operators of ONNX, opsets 13 to 25." in (root / "docs/recipes/gpu.md").read_text()
 
 
 def test_attributes_are_those_of_onnx_in_every_opset() -> None:

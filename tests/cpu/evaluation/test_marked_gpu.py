@@ -25,6 +25,7 @@ def loaded(path: Path) -> ModuleType:
 
 @pytest.fixture
 def cupy(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    pytest.importorskip("torch_on_cpu").install(monkeypatch)
     monkeypatch.setitem(sys.modules, "onnxruntime", fake_onnxruntime.make(device.streams))
     monkeypatch.setitem(sys.modules, "tensorrt_rtx", fake_tensorrt.make("1.7.1.116", device.streams))
     return device
@@ -42,13 +43,17 @@ def test_the_sweeps(root: Path, cupy: Any) -> None:
     module.test_means_of_maps_have_the_bits_of_numpys(cupy, (3, 1))
 
 
-@pytest.mark.parametrize("name", ["tensorrt", "tensorrt-rtx", "onnxruntime-cuda"])
+@pytest.mark.parametrize("name", ["tensorrt", "tensorrt-rtx", "torch", "onnxruntime-cuda"])
 def test_the_engines(root: Path, cupy: Any, blocks: Bundle, tmp_path: Path, name: str) -> None:
     module = loaded(root / "tests/gpu/evaluation/test_evaluation_gpu.py")
     assert module.REASONS[name]() is None
     module.test_slots_overlap_and_keep_their_scores(name, blocks, cupy)
     (tmp_path / name).mkdir()
     module.compared(tmp_path / name, name, blocks, images=9, batch=4)
+
+
+def test_the_captures_of_torch(root: Path, cupy: Any, blocks: Bundle) -> None:
+    loaded(root / "tests/gpu/evaluation/test_torch_gpu.py").test_launches_are_captured_and_replayed(blocks, cupy)
 
 
 @pytest.mark.parametrize("lacking", [None, "tensorrt"])

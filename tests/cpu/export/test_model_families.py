@@ -15,6 +15,7 @@ import xbench_fast as xb
 from PIL import Image
 from synthetic import make_dataset
 from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.select import open_engine
 from xbench_fast.export.cli import main
 
 torch = pytest.importorskip("torch")
@@ -52,6 +53,10 @@ def answers(bundle: Bundle, pixels: Any, name: str = "own") -> tuple[Any, Any]:
     assert list(prompts.texts) == TEXTS
     session = onnxruntime.InferenceSession(str(bundle.path / "image.onnx"))
     logits, saliency = session.run(["logits", "saliency"], {"pixels": pixels.numpy(), "text": prompts.features})
+    with open_engine(bundle, "torch", threads=1) as engine:
+        scores = engine.run(pixels.numpy(), prompts.features)
+    for have, want in ((scores.logits, logits), (scores.saliency, saliency)):
+        assert np.abs(have - want).max() <= 1e-5 * np.abs(want).max(), "the engine torch gives the same"
     return logits, saliency
 
 

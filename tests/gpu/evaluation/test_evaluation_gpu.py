@@ -14,6 +14,7 @@ from xbench_fast.engines.backends.device import DeviceEngine
 from xbench_fast.engines.backends.gpu import gpu_reason, load_cupy
 from xbench_fast.engines.backends.ort_cuda import cuda_reason
 from xbench_fast.engines.backends.tensorrt import tensorrt_reason, tensorrt_rtx_reason
+from xbench_fast.engines.backends.torch_reasons import torch_cuda_reason
 from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.gpu
 REASONS: dict[str, Callable[[], str | None]] = {
     "tensorrt": tensorrt_reason,
     "tensorrt-rtx": tensorrt_rtx_reason,
+    "torch": torch_cuda_reason,
     "onnxruntime-cuda": cuda_reason,
 }
 TEXT = np.array([[1, 0], [-1, 3], [2, 1]], np.float32)
