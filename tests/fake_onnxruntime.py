@@ -5,6 +5,7 @@ Names and parameters are those of the installed library, which a test compares.
 
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any
 
@@ -140,6 +141,7 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
     started = set(providers)
     return SimpleNamespace(
         __version__=behaviour.get("version", "1.31.1"),
+        __spec__=ModuleSpec("onnxruntime", None),  # torch looks whether the package is there
         cuda_version=behaviour.get("cuda_version", ""),
         set_default_logger_severity=lambda severity: log.setdefault("severities", []).append(severity),
         SessionOptions=SessionOptions,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any
 
@@ -243,6 +244,7 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
     flags |= {"REQUIRE_USER_ALLOCATION": "REQUIRE_USER_ALLOCATION"} if is_rtx else {}
     return SimpleNamespace(
         __version__=version,
+        __spec__=ModuleSpec("tensorrt", None),  # torch looks whether the package is there
         ILogger=ILogger,
         Builder=Builder,
         OnnxParser=OnnxParser,

@@ -11,10 +11,6 @@ import torch
 from xbench_fast.engines.backends import torch_engine, torch_reasons
 from xbench_fast.engines.backends.torch_graph.kernels import PlainKernels
 
-# The first tensor without values that is gathered lets torch look for other packages: for the real ones, before a test
-# puts modules of its own in their place.
-torch.zeros((2, 2), device="meta").index_select(0, torch.zeros(1, dtype=torch.int64, device="meta"))
-
 
 class HostDevice:
     """`launches` and `captures` count what was asked for; `failures` are what the next launches raise, or None."""

@@ -17,7 +17,6 @@ from ...engines.extras import install_advice
 
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
     # distribution, module, what it is for; engines and what a GPU needs have rows of their own
-    ("torch", "torch", "exports checkpoints; the engine torch"),
     ("onnx", "onnx", "exports checkpoints; the engine torch"),
     ("transformers", "transformers", "exports checkpoints"),
     ("open_clip_torch", "open_clip", "exports CLIP checkpoints"),
