@@ -57,6 +57,7 @@ def test_each_engine_takes_the_forms_that_give_the_measured_numbers(
     refused = {
         "onnxruntime-cpu": cut,
         "onnxruntime-cuda": {*FORMS, None},
+        "torch": {*FORMS, None},
         "tensorrt": {"vnni", "any-cpu"},
         "tensorrt-rtx": {"vnni", "any-cpu"},
         "of somebody else": set[str | None](),
