@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from .errors import EngineError
 from .manifest import TensorSpec
 from .precisions import LOW_TYPES
 from .quantised import engine_complaint
+
+CPU_BATCH: Final = 16
+"""Images per batch of an evaluation on a CPU, where a larger batch is no faster and takes more memory."""
 
 
 @dataclass(frozen=True)

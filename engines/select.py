@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .backends.gpu import gpu_seen
-from .base import Engine, EngineOptions
+from .base import CPU_BATCH, Engine, EngineOptions
 from .bundle import Bundle
 from .errors import ConfigError, EngineError
+from .plans.family import GPU_BATCH
 from .registry import Registry, did_you_mean
 
 _PACKAGE = f"{__package__}.backends"
@@ -68,6 +69,16 @@ def check_engine(name: str) -> None:
     names = ["auto", *ENGINES.names()]
     if name not in names and ":" not in name:
         raise ConfigError(f"Unknown engine '{name}': {did_you_mean(name, names)}.")
+
+
+def runs_on_gpu(name: str) -> bool:
+    """Whether an engine is a built-in one for a GPU. Nothing is known of an engine that a package or a file adds."""
+    return name in PREFERENCE and name != PREFERENCE[-1]
+
+
+def default_batch(name: str) -> int:
+    """Images per batch of an evaluation with this engine, where the user states none."""
+    return GPU_BATCH if runs_on_gpu(name) else CPU_BATCH
 
 
 def choose(name: str = "auto") -> tuple[str, str]:

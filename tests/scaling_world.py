@@ -24,6 +24,7 @@ def plan_for(bundles: list[Path], datasets: list[DatasetConfig], **options: Any)
         bundles={path.name: path for path in bundles},
         datasets={item.name: everywhere(item) for item in datasets},
         options=Options(**{"batch": 3, "chunk": 8, "threads": 1, **options}),
+        batch=options.get("batch", 3),
         build=False,
         tf32=False,
         decoder="cpu",

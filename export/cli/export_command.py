@@ -14,7 +14,7 @@ import click
 
 from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, show_log, show_usage_error
 from ...engines.errors import ConfigError, XBenchError
-from ...engines.plans.family import BATCH, FAMILIES
+from ...engines.plans.family import FAMILIES, GPU_BATCH
 from ..models.published_checkpoints import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
 from .flags import Flags, complete_maps, complete_models, models_named, precision_options
@@ -131,8 +131,8 @@ _file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, di
 @click.option(
     "--batch",
     type=click.IntRange(1),
-    default=BATCH,
-    help="Maximum batch of the plan, which --batch of eval must not exceed.",
+    default=GPU_BATCH,
+    help="Maximum batch of the plan. eval needs a plan for its --batch.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of stand-in weights.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")

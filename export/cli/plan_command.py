@@ -10,7 +10,7 @@ import click
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.commands import Choice, echo
 from ...engines.errors import EngineError
-from ...engines.plans.family import BATCH, FAMILIES, load_family
+from ...engines.plans.family import FAMILIES, GPU_BATCH, load_family
 
 
 def require_backend(backend: str) -> None:
@@ -50,8 +50,8 @@ def build_plans(
 @click.option(
     "--batch",
     type=click.IntRange(1),
-    default=BATCH,
-    help="Maximum batch of the plan, which --batch of eval must not exceed.",
+    default=GPU_BATCH,
+    help="Maximum batch of the plan. eval needs a plan for its --batch.",
 )
 @click.option("--tf32", is_flag=True, help="Let float32 matrix products round their inputs to TF32.")
 def plan_command(paths: tuple[Path, ...], backend: str, batch: int, tf32: bool) -> int:

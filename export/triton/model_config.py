@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engines.geometry import Geometry
-from ...engines.plans.family import BATCH
+from ...engines.plans.family import SERVED_BATCH
 
 
 class Word(str):
@@ -21,7 +21,7 @@ class TritonLimits:
     others; queue: requests that may wait; timeout: microseconds a request may wait; instances: copies of the engine;
     instance_kind: KIND_GPU or KIND_CPU."""
 
-    batch: int = BATCH
+    batch: int = SERVED_BATCH
     delay: int = 2000
     queue: int = 64
     timeout: int = 30_000_000

@@ -123,6 +123,7 @@ def work_plan(evaluation: Evaluation) -> WorkPlan:
         bundles={path.name: path.absolute() for path in evaluation.bundles},
         datasets={item.name: everywhere(item) for item in evaluation.datasets},
         options=evaluation.options,
+        batch=config.eval.batch,
         build=config.eval.build,
         tf32=config.eval.tf32,
         decoder=evaluation.decoder,
@@ -167,5 +168,5 @@ class OnCluster:
 def on_cluster(backend: Backend, plan: WorkPlan) -> OnCluster:
     """Asks a worker what it runs, and keeps to that. Raises EngineError."""
     described = backend.describe(plan)
-    plan = replace(plan, options=replace(plan.options, engine=described.engine))
+    plan = replace(plan, options=plan.options.for_engine(described.engine, plan.batch))
     return OnCluster(backend, plan, described)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...engines.base import CPU_BATCH
 from ...engines.commands import WRONG_USAGE, Choice, echo
 from ..host.options import EvalConfig, EvaluationOptions
 from ..trust.probes.probe import MODES, ProbeOptions
@@ -55,7 +56,7 @@ _OUT = Path("trust")
     help="Target of randomisation: weights from the output on (cascade), each block alone (independent), or the "
     "prompts (text). Can be repeated.  [default: cascade]",
 )
-@options_of(EvalConfig, "engine", "batch", "threads", "build", "tf32", configured=True)
+@options_of(EvalConfig, "engine", "batch", "threads", "build", "tf32", configured=True, shown={"batch": str(CPU_BATCH)})
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ...engines.base import CPU_BATCH
+from ...engines.select import default_batch, runs_on_gpu
 from ..host.options import EvaluationOptions
 from ..results.runs.shards import Shard
 
@@ -20,7 +22,7 @@ class Options:
     """
 
     engine: str = EvaluationOptions.engine
-    batch: int = EvaluationOptions.batch
+    batch: int = CPU_BATCH
     threads: int = 1
     limit: int | None = None
     chunk: int = EvaluationOptions.chunk
@@ -28,6 +30,18 @@ class Options:
     protocol: str = EvaluationOptions.protocol
     shard: Shard | None = None
     verify: bool = False
+
+    def for_engine(self, name: str, batch: int | None) -> Options:
+        """These options with the engine `name`, in batches of `batch` images; None: of as many as the engine's default.
+
+        An engine on a GPU computes every batch at its full size, with unused images. Its chunks are whole batches, so
+        that only the last batch of a dataset has any: in chunks of 512, batches of 384 would compute 1.5 times as many
+        images as there are.
+        """
+        if not runs_on_gpu(name):
+            return replace(self, engine=name, batch=batch or default_batch(name))
+        size = batch or min(default_batch(name), self.chunk)
+        return replace(self, engine=name, batch=size, chunk=-(-self.chunk // size) * size)
 
     def ingredients(self, *, batch: bool) -> dict[str, Any]:
         """The options that rows depend on, for a cell's key. `batch`: whether there is an engine; the last bits of its

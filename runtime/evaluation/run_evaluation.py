@@ -6,12 +6,12 @@ The command line and the Python interface both use it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...engines.base import EngineOptions
+from ...engines.base import CPU_BATCH, EngineOptions
 from ...engines.errors import ConfigError
 from ...engines.prompts.phrase_features import PHRASE_FEATURES
 from ...engines.select import ENGINES, check_engine, choose, open_engine
@@ -99,7 +99,6 @@ class Evaluation:
         check_engine(settings.engine)
         options = Options(
             engine=settings.engine,
-            batch=settings.batch,
             threads=settings.threads or usable_cores(),
             limit=asked.limit,
             chunk=asked.chunk,
@@ -145,6 +144,8 @@ class Evaluation:
         elif self.bundles:
             chosen, line = choose(chosen)
             ENGINES.load(chosen)
+        # A live model gets batches as on a CPU: nothing says where it runs, and what memory it has.
+        options = self.options.for_engine(chosen, config.eval.batch or (CPU_BATCH if self.live else None))
         if self.bundles or self.live is not None:
             self._check_decoder()
         if self.bundles:
@@ -155,12 +156,12 @@ class Evaluation:
         if remark:
             progress.say(remark)
         with RunDirectory(config.eval.out) as run:
-            run.begin(self._provenance(self.decoder if workers is not None else decoder.name))
+            run.begin(self._provenance(options, self.decoder if workers is not None else decoder.name))
             if workers is not None:
                 outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.files)
             else:
                 how = EngineOptions(
-                    max_batch=self.options.batch,
+                    max_batch=options.batch,
                     build=config.eval.build,
                     pad=True,
                     tf32=config.eval.tf32,
@@ -168,7 +169,7 @@ class Evaluation:
                 )
                 runner = Runner(
                     run,
-                    replace(self.options, engine=chosen),
+                    options,
                     progress,
                     LoopParts(
                         open_engine=partial(open_engine, options=how, auto=self.options.engine == "auto"),
@@ -211,8 +212,8 @@ class Evaluation:
                 "cpu."
             )
 
-    def _provenance(self, decoder: str) -> dict[str, Any]:
-        config, options = self.config, self.options
+    def _provenance(self, options: Options, decoder: str) -> dict[str, Any]:
+        config = self.config
         return {
             "file": str(config.path) if config.path else None,
             "bundles": self.names,
@@ -227,7 +228,7 @@ class Evaluation:
             },
             "cache": str(config.cache.absolute()) if config.cache else None,
             "decoder": decoder,
-            "engine": options.engine,
+            "engine": self.options.engine,
             "protocol": options.protocol,
             "tf32": config.eval.tf32,
             "batch": options.batch,

@@ -39,7 +39,13 @@ class EvalConfig:
             metavar="NAME",
         ),
     )
-    batch: Count = field(default=16, metadata=described("Images per batch."))
+    batch: Count | None = field(
+        default=None,
+        metadata=described(
+            "Images per batch. A bundle gets at most the batch that its export compared.",
+            shown="256 on a GPU, 16 on a CPU",
+        ),
+    )
     threads: Threads | None = field(
         default=None,
         metadata=described("Threads of the engine and of image decoding. On a cluster: per worker.", shown="all cores"),
@@ -72,7 +78,11 @@ class EvaluationOptions(EvalConfig):
         default=None, metadata=described("Number of cases of each dataset to evaluate, from its first.", shown="all")
     )
     chunk: Count = field(
-        default=512, metadata=described("Cases per part file. An interrupted run repeats at most one part file.")
+        default=512,
+        metadata=described(
+            "Cases per part file. On a GPU this is rounded up to whole batches. An interrupted run repeats at most one "
+            "part file."
+        ),
     )
     verify: bool = field(
         default=False,

@@ -23,30 +23,34 @@ def repeated(*names: str, help: str, default: str = "", **rest: Any) -> Callable
     return click.option(*names, multiple=True, help=f"{help} Can be repeated.{shown}", **rest)
 
 
-def options_of(declared: type, *names: str, configured: bool = False) -> Callable[[F], F]:
+def options_of(
+    declared: type, *names: str, configured: bool = False, shown: Mapping[str, str] | None = None
+) -> Callable[[F], F]:
     """The options that the dataclass `declared` declares (`host.declaring.described`), by default all of them.
 
     configured: the options are None where the user gave none, so that they do not hide what xbench.toml says.
+    shown: the default in words, by option, of a command that has another one.
     """
     types = get_type_hints(declared, include_extras=True)
     declarations = {item.name: item for item in fields(declared) if "help" in item.metadata}
 
     def decorate(function: F) -> F:
         for name in reversed(names or tuple(declarations)):
-            function = _option(declarations[name], types[name], configured)(function)
+            default = (shown or {}).get(name, declarations[name].metadata["shown"])
+            function = _option(declarations[name], types[name], configured, default)(function)
         return function
 
     return decorate
 
 
-def _option(declaration: Field[Any], annotation: Any, configured: bool) -> Callable[[F], F]:
+def _option(declaration: Field[Any], annotation: Any, configured: bool, stated: str) -> Callable[[F], F]:
     name, default, metadata = declaration.name, declaration.default, declaration.metadata
     flag = name.replace("_", "-")
     (value_type,) = [part for part in _alternatives(annotation) if part is not type(None)]
     rest = {"metavar": metadata["metavar"], "shell_complete": _COMPLETIONS.get(name)}
     if get_origin(value_type) is tuple:
         return repeated(f"--{flag}", name, type=_type(get_args(value_type)[0]), help=metadata["help"], **rest)
-    names, shown = f"--{flag}", metadata["shown"] or (f"{default:g}" if isinstance(default, float) else default)
+    names, shown = f"--{flag}", stated or (f"{default:g}" if isinstance(default, float) else default)
     if value_type is bool:
         names, shown = f"--{flag}/--no-{flag}", flag if default else f"no-{flag}"
     return click.option(

@@ -44,7 +44,7 @@ def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, ad
     A batch that does not fit the GPU is computed in parts. Raises XBenchError; finished chunks stay on disk.
     """
     remaining = [index for index in range(cell.chunks) if not cell.files.has_part(index)]
-    batches = [batch for index in remaining for batch in _batches(cell, index)]
+    batches = [batch for index in remaining for batch in _batches(cell, index, engine.options.max_batch)]
     computed = sum(len(cases) for _, _, cases in batches)
     advance(len(cell.cases) - computed)
     cupy = load_cupy()
@@ -72,11 +72,11 @@ def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, ad
     return computed
 
 
-def _batches(cell: CellWork, index: int) -> list[tuple[int, bool, Sequence[Case]]]:
-    """The batches of a chunk: (chunk, last of it, cases)."""
-    cases = cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
-    starts = range(0, len(cases), cell.batch)
-    return [(index, at + cell.batch >= len(cases), cases[at : at + cell.batch]) for at in starts]
+def _batches(cell: CellWork, index: int, most: int) -> list[tuple[int, bool, Sequence[Case]]]:
+    """The batches of a chunk: (chunk, last of it, cases). `most`: cases that the bundle takes at once."""
+    cases, size = cell.cases[index * cell.chunk : (index + 1) * cell.chunk], min(cell.batch, most)
+    starts = range(0, len(cases), size)
+    return [(index, at + size >= len(cases), cases[at : at + size]) for at in starts]
 
 
 def _feed(

@@ -16,13 +16,15 @@ from ..cell_options import Options
 class WorkPlan:
     """The settings that all chunks of an evaluation share; every path is absolute and valid on every node.
 
-    `bundles`: name -> folder. `build`, `tf32`: as `EngineOptions`. `cache`: folder of prepared images on each node's
-    local disk; None: no cache. `code`: version of this project.
+    `bundles`: name -> folder. `batch`: as the user stated it; None: the default of the engine. `build`, `tf32`: as
+    `EngineOptions`. `cache`: folder of prepared images on each node's local disk; None: no cache. `code`: version of
+    this project.
     """
 
     bundles: Mapping[str, Path]
     datasets: Mapping[str, DatasetConfig]
     options: Options
+    batch: int | None
     build: bool
     tf32: bool
     decoder: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -163,6 +164,7 @@ def describe(plan: WorkPlan) -> Described:
                 f"A worker has version {code_version()} of xbench-fast, not {plan.code}; install the same."
             )
         name, line = choose(plan.options.engine)
+        plan = replace(plan, options=plan.options.for_engine(name, plan.batch))
         decoder, _ = choose_decoder(plan.decoder)
         rules = protocol(plan.options.protocol)
         infos: dict[str, EngineInfo | str] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....engines.base import EngineOptions
+from ....engines.base import CPU_BATCH, EngineOptions
 from ....engines.bundle import Bundle
 from ....engines.errors import ConfigError, DataError, RunError, XBenchError
 from ....engines.registry import did_you_mean
@@ -96,7 +96,8 @@ class ProbeRunner:
         self._progress = progress
         self._decoder = decoder
         self._threads = config.eval.threads or usable_cores()
-        self._at_once = request.pairs, config.eval.batch
+        self._batch = config.eval.batch or CPU_BATCH
+        self._at_once = request.pairs, self._batch
         self.outcome = TrustOutcome()
 
     def bundle(self, path: Path, datasets: Sequence[DatasetConfig], probes: Sequence[AnyProbe], engine: str) -> None:
@@ -171,7 +172,7 @@ class ProbeRunner:
     def _open(self, bundle: Bundle, engine: str, throughput: bool) -> Engine:
         settings = self._config.eval
         how = EngineOptions(
-            max_batch=settings.batch, build=settings.build, pad=True, tf32=settings.tf32, throughput=throughput,
+            max_batch=self._batch, build=settings.build, pad=True, tf32=settings.tf32, throughput=throughput,
             say=self._progress.say,
         )  # fmt: skip
         return open_engine(bundle, engine, threads=self._threads, options=how, auto=settings.engine == "auto")
@@ -196,7 +197,7 @@ class ProbeRunner:
 
         cell = ProbeCell(
             probe, pair.bundle, pair.prompts, pair.findings, cases, pair.reader,
-            asked, self._config.eval.batch, request.chunk, self._threads,
+            asked, self._batch, request.chunk, self._threads,
         )  # fmt: skip
         ingredients = self._ingredients(pair, probe, engine)
         written = folder.entry(*pair.names, probe.name).get("ingredients", {})
@@ -250,7 +251,7 @@ class ProbeRunner:
             "seed": request.options.seed,
             "limit": request.limit,
             "chunk": request.chunk,
-            "batch": self._config.eval.batch,
+            "batch": self._batch,
             "code": code_number(f"trust {probe.name}"),
             "reader": reader_code(data.dataset),
             "decoder": self._decoder.describe(pair.bundle.manifest.geometry),

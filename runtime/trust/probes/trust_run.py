@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ....engines.base import CPU_BATCH
 from ....engines.errors import ConfigError
 from ....engines.select import ENGINES, check_engine, choose
 from ...data.images.decoders import choose_decoder
@@ -98,7 +99,7 @@ class Trust:
             "limit": request.limit,
             "seed": request.options.seed,
             "engine": engine,
-            "batch": self.config.eval.batch,
+            "batch": self.config.eval.batch or CPU_BATCH,
             "threads": self.config.eval.threads,
             "tf32": self.config.eval.tf32,
             "decoder": decoder,

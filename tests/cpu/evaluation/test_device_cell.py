@@ -346,6 +346,14 @@ def test_the_command_line(
     assert "because this changed: engine" in run("--engine", "onnxruntime-cuda")
     shapes = [shape["pixels"][0] for shape in sys.modules["onnxruntime"].log["shapes"]]
     assert len(shapes) > 1 and set(shapes) == {4}, "the last batch of two is filled up: one shape for all"
+    toml = tmp_path / "xbench.toml"
+    toml.write_text(toml.read_text().replace("batch = 4\n", ""))
+    run("--engine", "onnxruntime-cuda")
+    shapes = [shape["pixels"][0] for shape in sys.modules["onnxruntime"].log["shapes"]]
+    assert set(shapes[-1:]) == {256}, "the default of an engine on a GPU"
+    run_json = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (run_json["config"]["batch"], run_json["config"]["chunk"]) == (256, 512)
+    assert run_json["cells"]["blocks-32--coco"]["ingredients"]["batch"] == 256
     assert run("--engine", "onnxruntime-cpu", "--tf32").startswith("2 Error: --tf32 is for engines on a GPU")
     for engine in ("onnxruntime-cpu", "tensorrt"):
         assert "dali decodes into the cache" in run("--engine", engine, "--decoder", "dali", "--no-cache")

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from synthetic import make_bundle, make_dataset
+from xbench_fast.engines.base import CPU_BATCH
+from xbench_fast.engines.plans.family import GPU_BATCH
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
@@ -252,7 +254,7 @@ def test_help_shows_the_defaults_of_the_code() -> None:
         settings.engine,
         settings.out,
         settings.protocol,
-        settings.batch,
+        f"{GPU_BATCH} on a GPU, {CPU_BATCH} on a CPU",
         "no-tf32",
         "build",
         Options().chunk,

@@ -1,0 +1,33 @@
+"""The batch and the chunk that an engine gets where the user states none, or both."""
+
+from __future__ import annotations
+
+import pytest
+from xbench_fast.engines.select import PREFERENCE, default_batch, runs_on_gpu
+from xbench_fast.runtime.evaluation.cell_options import Options
+
+
+def test_the_default_depends_on_the_engine() -> None:
+    sizes = {name: default_batch(name) for name in (*PREFERENCE, "auto", "mine.py:Engine")}
+    assert {name for name, size in sizes.items() if size == 256} == set(PREFERENCE) - {"onnxruntime-cpu"}
+    assert {size for name, size in sizes.items() if not runs_on_gpu(name)} == {16}
+
+
+@pytest.mark.parametrize(
+    ("batch", "chunk", "expected"),
+    [
+        (None, 512, (256, 512)),
+        (None, 100, (100, 100)),
+        (None, 300, (256, 512)),
+        (384, 512, (384, 768)),
+        (1024, 512, (1024, 1024)),
+        (7, 512, (7, 518)),
+        (16, 512, (16, 512)),
+    ],
+)
+def test_a_chunk_on_a_gpu_is_whole_batches(batch: int | None, chunk: int, expected: tuple[int, int]) -> None:
+    options = Options(chunk=chunk).for_engine("tensorrt", batch)
+    assert (options.engine, options.batch, options.chunk) == ("tensorrt", *expected)
+    assert options.for_engine("tensorrt", batch) == options, "a worker may do it again"
+    on_cpu = Options(chunk=chunk).for_engine("onnxruntime-cpu", batch)
+    assert (on_cpu.batch, on_cpu.chunk) == (batch or 16, chunk), "the keys of finished cells are kept"
