@@ -1,17 +1,18 @@
 """What an evaluation costs around the engine: 20,000 prepared images, 14 findings, about 2 regions an image.
 
-    python benchmarks/host_loop.py [--cases 20000] [--rounds 5] [--batch 16] [--json FILE]
+    python benchmarks/host_loop.py [--before e968916] [--cases 20000] [--rounds 5] [--batch 16] [--json FILE]
 
 The engine does nothing; it returns the same scores for every batch. Reading prepared pixels and masks, the sweep on the
 CPU, rows, part files and their merging are those of `eval`. Every measurement is a process of its own, after a short
 warm-up; images and cache are made before it, untimed.
 
-1. Whole loop: this version and version b0ab629 (extracted from git), in turns, with two threads each. The ratio is the
+1. Whole loop: this version and an earlier one (extracted from git), in turns, with two threads each. The ratio is the
    median over rounds, of wall-clock and of processor time. The rows of both must be equal in every common column.
-2. Under the lock: processor time of all threads, less that within calls that release the interpreter lock: the compiled
-   sweep, the compiled copies of pixels and masks with their checksums, SHA-256 of result files, flushing to the disk,
-   Arrow's `take` and writing Parquet. Each is timed by the clock of its thread. The clock itself is not subtracted, nor
-   is switching between threads: the figure is an upper bound. Its inverse limits the images per second.
+2. Under the lock, both versions in turns (not b0ab629, which has other calls): processor time of all threads, less
+   what calls take that release the interpreter lock: the compiled sweep, the compiled copies of pixels and masks with
+   their checksums, SHA-256 of result files, flushing to the disk, Arrow's `take` and writing Parquet. Each is timed by
+   the clock of its thread. The clock itself is not subtracted, nor is switching between threads: the figure is an upper
+   bound. Its inverse limits the images per second. Rows: the part of those calls that makes rows and files.
 3. Memory: the peak of the private memory of the process above its start, for a quarter of the cases and for all.
 """
 
@@ -35,21 +36,45 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-BEFORE = "b0ab629"
+BEFORE = "e968916"
 FINDINGS = tuple(f"finding {number}" for number in range(14))
 SIDE, CHUNK, THREADS, WARM = 1024, 512, 2, 1024
 RENAMED = {"rescued": "sub_pixel"}
-OF_BEFORE = {
-    "sweep": ("metrics_gpu", "sweep"),
-    "protocol": ("metrics_gpu.protocols", "protocol"),
-    "Boxes": ("runtime.data.datasets.regions", "Boxes"),
-    "Cell": ("runtime.evaluation.cell", "Cell"),
-    "compute_cell": ("runtime.evaluation.cell", "compute_cell"),
-    "prepare": ("runtime.evaluation.preparing", "prepare"),
-    "CellFiles": ("runtime.evaluation.storage", "CellFiles"),
-    "PreparedSet": ("runtime.prepared_set", "PreparedSet"),
+PLACES = {
+    "Scores": ("engines.base:Scores",),
+    "Geometry": ("engines.geometry:Geometry",),
+    "sweep": ("metrics_gpu.sweep.sweep:sweep", "metrics_gpu:sweep"),
+    "protocol": ("metrics_gpu.grounding.protocols:protocol", "metrics_gpu.protocols:protocol"),
+    "Case": ("runtime.data.datasets.case:Case", "runtime.datasets.base:Case"),
+    "Boxes": (
+        "runtime.data.datasets.region_boxes:Boxes",
+        "runtime.datasets.region_boxes:Boxes",
+        "runtime.datasets.regions:Boxes",
+    ),
+    "Measure": ("runtime.evaluation.measure:Measure",),
+    "Cell": ("runtime.evaluation.cell:CellWork", "runtime.evaluation.cell:Cell"),
+    "compute_cell": ("runtime.evaluation.cell:compute_cell",),
+    "CellFiles": ("runtime.results.storage:CellFiles", "runtime.evaluation.storage:CellFiles"),
+    "prepare": (
+        "runtime.data.cache.preparing:prepare",
+        "runtime.cache.preparing:prepare",
+        "runtime.evaluation.preparing:prepare",
+    ),
+    "PreparedSet": (
+        "runtime.data.cache.preparing:PreparedSet",
+        "runtime.cache.preparing:PreparedSet",
+        "runtime.prepared_set:PreparedSet",
+    ),
 }
-"""Name -> module and name in the earlier version."""
+"""Name -> where it is, in this version and in earlier ones."""
+SINCE = {
+    "MaskStore": ("runtime.data.cache.mask_store:MaskStore", "runtime.cache.masks:MaskStore"),
+    "Contents": ("runtime.data.images.contents:Contents", "runtime.images.contents:Contents"),
+}
+"""Alike, of what b0ab629 lacks."""
+CHECKSUMS = "runtime.data.cache.checksums", "runtime.cache.checksums"
+STATES = "runtime.data.images.file_states", "runtime.images.file_states"
+OF_ROWS = "Arrow take", "SHA-256", "reading parts", "writing Parquet"
 
 
 def make_images(folder, count):
@@ -61,30 +86,26 @@ def make_images(folder, count):
         Image.fromarray(rng.integers(0, 256, (32, 32), np.uint8)).save(folder / f"{number:06d}.png")
 
 
-def tree(folder):
-    """The modules of a tree under the names that both versions have."""
-    from xbench_fast.engines.base import Scores
-    from xbench_fast.engines.geometry import Geometry
-    from xbench_fast.runtime.data.datasets.dataset import Case
-    from xbench_fast.runtime.evaluation.measure import Measure
+def at_one_of(places):
+    """What is at the first of some places that this version has; None if it has none of them."""
+    for place in places:
+        room, _, name = place.partition(":")
+        try:
+            module = importlib.import_module(f"xbench_fast.{room}")
+        except ModuleNotFoundError:
+            continue
+        if not name or hasattr(module, name):
+            return getattr(module, name) if name else module
+    return None
 
-    found = SimpleNamespace(Scores=Scores, Case=Case, Measure=Measure, before=folder.name == BEFORE)
-    found.geometry = Geometry("squash", 224, 224, "bicubic")
-    if found.before:
-        for name, (room, its_name) in OF_BEFORE.items():
-            setattr(found, name, getattr(importlib.import_module(f"xbench_fast.{room}"), its_name))
-    else:
-        from xbench_fast.metrics_gpu.grounding.protocols import protocol
-        from xbench_fast.metrics_gpu.sweep.sweep import sweep
-        from xbench_fast.runtime.data.cache.preparing import PreparedSet, prepare
-        from xbench_fast.runtime.data.datasets.region_boxes import Boxes
-        from xbench_fast.runtime.evaluation.cell import CellWork as Cell
-        from xbench_fast.runtime.evaluation.cell import compute_cell
-        from xbench_fast.runtime.results.storage import CellFiles
 
-        vars(found).update(sweep=sweep, protocol=protocol, Boxes=Boxes, Cell=Cell, compute_cell=compute_cell)
-        vars(found).update(prepare=prepare, CellFiles=CellFiles, PreparedSet=PreparedSet)
-    return found
+def modules():
+    """What this benchmark uses of the version in the path, by name."""
+    # An installation that can be edited would give an earlier version the modules that it lacks.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "__editable__" not in getattr(finder, "__module__", "")]
+    code = SimpleNamespace(**{name: at_one_of(places) for name, places in {**PLACES, **SINCE}.items()})
+    code.geometry = code.Geometry("squash", 224, 224, "bicubic")
+    return code
 
 
 def make_cases(code, folder, count):
@@ -128,13 +149,11 @@ def compute(code, cases, cache, out, batch):
     with ExitStack() as stack:
         images = stack.enter_context(code.PreparedSet.open(cache, "bench", cases, [code.geometry]))
         source, more = images.source(code.geometry), dict[str, Any]()
-        if not code.before:
-            from xbench_fast.runtime.data.cache.mask_store import MaskStore
-            from xbench_fast.runtime.data.images.contents import Contents
-
-            more["contents"] = Contents()
+        if code.MaskStore is not None:
+            more["contents"] = code.Contents()
             images.use(more["contents"])
-            more["draw"] = stack.enter_context(MaskStore.open(cache, "bench", cases, "the cases of this benchmark"))
+            store = code.MaskStore.open(cache, "bench", cases, "the cases of this benchmark")
+            more["draw"] = stack.enter_context(store)
         files = code.CellFiles(out, "cell", "0" * 64)
         names = {name: name for name in FINDINGS}
         cell = code.Cell("model", "data", prompts, names, cases, files, source, batch, CHUNK, THREADS, **more)
@@ -150,9 +169,9 @@ def time_released(spent):
     import pyarrow.parquet as pq
     from pyarrow import _parquet
     from xbench_fast.metrics_gpu.sweep import cpu
-    from xbench_fast.runtime.data.cache import checksums
-    from xbench_fast.runtime.data.images import file_states
     from xbench_fast.runtime.results import integrity
+
+    checksums, file_states = at_one_of(CHECKSUMS), at_one_of(STATES)
 
     def timed(owner, name, what):
         real = getattr(owner, name)
@@ -182,7 +201,7 @@ def time_released(spent):
 def side(options):
     """One measurement in this process; prints it as JSON."""
     folder, what = options.folder, options.side
-    code = tree(options.tree)
+    code = modules()
     cases = make_cases(code, folder / "images", options.cases)
     cache = folder / f"cache-{options.tree.name}"
     said = {}
@@ -219,6 +238,7 @@ def side(options):
         }
         said["released_us"] = {name: seconds * each for name, seconds in sorted(spent.items())}
         said["lock_us"] = said["cpu_us"] - sum(said["released_us"].values())
+        said["rows_us"] = sum(said["released_us"].get(name, 0.0) for name in OF_ROWS)
     print(json.dumps(said))
 
 
@@ -257,6 +277,7 @@ def same_rows(one, other):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--before", default=BEFORE, help=f"earlier version, a commit [{BEFORE}]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=16, help="images of a batch [16]")
     parser.add_argument("--json", type=Path, help="write the figures here")
@@ -270,9 +291,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "source").mkdir()
-        archive = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, stdout=subprocess.PIPE)
+        archive = subprocess.run(
+            ["git", "-C", str(ROOT), "archive", options.before], check=True, stdout=subprocess.PIPE
+        )
         subprocess.run(["tar", "-x", "-C", str(folder / "source")], input=archive.stdout, check=True)
-        before, now = make_tree(folder / BEFORE, folder / "source"), make_tree(folder / "now", ROOT)
+        before, now = make_tree(folder / "before", folder / "source"), make_tree(folder / "now", ROOT)
         make_images(folder / "images", options.cases)
         for each in (before, now):
             ask("prepare", each, folder, options.cases, options.batch)
@@ -280,9 +303,13 @@ def main():
         for number in range(options.rounds):
             rounds.append([ask("whole", each, folder, options.cases, options.batch) for each in (before, now)])
             print(f"round {number + 1}: " + ", ".join(f"{one['wall_us']:.0f} us" for one in rounds[-1]), flush=True)
-        shared = same_rows(folder / f"rows-{BEFORE}.parquet", folder / "rows-now.parquet")
+        comparable = int(options.before == "b0ab629")
+        shared = same_rows(folder / "rows-before.parquet", folder / "rows-now.parquet")
         locks = {
-            batch: [ask("lock", now, folder, options.cases, batch) for _ in range(options.rounds)]
+            batch: [
+                [ask("lock", each, folder, options.cases, batch) for each in (before, now)[comparable:]]
+                for _ in range(options.rounds)
+            ]
             for batch in (options.batch, 256)
         }
         counts = options.cases // 4, options.cases
@@ -296,24 +323,39 @@ def report(options, rounds, shared, locks, memory):
     from xbench_fast.runtime.benching.timing import median_ratio
 
     figures = {"cases": options.cases, "findings": len(FINDINGS), "threads": THREADS, "batch": options.batch}
-    figures["before"] = BEFORE
+    figures["before"] = options.before
     for clock in ("wall_us", "cpu_us"):
         old, new = ([one[clock] for one in each] for each in zip(*rounds, strict=True))
         figures[clock] = {"before": old, "now": new, "times_faster": median_ratio(old, new)}
         print(f"whole loop, {clock}: {median(old):.0f} before, {median(new):.0f} now, {median_ratio(old, new):.2f} x")
     figures["equal_columns"] = shared
     figures["under_the_lock_us"] = {}
-    for batch, found in locks.items():
-        least = min(found, key=lambda one: one["lock_us"])
-        said = {"median": median(one["lock_us"] for one in found), "least": least["lock_us"]}
-        figures["under_the_lock_us"][str(batch)] = {**said, "released": least["released_us"]}
-        freed = ", ".join(f"{name} {value:.1f}" for name, value in least["released_us"].items())
-        text = f"under the lock {said['median']:.1f} us an image (least {said['least']:.1f})"
-        print(f"batches of {batch}: {text}; released: {freed}")
+    for batch, turns in locks.items():
+        of_versions = dict(zip(("now", "before"), zip(*(turn[::-1] for turn in turns), strict=True), strict=False))
+        figures["under_the_lock_us"][str(batch)] = {
+            version: summary(f"batches of {batch}, {version}", found) for version, found in of_versions.items()
+        }
     figures["peak_mb"] = {str(count): found["peak_mb"] for count, found in memory.items()}
     print("memory: " + ", ".join(f"{found['peak_mb']:.0f} MB for {count}" for count, found in memory.items()))
     if options.json:
         write_record(options.json, figures)
+
+
+def summary(title, found):
+    """The figures of one version, printed."""
+    least = min(found, key=lambda one: one["lock_us"])
+    figures = {name: median(one[f"{name}_us"] for one in found) for name in ("lock", "rows")}
+    freed = ", ".join(f"{name} {value:.1f}" for name, value in least["released_us"].items())
+    print(
+        f"{title}: under the lock {figures['lock']:.1f} us an image (least {least['lock_us']:.1f}), rows "
+        f"{figures['rows']:.1f}; released: {freed}"
+    )
+    return {
+        "median": figures["lock"],
+        "least": least["lock_us"],
+        "rows": figures["rows"],
+        "released": least["released_us"],
+    }
 
 
 if __name__ == "__main__":

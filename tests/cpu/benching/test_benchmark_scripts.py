@@ -291,8 +291,9 @@ def test_the_loop_around_an_engine(module: Any, root: Path, tmp_path: Path) -> N
     one.ask("prepare", now, tmp_path, 6, 4)
     found = one.ask("lock", now, tmp_path, 6, 4)
     assert one.same_rows(tmp_path / "rows-now.parquet", tmp_path / "rows-now.parquet")
-    options = argparse.Namespace(cases=6, batch=16, json=tmp_path / "made.json")
-    one.report(options, [[found, found]], ["case_id"], {16: [found], 256: [found]}, {5000: found, 20000: found})
+    options = argparse.Namespace(cases=6, batch=16, before=one.BEFORE, json=tmp_path / "made.json")
+    both = [[found, found]]
+    one.report(options, both, ["case_id"], {16: both, 256: both}, {5000: found, 20000: found})
     writes_again(root, "host_loop", json.loads((tmp_path / "made.json").read_text(encoding="utf-8")), 3)
 
 
