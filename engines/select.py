@@ -72,7 +72,9 @@ def check_engine(name: str) -> None:
 
 
 def runs_on_gpu(name: str) -> bool:
-    """Whether an engine is a built-in one for a GPU. Nothing is known of an engine that a package or a file adds."""
+    """Whether a built-in engine computes on a GPU here. Nothing is known of an engine that a package or a file adds."""
+    if name == "torch":  # by name it runs on a CPU too
+        return _asked(_DOUBTS, name) is None
     return name in PREFERENCE and name != PREFERENCE[-1]
 
 

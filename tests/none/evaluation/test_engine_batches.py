@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from xbench_fast.engines.backends import torch_reasons
 from xbench_fast.engines.select import PREFERENCE, default_batch, runs_on_gpu
 from xbench_fast.runtime.evaluation.cell_options import Options
 
 
-def test_the_default_depends_on_the_engine() -> None:
+@pytest.mark.parametrize("reason", [None, "there is no NVIDIA GPU"])
+def test_the_default_depends_on_the_engine(reason: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_reasons, "torch_cuda_reason", lambda: reason)
     sizes = {name: default_batch(name) for name in (*PREFERENCE, "auto", "mine.py:Engine")}
-    assert {name for name, size in sizes.items() if size == 256} == set(PREFERENCE) - {"onnxruntime-cpu"}
+    on_cpu = {"onnxruntime-cpu"} if reason is None else {"onnxruntime-cpu", "torch"}
+    assert {name for name, size in sizes.items() if size == 256} == set(PREFERENCE) - on_cpu
     assert {size for name, size in sizes.items() if not runs_on_gpu(name)} == {16}
 
 
