@@ -332,9 +332,8 @@ def report(options, rounds, shared, locks, memory):
     figures["under_the_lock_us"] = {}
     for batch, turns in locks.items():
         of_versions = dict(zip(("now", "before"), zip(*(turn[::-1] for turn in turns), strict=True), strict=False))
-        figures["under_the_lock_us"][str(batch)] = {
-            version: summary(f"batches of {batch}, {version}", found) for version, found in of_versions.items()
-        }
+        said = {version: summary(f"batches of {batch}, {version}", found) for version, found in of_versions.items()}
+        figures["under_the_lock_us"][str(batch)] = {**said.pop("now"), **said}
     figures["peak_mb"] = {str(count): found["peak_mb"] for count, found in memory.items()}
     print("memory: " + ", ".join(f"{found['peak_mb']:.0f} MB for {count}" for count, found in memory.items()))
     if options.json:
