@@ -14,7 +14,8 @@ PLAIN: dict[str, Any] = {
 
 
 def lines(*cells: dict[str, Any]) -> tuple[str, ...]:
-    return cell_stamps([SimpleNamespace(**{**PLAIN, **cell}) for cell in cells])  # type: ignore[misc]
+    facts = [{**PLAIN, **cell} for cell in cells]
+    return cell_stamps([SimpleNamespace(rows=SimpleNamespace(limit=f.pop("limit")), **f) for f in facts])  # type: ignore[misc]
 
 
 def test_each_line_names_its_models_once() -> None:
