@@ -7,9 +7,10 @@ file; all were read on 2026-11-28.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,14 @@ def biomedbert(folder: Path) -> Path:
     return folder
 
 
+@contextlib.contextmanager
+def seeded() -> Iterator[None]:
+    """The same initial weights whatever ran before: `varied` leaves biases and class tokens as they are."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        yield
+
+
 def saved(folder: Path, config: dict[str, Any], pictures: dict[str, Any], words: Callable[[Path], None]) -> Any:
     """The files of a repository of transformers, and the model of its weights."""
     import transformers
@@ -213,8 +222,9 @@ def saved(folder: Path, config: dict[str, Any], pictures: dict[str, Any], words:
     words(folder)
     built = getattr(transformers, config["architectures"][0])
     read = transformers.AutoConfig.from_pretrained(str(folder))
-    model = varied(built._from_config(read, attn_implementation="eager"))
-    return model.eval()
+    with seeded():
+        model = built._from_config(read, attn_implementation="eager")
+    return varied(model).eval()
 
 
 def varied(model: Any) -> Any:
@@ -242,7 +252,9 @@ def trained(config: dict[str, Any], bert: Path) -> tuple[Any, dict[str, Any]]:
     from open_clip.model import CustomTextCLIP
 
     text = {**config["text_cfg"], "hf_model_name": str(bert), "hf_model_pretrained": False}
-    model = varied(CustomTextCLIP(**{**config, "text_cfg": text})).eval()
+    with seeded():
+        model = CustomTextCLIP(**{**config, "text_cfg": text})
+    model = varied(model).eval()
     return model, dict(model.state_dict())
 
 
