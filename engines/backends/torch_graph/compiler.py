@@ -128,6 +128,7 @@ class _Trace:
         except Refusal as error:
             raise node.refusal(str(error)) from error
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            # PyTorch refuses shapes and types by any of these, and the call is of its operators alone.
             words = " ".join(str(error).split())[:200]
             raise node.refusal(f"does not run with these shapes and types ({words})") from error
         results = (made,) if isinstance(made, Tensor) else tuple(made)
