@@ -1,4 +1,4 @@
-"""Computes one cell (a model on a dataset) in chunks; a chunk is on disk before the next but one."""
+"""Computes one cell (a model on a dataset) in chunks; at most two computed chunks are not on disk yet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SWEEPERS = 2  # threads of the sweep, whose kernel runs without Python's lock
-_CHUNKS_IN_FLIGHT = 1  # that are computed and not yet on disk
+_CHUNKS_IN_FLIGHT = 2  # that are computed and not yet on disk: one is being written while the next is swept
 
 
 @dataclass(frozen=True)
