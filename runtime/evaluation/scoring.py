@@ -62,18 +62,15 @@ def rows_table(
     readable = np.concatenate([np.zeros(0, np.bool_), *(part.readable for part in columns)])
     if sum(part.cases for part in scored) != np.count_nonzero(readable):
         raise ValueError("the scored cases are not the readable ones")
-    case_of_row = np.repeat(np.arange(len(cases), dtype=np.int32), len(findings))
+    rows = len(cases) * len(findings)
+    case_of_row = pa.array(np.repeat(np.arange(len(cases), dtype=np.int32), len(findings)))
     kinds = {entry.name: entry.type for entry in result_schema()}
-
-    of_case = {
-        "case_id": pa.array([case.case_id for case in cases], pa.string()),
-        "patient_id": pa.array([case.patient_id for case in cases], pa.string()),
-        **_read_of(columns),
-    }
     columns_of = {
-        "model": pa.repeat(pa.scalar(model, kinds["model"]), len(case_of_row)),
-        "dataset": pa.repeat(pa.scalar(dataset, kinds["dataset"]), len(case_of_row)),
-        **_taken(of_case, pa.array(case_of_row)),
+        "model": pa.repeat(pa.scalar(model, kinds["model"]), rows),
+        "dataset": pa.repeat(pa.scalar(dataset, kinds["dataset"]), rows),
+        "case_id": pa.array([case.case_id for case in cases], pa.string()).take(case_of_row),
+        "patient_id": pa.array([case.patient_id for case in cases], pa.string()).take(case_of_row),
+        **_read_of(columns, len(findings)),
         "finding": pa.array(findings, kinds["finding"]).take(
             pa.array(np.tile(np.arange(len(findings), dtype=np.int32), len(cases)))
         ),
@@ -88,14 +85,6 @@ def rows_table(
         one if one.type == kinds[name] else one.cast(kinds[name]) for one, name in zip(held, schema.names, strict=True)
     ]
     return pa.Table.from_arrays(held, schema=schema)
-
-
-def _taken(columns: Mapping[str, Any], places: pa.Array) -> dict[str, Any]:
-    """The entries of columns at `places`, of all at once."""
-    import pyarrow as pa
-
-    taken = pa.RecordBatch.from_arrays(list(columns.values()), list(columns)).take(places)
-    return dict(zip(columns, taken.columns, strict=True))
 
 
 def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], column_type: Any) -> Any:
@@ -114,23 +103,24 @@ def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], column_t
     return pa.array(values, column_type)
 
 
-def _read_of(columns: Sequence[CaseColumns]) -> dict[str, Any]:
-    """What was read of the image of each case: status, reason and hash."""
+def _read_of(columns: Sequence[CaseColumns], findings: int) -> dict[str, Any]:
+    """The columns of what was read of the image of each case: status, reason and hash."""
     import pyarrow as pa
 
     first, unread = 0, dict[int, tuple[str, str | None]]()
     for part in columns:
-        unread.update((first + at, why) for at, why in part.unread.items())
+        for at, why in part.unread.items():
+            unread.update(dict.fromkeys(range((first + at) * findings, (first + at + 1) * findings), why))
         first += len(part.cases)
+    rows = first * findings
     images = np.concatenate([np.zeros((0, HASH_BYTES), np.uint8), *(part.images for part in columns)])
     hashed = np.concatenate([np.zeros(0, np.bool_), *(part.hashed for part in columns)])
-    hashes = pa.Array.from_buffers(
-        pa.binary(HASH_BYTES), first, [pa.array(hashed).buffers()[1], pa.py_buffer(np.ascontiguousarray(images))]
-    )
+    valid = pa.array(hashed.repeat(findings)).buffers()[1]
+    hashes = pa.py_buffer(images.repeat(findings, axis=0))
     return {
-        "status": _sparse({at: status for at, (status, _) in unread.items()}, first, "ok"),
-        "reason": _sparse({at: reason for at, (_, reason) in unread.items()}, first),
-        "image_hash": hashes,
+        "status": _sparse({row: status for row, (status, _) in unread.items()}, rows, "ok"),
+        "reason": _sparse({row: reason for row, (_, reason) in unread.items()}, rows),
+        "image_hash": pa.Array.from_buffers(pa.binary(HASH_BYTES), rows, [valid, hashes]),
     }
 
 
@@ -183,45 +173,55 @@ def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
     for part in scored:
         places.append(row_of[first + part.pairs.of_case] + part.pairs.of_finding)
         first += part.cases
-    at = np.concatenate(places)
-    slots, readable_rows = np.zeros(len(readable) * findings, np.int32), np.repeat(readable, findings)
-    absent = np.ones(len(slots), np.bool_)
-    slots[at], absent[at] = np.arange(len(at)), False
-    slot_of_row = pa.array(slots, mask=absent)
+    at, rows = np.concatenate(places), len(readable) * findings
+    readable_rows = np.repeat(readable, findings)
+    absent = np.ones(rows, np.bool_)
+    absent[at] = False
     counts = Counts.concatenate([part.counts for part in scored])
-    region, sub_pixel = np.zeros(len(slots), np.int32), np.zeros(len(slots), np.bool_)
-    region[at] = counts.region
-    sub_pixel[at] = np.concatenate([np.zeros(0, np.bool_), *(part.pairs.sub_pixel for part in scored)])
-    frames = [np.zeros((0, 4)), *(part.pairs.frames for part in scored)]
-    columns = {
-        "argmax": pa.array(counts.argmax),
-        "hit": pa.array(counts.hit),
-        "degenerate": pa.array(counts.degenerate),
-        "area": _fixed(counts.area),
-        "overlap": _fixed(counts.overlap),
-        "frame": _fixed(np.concatenate(frames)),
-        "native": pa.array(
-            [entry for part in scored for entry in part.native or [None] * len(part.pairs)],
-            result_schema().field("native").type,
-        ),
-    }
+    sub_pixel = np.concatenate([np.zeros(0, np.bool_), *(part.pairs.sub_pixel for part in scored)])
+    frames = np.concatenate([np.zeros((0, 4)), *(part.pairs.frames for part in scored)])
     without = np.concatenate([np.zeros(0, np.bool_), *(np.full(len(part.pairs), part.maps is None) for part in scored)])
     no_map = absent.copy()
     no_map[at] = without
     held = [part for part in scored if len(part.pairs)]
+    of_pairs = {"argmax": counts.argmax, "hit": counts.hit, "degenerate": counts.degenerate, "area": counts.area}
+    of_pairs |= {"overlap": counts.overlap, "frame": frames}
     return {
-        "region_area": pa.array(region, mask=~readable_rows),
-        "sub_pixel": pa.array(sub_pixel, mask=~readable_rows),
+        "region_area": _at_rows(counts.region, at, ~readable_rows),
+        "sub_pixel": _at_rows(sub_pixel, at, ~readable_rows),
         "region": _lists(pa.binary(), absent, [part.pairs.masks for part in held]),
         "saliency": _lists(pa.list_(pa.float32()), no_map, [part.maps for part in held if part.maps is not None]),
-        **_taken(columns, slot_of_row),
+        "native": _native(scored, at, rows),
+        **{name: _at_rows(values, at, absent) for name, values in of_pairs.items()},
     }
 
 
-def _fixed(values: NDArray[Any]) -> Any:
+def _at_rows(values: NDArray[Any], at: NDArray[np.intp], absent: NDArray[np.bool_]) -> Any:
+    """A column with `values` [P] or [P, n] in the rows `at`, zeros in the others, and null where `absent`.
+
+    Arrow's `take` gives the same columns, and takes 1.3 us more for an image of 14 findings and two regions.
+    """
     import pyarrow as pa
 
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+    column = np.zeros((len(absent), *values.shape[1:]), values.dtype)
+    column[at] = values
+    if values.ndim == 1:
+        return pa.array(column, mask=absent)
+    return pa.FixedSizeListArray.from_arrays(column.reshape(-1), values.shape[1], mask=pa.array(absent))
+
+
+def _native(scored: Sequence[Scored], at: NDArray[np.intp], rows: int) -> Any:
+    """The column of counts at native size; null where the protocol has none."""
+    import pyarrow as pa
+
+    column_type = result_schema().field("native").type
+    if all(part.native is None for part in scored):
+        return pa.nulls(rows, column_type)
+    entries: list[Mapping[str, Any] | None] = [None] * rows
+    of_pairs = [entry for part in scored for entry in part.native or [None] * len(part.pairs)]
+    for row, entry in zip(at.tolist(), of_pairs, strict=True):
+        entries[row] = entry
+    return pa.array(entries, column_type)
 
 
 def _lists(list_type: Any, absent: NDArray[np.bool_], parts: Sequence[NDArray[Any]]) -> Any:
