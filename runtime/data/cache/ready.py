@@ -1,4 +1,4 @@
-"""Reads many prepared images at once: one compiled copy that compares checksums, without an object for an image."""
+"""Reads many prepared images at once: one compiled loop that compares checksums, without an object for an image."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def read_ready(
     Enters them in `contents`. The others must be read one by one.
     """
     count = len(slots)
-    pixels = files.pixels.reshape(len(files.pixels), -1)
+    pixels = target.reshape(count, -1)
     if pixels.shape[1] % 8:
         return ReadyImages.none(count)
     from ..images.file_states import file_states  # compiles, as the next one
-    from .checksums import copy_pixels
+    from .checksums import read_pixels
 
     all_records = files.records.view(np.uint32).reshape(-1, _WORDS)
     records = all_records[slots]
     states = file_states(paths)
     intact = (records[:, _STATE] == READY) & (records[:, _FILE].copy().view(np.int64) == states).all(axis=1)
-    copy_pixels(pixels.view(np.uint32), records, slots, target.reshape(count, -1).view(np.uint32), intact)
+    read_pixels(files.pixel_file, records, slots, pixels.view(np.uint32), intact)
     if not files.writes:  # another process may have written meanwhile
         intact &= (all_records[slots] == records).all(axis=1)
     images = records[:, _CONTENT].copy().view(np.uint8)
