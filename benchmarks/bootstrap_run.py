@@ -1,6 +1,6 @@
 """Bootstrap of a whole run: 12,601 cases of one model, 1,000 replicates, every cell of every table, on one core.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/bootstrap_run.py [--cases 12601] [--json FILE]
+    python benchmarks/bootstrap_run.py [--cases 12601] [--json FILE]
 
 Simulated: one patient per 1.2 images, 14 classes, 0.8 regions per image, scores with ties of 1 %. It prints seconds
 of process CPU time, after one small warm-up run that loads the compiled walk. A loop that resamples and recomputes is

@@ -246,7 +246,7 @@ def side(options):
 def ask(what, tree_, folder, cases, batch):
     command = [sys.executable, str(Path(__file__).resolve()), "--side", what, "--tree", str(tree_)]
     command += ["--folder", str(folder), "--cases", str(cases), "--batch", str(batch)]
-    environment = {**os.environ, "PYTHONPATH": str(tree_ / "path"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tree_ / "path")}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout) if done.stdout else {}
 

@@ -1,6 +1,6 @@
 """A whole report: 7 models on 7 datasets, 12,601 cases a model, from stored rows to tables, figures and the page.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/report_run.py [--keep DIR] [--json FILE]
+    python benchmarks/report_run.py [--keep DIR] [--json FILE]
 
 The script first writes, untimed, a run of simulated rows: datasets with the paper's numbers of cases, classes and pairs
 per class, counts, logits, 14 x 14 maps and regions. There are no radiographs, so the gallery holds maps and contours

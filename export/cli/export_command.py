@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, show_log, show_usage_error
+from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, limit_blas, show_log, show_usage_error
 from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import FAMILIES, GPU_BATCH
 from ..models.published_checkpoints import PUBLISHED
@@ -277,6 +277,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
+    limit_blas()
     show_log()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminate)

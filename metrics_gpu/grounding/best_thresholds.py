@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import SEED, macro_curve
 from ..statistics.exact_sums import exact_values, ratio
+from ..statistics.products import product
 from ..sweep.counts import Counts, dice_curves, iou_curves
 from ..sweep.sweep_options import LEVELS, level
 from .protocols import GroundingOptions, Mean
@@ -171,7 +172,7 @@ def cross_fitted(
     if options.iou_at == "joint":
         totals = totals[:, : 1 + LEVELS]
     totals = np.ascontiguousarray(totals)
-    all_patients = drawn @ totals
+    all_patients = product(drawn, totals)
     sums, of_pairs = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(of_patient)))
     for repeat, folds in enumerate(fold_of):
         names, at = np.unique(folds, return_index=True)
@@ -195,7 +196,7 @@ def cross_fitted(
             # Exact: the curves are multiples of 2^-32, so that the rest of a sum is the sum of the rest.
             rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
             weight = weight[rows]
-            rest = weight @ totals[members]
+            rest = product(weight, totals[members])
             np.subtract(all_patients if len(rows) == len(all_patients) else all_patients[rows], rest, out=rest)
             levels = best_levels(rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:], options)
             alone = rest[:, 0] == 0

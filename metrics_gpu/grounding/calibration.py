@@ -17,6 +17,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..statistics.products import one_blas_thread
 from ..sweep.counts import Counts, dice_curves
 from ..sweep.sweep_options import LEVELS, level
 from .best_thresholds import FIXED, best_levels, dataset_curve
@@ -134,7 +135,8 @@ def calibrated_levels(
                 levels["held_out"][scored] = _best(dice[fitting].mean(axis=0), options)
             taught = pixels[fitting].sum(axis=0), inside[fitting].sum(axis=0)
             for name, fit in maps.items():
-                mapped = fit(*taught)
+                with one_blas_thread():
+                    mapped = fit(*taught)
                 for method in methods:
                     if method.startswith(name):
                         at = half_dice(*taught) if method.endswith("half_dice") else 0.5

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exact_sums import exact_values
+from .products import product
 
 REPLICATES: Final = 1000
 SEED: Final = 20251022
@@ -72,7 +73,7 @@ class Draws:
             per_patient = values[np.argsort(position, kind="stable")]
         for first in range(0, self.replicates, 128):  # bounds the float64 copy of the count matrix
             part = self.counts[first : first + 128]
-            out[1 + first : 1 + first + len(part)] = part[:, used].astype(np.float64) @ per_patient
+            out[1 + first : 1 + first + len(part)] = product(part[:, used].astype(np.float64), per_patient)
         return out
 
     def check(self, patient_of: NDArray[np.intp], items: int) -> NDArray[np.intp]:

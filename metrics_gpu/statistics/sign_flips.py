@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bootstrap import SEED, named_stream
+from .products import product
 
 Float = NDArray[np.float64]
 
@@ -83,7 +84,7 @@ def _beyond(values: Float, bits: NDArray[np.uint8], draws: int) -> NDArray[np.in
     for first in range(0, draws, _CHUNK):
         last = min(first + _CHUNK, draws)
         flipped = np.unpackbits(bits[:, first // 8 : -(-last // 8)], axis=1, count=last - first, bitorder="little")
-        sums = total - 2.0 * (flipped.T.astype(np.float64) @ values)
+        sums = total - 2.0 * product(flipped.T.astype(np.float64), values)
         beyond += (np.abs(sums) >= np.abs(total) - _TIE).sum(axis=0)
     return beyond
 
@@ -91,5 +92,5 @@ def _beyond(values: Float, bits: NDArray[np.uint8], draws: int) -> NDArray[np.in
 def _exact(values: Float) -> Tested:
     """All 2^P patterns of P values."""
     patterns = np.arange(2 ** len(values))[:, None] >> np.arange(len(values)) & 1
-    sums = (1.0 - 2.0 * patterns) @ values
+    sums = product(1.0 - 2.0 * patterns, values)
     return Tested(float((np.abs(sums) >= abs(values.sum()) - _TIE).mean()))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import EngineError
 from ...metrics_gpu.nvrtc import KernelError
+from ..host.machine_record import usable_cores
 
 _ROUNDS = 5
 
@@ -46,14 +47,17 @@ class Ceilings:
 
 
 def cpu_ceilings(sizes: CeilingSizes = CPU_SIZES) -> Ceilings:
-    """NumPy's copy, and its float32 product with the threads its library uses (OMP_NUM_THREADS)."""
+    """NumPy's copy, and its float32 product with a thread for each core."""
+    from threadpoolctl import threadpool_limits
+
     rng = np.random.default_rng(0)
     source = rng.integers(0, 256, sizes.copy, np.uint8)
     target = np.empty_like(source)
     copy = _seconds(lambda: np.copyto(target, source), lambda: None)
     a, b = (rng.standard_normal((sizes.side, sizes.side)).astype(np.float32) for _ in range(2))
     out = np.empty_like(a)
-    product = _seconds(lambda: np.matmul(a, b, out=out), lambda: None)
+    with threadpool_limits(usable_cores(), user_api="blas"):
+        product = _seconds(lambda: np.matmul(a, b, out=out), lambda: None)
     return Ceilings("cpu", 2 * sizes.copy / copy, {"fp32": sizes.side**3 / product})
 
 

@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from ...engines.commands import CLOSED_PIPE, WRONG_USAGE, LazyGroup, echo, show_log, show_usage_error, silence
+from ...engines.commands import (
+    CLOSED_PIPE,
+    WRONG_USAGE,
+    LazyGroup,
+    echo,
+    limit_blas,
+    show_log,
+    show_usage_error,
+    silence,
+)
 from ...engines.errors import ConfigError, XBenchError
 
 INTERRUPTED = 130  # as shells report SIGINT: 128 + 2
@@ -50,6 +59,7 @@ def app() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with a status of docs/command-line.md §1."""
+    limit_blas()
     show_log()
     try:
         status = _run(arguments)

@@ -1,0 +1,69 @@
+"""Products on one BLAS thread, in a process that may use several."""
+
+import os
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.products import product
+
+
+def threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+class Watched(np.ndarray):
+    """An array that notes the number of BLAS threads while it is multiplied."""
+
+    def __matmul__(self, other):
+        self.threads.append(threads())
+        return np.asarray(self) @ other
+
+
+def test_a_product_uses_one_thread_and_gives_the_others_back():
+    weights = np.arange(6.0).reshape(2, 3).view(Watched)
+    weights.threads = []
+    with threadpool_limits(2, user_api="blas"):
+        assert threads() == {2}
+        found = product(weights, np.ones(3))
+        assert (weights.threads, threads()) == ([{1}], {2})
+    assert found.tolist() == [3.0, 12.0]
+
+
+def test_sums_of_resamples_use_it(monkeypatch):
+    """The products of a table, of which there are thousands."""
+    seen = []
+
+    def watched(weights, values):
+        seen.append(weights.shape)
+        return weights @ values
+
+    monkeypatch.setattr("xbench_fast.metrics_gpu.statistics.bootstrap.product", watched)
+    draws = draw_patients(5, replicates=200)
+    sums = draws.sums(np.arange(5), np.ones((5, 1)))
+    assert seen == [(128, 5), (72, 5)]
+    assert (sums == 5).all()
+
+
+def start_evaluation():
+    from xbench_fast.runtime.cli.app import main
+
+    main(["--version"])
+
+
+def start_export():
+    from xbench_fast.export.cli.export_command import main
+
+    raise SystemExit(main(["--model"]))  # wrong usage
+
+
+@pytest.mark.parametrize("start", [start_evaluation, start_export])
+@pytest.mark.parametrize(("set_by_user", "used"), [(None, "1"), ("4", "4")])
+def test_a_command_has_one_thread_unless_the_user_says_another_number(monkeypatch, start, set_by_user, used):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", set_by_user or "0")  # put back after the test
+    if set_by_user is None:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    with pytest.raises(SystemExit):
+        start()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == used
