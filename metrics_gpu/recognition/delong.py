@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.intervals import Interval, normal_quantile
+from ..statistics.ranks import mean_ranks
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,12 @@ def _components(
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """AUC and its components: of each positive the number of negatives below it, and of each negative the number of
     positives above it, half for ties. Sums of numbers of halves are exact in any order of the images."""
-    from scipy.stats import rankdata
-
     values = np.asarray(score, np.float64)
     positive, negative = values[truth], values[~truth]
     m, n = len(positive), len(negative)
-    ranks = rankdata(values)
-    of_positive = ranks[truth] - rankdata(positive)
-    of_negative = m - (ranks[~truth] - rankdata(negative))
+    ranks = mean_ranks(values)
+    of_positive = ranks[truth] - mean_ranks(positive)
+    of_negative = m - (ranks[~truth] - mean_ranks(negative))
     return float(of_positive.sum()) / (m * n), of_positive, of_negative
 
 

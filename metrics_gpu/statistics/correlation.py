@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .bootstrap import REPLICATES, SEED, draw_patients, patient_index
 from .intervals import Interval, check_level, least_replicates, meaningful, normal_quantile, percentile_interval
+from .ranks import mean_ranks
 from .sign_flips import LEAST_DRAWS
 
 Float = NDArray[np.float64]
@@ -78,8 +79,6 @@ def correlation(
     r = _pearson(a, b)
     if r is None:
         return Correlation(n)
-    from scipy.stats import rankdata
-
     slope = r * float(b.std() / a.std())
     fisher, fisher_r2 = _fisher(r, n, level) if groups is None else (None, None)
     index, units = patient_index(range(n) if groups is None else groups)
@@ -95,13 +94,13 @@ def correlation(
         r2=r * r,
         slope=slope,
         intercept=float(b.mean() - slope * a.mean()),
-        spearman=_pearson(rankdata(a), rankdata(b)),
+        spearman=_pearson(mean_ranks(a), mean_ranks(b)),
         fisher=fisher,
         fisher_r2=fisher_r2,
         bootstrap_r2=percentile_interval(_weighted_r2(counts, a, b), level) if meaningful(models=units) else None,
         adjusted_r2=1 - (1 - r * r) * (n - 1) / (n - 2),
         p=_permuted(a, b, seed) if groups is None else None,
-        spearman_p=_permuted(rankdata(a), rankdata(b), seed) if groups is None else None,
+        spearman_p=_permuted(mean_ranks(a), mean_ranks(b), seed) if groups is None else None,
         left_out=squares,
         r2_range=(min(defined), max(defined)) if defined else None,
     )
@@ -127,13 +126,13 @@ def trend_band(
     if _pearson(a, b) is None or not meaningful(models=units):
         return None
     if groups is None:
-        from scipy.stats import t
+        from scipy.special import stdtrit
 
         n, spread = len(a), float(((a - a.mean()) ** 2).sum())
         slope = float((a - a.mean()) @ b) / spread
         line, fitted = (b.mean() + slope * (values - a.mean()) for values in (at, a))
         variance = float(((b - fitted) ** 2).sum()) / (n - 2) * (1 / n + (at - a.mean()) ** 2 / spread)
-        half = float(t.ppf(0.975, n - 2)) * np.sqrt(variance)
+        half = float(stdtrit(n - 2, 0.975)) * np.sqrt(variance)
         return line - half, line + half
     weights = draw_patients(units, replicates, seed).counts[:, index].astype(np.float64)
     weights /= weights.sum(axis=1, keepdims=True)

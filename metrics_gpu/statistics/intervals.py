@@ -206,12 +206,12 @@ def mean_interval(
         return None
     if parts.patients >= MANY_PATIENTS:
         return percentile_interval(drawn, level)
-    from scipy.stats import t
+    from scipy.special import stdtrit  # the quantile of scipy.stats.t, whose import takes 0.4 s
 
     # Summed with one rounding, so that patients without a pair change no bit.
     n, value = parts.patients, math.fsum(parts.of_patients.tolist())
     spread = math.fsum((parts.residuals**2).tolist())
-    half = float(t.ppf(0.5 + level / 2, n - 1)) * math.sqrt(n / (n - 1) * spread)
+    half = float(stdtrit(n - 1, 0.5 + level / 2)) * math.sqrt(n / (n - 1) * spread)
     if half < _NOTHING:
         return None
     low, high = bounds or (-math.inf, math.inf)

@@ -159,8 +159,7 @@ def quantile_map(values: NDArray[np.float32]) -> NDArray[np.float32]:
     All results have the same distribution, except for ties, so a threshold t marks about the largest 1 - t of the
     pixels in each. Equal pixels stay equal; a constant map is 0.
     """
-    from scipy.stats import rankdata
-
-    smaller = rankdata(values, method="min").reshape(values.shape) - 1
+    _, place, counts = np.unique(values.ravel(), return_inverse=True, return_counts=True)
+    smaller = (np.cumsum(counts) - counts)[place].reshape(values.shape)
     ranked: NDArray[np.float32] = (smaller / max(smaller.max(), 1)).astype(np.float32)
     return ranked

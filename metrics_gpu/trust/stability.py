@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws
 from ..statistics.intervals import LEAST, Interval, percentile_interval
+from ..statistics.ranks import mean_ranks
 from .verdicts import Criterion
 
 Float = NDArray[np.float64]
@@ -31,13 +32,11 @@ def rank_changes(before: Float, after: Float, class_of: NDArray[np.integer]) -> 
 
     before, after: float64 [n], scores; tied scores share the mean rank. NaN for the only pair of a class.
     """
-    from scipy.stats import rankdata
-
     changes = np.full(len(before), np.nan)
     for name in np.unique(class_of):
         pairs = np.flatnonzero(class_of == name)
         if len(pairs) > 1:
-            changes[pairs] = np.abs(rankdata(after[pairs]) - rankdata(before[pairs])) / (len(pairs) - 1)
+            changes[pairs] = np.abs(mean_ranks(after[pairs]) - mean_ranks(before[pairs])) / (len(pairs) - 1)
     return changes
 
 
@@ -62,8 +61,6 @@ def change_correlation(
 
     score, saliency: float64 [n]; a NaN in either, from a degenerate map, is left out. patient_of: [n], of `draws`.
     """
-    from scipy.stats import rankdata
-
     defined = ~(np.isnan(score) | np.isnan(saliency))
     x, y, patient_of = score[defined], saliency[defined], np.asarray(patient_of)[defined]
     if len(x) < LEAST_CHANGES:
@@ -75,7 +72,7 @@ def change_correlation(
     if np.ptp(y) == 0:
         return ChangeCorrelation(len(x), reason=f"the maps all change by the same {y[0]:.4f}: stable, not informative")
     drawn = _correlations(x, y, draws, patient_of)
-    ranks = _correlations(rankdata(x), rankdata(y), Draws(draws.counts[:0], draws.seed), patient_of)
+    ranks = _correlations(mean_ranks(x), mean_ranks(y), Draws(draws.counts[:0], draws.seed), patient_of)
     enough = len(np.unique(patient_of)) >= LEAST["patients"]
     interval = percentile_interval(drawn[1:], level) if enough else None
     return ChangeCorrelation(len(x), float(drawn[0]), float(ranks[0]), interval)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ImageError
+from ....metrics_gpu.statistics.ranks import mean_ranks
 from ....metrics_gpu.sweep.maps import upsampled
 from ....metrics_gpu.sweep.masks import GRID
 from .baselines import draw_case
@@ -85,8 +86,6 @@ def _read(
     maps: CaseMaps, pairs: Sequence[tuple[Case, str]], contents: Contents
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The ranks of the cells of each map, float64 [P, 56, 56], and its region, of pairs whose map decides something."""
-    from scipy.stats import rankdata
-
     grids, regions = [], []
     for case, name in pairs:
         item = maps.find(case.case_id, name)
@@ -99,18 +98,16 @@ def _read(
             continue
         region = drawn.masks[name].reshape(_SIDE, GRID[0] // _SIDE, _SIDE, GRID[1] // _SIDE).any(axis=(1, 3))
         if np.isfinite(values).all() and values.max() > values.min() and 0 < region.sum() < region.size:
-            grids.append(rankdata(values).reshape(values.shape))
+            grids.append(mean_ranks(values.ravel()).reshape(values.shape))
             regions.append(region)
     return np.array(grids, np.float64).reshape(-1, _SIDE, _SIDE), np.array(regions, np.bool_)
 
 
 def _aucs(grids: NDArray[np.float64], regions: NDArray[np.bool_]) -> NDArray[np.float64]:
     """float64 [P, 1 + turns]: the AUC of each map as it is, and as it would be read."""
-    from scipy.stats import rankdata
-
     areas = []
     for grid, region in zip(grids, regions, strict=True):
-        ranks, inside = rankdata(grid).reshape(grid.shape), int(region.sum())
+        ranks, inside = mean_ranks(grid.ravel()).reshape(grid.shape), int(region.sum())
         sums = np.array([ranks[turn(region)].sum() for turn in (lambda mask: mask, *_TURNS.values())])
         areas.append((sums - inside * (inside + 1) / 2) / (inside * (region.size - inside)))
     return np.array(areas)
