@@ -14,4 +14,5 @@ from numpy.typing import NDArray
 def mean_ranks(values: NDArray[np.number[Any]]) -> NDArray[np.float64]:
     """float64 [N], from 1: as `scipy.stats.rankdata` of `values` [N], of which none is NaN."""
     _, position, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[position]
+    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[position]
+    return ranks
