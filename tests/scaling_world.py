@@ -19,12 +19,13 @@ from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_outcome import RunOutcome
 
 
-def plan_for(bundles: list[Path], datasets: list[DatasetConfig], **options: Any) -> WorkPlan:
+def plan_for(bundles: list[Path], datasets: list[DatasetConfig], *, auto: bool = False, **options: Any) -> WorkPlan:
     return WorkPlan(
         bundles={path.name: path for path in bundles},
         datasets={item.name: everywhere(item) for item in datasets},
         options=Options(**{"batch": 3, "chunk": 8, "threads": 1, **options}),
         batch=options.get("batch", 3),
+        auto=auto,
         build=False,
         tf32=False,
         decoder="cpu",

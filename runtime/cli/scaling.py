@@ -124,6 +124,7 @@ def work_plan(evaluation: Evaluation) -> WorkPlan:
         datasets={item.name: everywhere(item) for item in evaluation.datasets},
         options=evaluation.options,
         batch=config.eval.batch,
+        auto=evaluation.options.engine == "auto",
         build=config.eval.build,
         tf32=config.eval.tf32,
         decoder=evaluation.decoder,

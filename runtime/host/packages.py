@@ -31,7 +31,7 @@ def installed_packages() -> dict[str, str]:
 def cuda_of(name: str, version: str) -> int | None:
     """The CUDA (12, 13) of a package for running models, sweeping or decoding; None for any other package.
 
-    PyTorch is not included: it contains its own CUDA, and is used for export only.
+    PyTorch is not included: it contains its own CUDA, also where it is the engine `torch`.
     """
     if name == "onnxruntime-gpu":
         numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])

@@ -7,7 +7,7 @@ continued on another.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -110,6 +110,8 @@ class ClusterRunner(Runner):
         self._progress = progress
         self._backend = backend
         self._waiting: list[_Waiting] = []
+        self._said = described.said
+        self._heard = set[str]()
 
     def evaluate(
         self,
@@ -118,6 +120,7 @@ class ClusterRunner(Runner):
         baselines: Sequence[str] = (),
         files: Sequence[MapFolder | BoxModel] = (),
     ) -> RunOutcome:
+        self._hear(self._said)
         outcome = super().evaluate(bundles, datasets, baselines, files)
         try:
             self._compute()
@@ -161,11 +164,19 @@ class ClusterRunner(Runner):
         with self._progress.cell(title, total) as advance:
             for part in self._backend.compute(self._work, [job for _, job in work]):
                 cell, job = work[part.job]
+                self._hear(part.said.splitlines())
                 self._take(cell, job, part)
                 advance(job.stop - job.start)
                 self._finish_when_whole(cell, clock)
         for cell in self._unfinished():
             self._fail(cell, "the workers did not compute all of its chunks; run the same command again")
+
+    def _hear(self, lines: Iterable[str]) -> None:
+        """Says what engines said on the workers: what several say, once."""
+        for line in lines:
+            if line not in self._heard:
+                self._heard.add(line)
+                self._progress.say(line)
 
     def _jobs(self, cell: _Waiting) -> Iterator[ChunkJob]:
         loaded, chunk = cell.planned.loaded, self._options.chunk

@@ -16,15 +16,16 @@ from ..cell_options import Options
 class WorkPlan:
     """The settings that all chunks of an evaluation share; every path is absolute and valid on every node.
 
-    `bundles`: name -> folder. `batch`: as the user stated it; None: the default of the engine. `build`, `tf32`: as
-    `EngineOptions`. `cache`: folder of prepared images on each node's local disk; None: no cache. `code`: version of
-    this project.
+    `bundles`: name -> folder. `batch`: as the user stated it; None: the default of the engine. `auto`: the user
+    named no engine, as for `open_engine`. `build`, `tf32`: as `EngineOptions`. `cache`: folder of
+    prepared images on each node's local disk; None: no cache. `code`: version of this project.
     """
 
     bundles: Mapping[str, Path]
     datasets: Mapping[str, DatasetConfig]
     options: Options
     batch: int | None
+    auto: bool
     build: bool
     tf32: bool
     decoder: str
@@ -59,25 +60,29 @@ class ChunkJob:
 @dataclass(frozen=True)
 class Part:
     """The result of job number `job`: the bytes of a part file, or the error (`error`, and for a program error a
-    traceback). `worker` is the process that returned it."""
+    traceback). `worker` is the process that returned it. `said`: messages of its engine since the last part, one a
+    line."""
 
     job: int
     content: bytes
     error: str
     trace: str
     worker: int
+    said: str
 
 
 @dataclass(frozen=True)
 class Described:
     """The setup of the workers: the chosen engine and the message about it; the engine's info for each bundle, or why
-    it cannot be opened; the decoder's description for each geometry of a model's input (by its key), or `error`."""
+    it cannot be opened; the decoder's description for each geometry of a model's input (by its key), or `error`.
+    `said`: messages of the engines."""
 
     engine: str = ""
     line: str = ""
     infos: Mapping[str, EngineInfo | str] | None = None
     decoders: Mapping[str, str] | None = None
     error: str = ""
+    said: tuple[str, ...] = ()
 
 
 class Backend(Protocol):

@@ -163,7 +163,7 @@ class _Actor:
                 f"the cases {job.start + 1} to {job.stop} ended the process of their worker {_ATTEMPTS} times, perhaps "
                 "because memory ran out; try a smaller --batch or fewer --workers"
             )
-            return Part(number, b"", error, "", os.getpid())
+            return Part(number, b"", error, "", os.getpid(), "")
         return self._worker(number, job)
 
 

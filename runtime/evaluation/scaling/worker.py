@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,7 @@ class ChunkWorker:
         self._measure = Measure(protocol(plan.options.protocol), sweep)
         self._loaded: dict[str, LoadedDataset] = {}
         self._annotations: dict[str, str] = {}
+        self._said: list[str] = []
         self._engine: Engine | None = None
         self._engines = ExitStack()
         self._source: tuple[str, str, PixelSource, DrawRegions] | None = None
@@ -56,7 +58,8 @@ class ChunkWorker:
         # A reader or engine of a third party can raise any exception, and must not end the worker.
         except Exception as problem:
             error, trace = f"unexpected {type(problem).__name__}: {problem}", traceback.format_exc()
-        return Part(number, content, error, trace, os.getpid())
+        said, self._said[:] = "\n".join(self._said), []
+        return Part(number, content, error, trace, os.getpid(), said)
 
     def close(self) -> None:
         """Closes the engine and the source."""
@@ -120,7 +123,7 @@ class ChunkWorker:
         if self._engine is None or self._engine.bundle.name != job.model:
             self._source, self._engine = None, None
             self.close()
-            self._engine = self._engines.enter_context(_engine(self._plan, job.model))
+            self._engine = self._engines.enter_context(_engine(self._plan, job.model, self._said.append))
         engine, info = self._engine, self._engine.info
         if engine.bundle.digest != job.bundle:
             raise BundleError(f"A worker sees another bundle in {engine.bundle.path}; {_SAME}.")
@@ -167,11 +170,12 @@ def describe(plan: WorkPlan) -> Described:
         plan = replace(plan, options=plan.options.for_engine(name, plan.batch))
         decoder, _ = choose_decoder(plan.decoder)
         rules = protocol(plan.options.protocol)
+        said: list[str] = []
         infos: dict[str, EngineInfo | str] = {}
         decoders: dict[str, str] = {}
         for model in plan.bundles:
             try:
-                with _engine(plan, model) as engine:
+                with _engine(plan, model, said.append) as engine:
                     infos[model] = engine.info
                     for dataset in plan.datasets.values():
                         geometry = input_geometry(engine.bundle.manifest.geometry, dataset, rules)
@@ -180,13 +184,13 @@ def describe(plan: WorkPlan) -> Described:
                 infos[model] = str(error)
     except XBenchError as error:
         return Described(error=str(error))
-    return Described(name, line, infos, decoders)
+    return Described(name, line, infos, decoders, said=tuple(said))
 
 
-def _engine(plan: WorkPlan, model: str) -> Engine:
+def _engine(plan: WorkPlan, model: str, say: Callable[[str], None]) -> Engine:
     try:
         bundle = Bundle.load(plan.bundles[model])
     except BundleError as error:
         raise BundleError(f"On a worker: {error} {_SAME[0].upper()}{_SAME[1:]}.") from error
-    how = EngineOptions(max_batch=plan.options.batch, build=plan.build, pad=True, tf32=plan.tf32)
-    return open_engine(bundle, plan.options.engine, threads=plan.options.threads, options=how)
+    how = EngineOptions(max_batch=plan.options.batch, build=plan.build, pad=True, tf32=plan.tf32, say=say)
+    return open_engine(bundle, plan.options.engine, threads=plan.options.threads, options=how, auto=plan.auto)

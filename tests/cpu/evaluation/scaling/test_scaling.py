@@ -77,13 +77,38 @@ def test_workers_fill_smaller_batches_up(inputs: Inputs, monkeypatch: pytest.Mon
     """As a local run does, so that an engine on a GPU meets one shape and the results are the same."""
     given: list[EngineOptions] = []
 
-    def opened(bundle: Bundle, name: str, *, threads: int | None, options: EngineOptions) -> WorkerEngine:
+    def opened(bundle: Bundle, name: str, *, threads: int | None, options: EngineOptions, auto: bool) -> WorkerEngine:
         given.append(options)
         return WorkerEngine(bundle, threads=threads)
 
     monkeypatch.setattr(worker, "open_engine", opened)
     assert not describe(plan_for(inputs.bundles, inputs.datasets, engine=ENGINE)).error
     assert [(options.pad, options.max_batch) for options in given] == [(True, 3)] * 2
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_what_engines_say_on_workers_is_said_once(
+    inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auto: bool
+) -> None:
+    """Also while chunks are computed; and the next engine is taken on workers only where the user named none."""
+
+    class Talking(WorkerEngine):
+        def _run(self, pixels: Any, text: Any) -> Any:
+            self.options.say(f"{self.bundle.name}: batches are halved")
+            return super()._run(pixels, text)
+
+    def opened(bundle: Bundle, name: str, *, threads: int | None, options: EngineOptions, auto: bool) -> WorkerEngine:
+        options.say(f"{bundle.name}: another engine, auto {auto}")
+        engine = Talking(bundle, threads=threads)
+        engine.options = options
+        return engine
+
+    monkeypatch.setattr(worker, "open_engine", opened)
+    world = ClusterWorld(tmp_path)
+    assert on_workers(world, inputs, auto=auto).failed == []
+    for name in ("blocks-32", "several-32"):
+        assert world.lines.count(f"{name}: another engine, auto {auto}") == 1
+        assert world.lines.count(f"{name}: batches are halved") == 1
 
 
 def test_workers_leave_what_a_local_run_leaves(inputs: Inputs, local: World, tmp_path: Path) -> None:
