@@ -54,10 +54,11 @@ def test_images_are_pinned_run_as_nobody_and_say_whether_they_are_well(root: Pat
     assert words.index("USER") < words.index("ENTRYPOINT")
     assert re.fullmatch(r"\d+", dict(found)["USER"]) and int(dict(found)["USER"]) > 0
     assert "/v2/health/ready" in dict(found)["HEALTHCHECK"]
-    extras = re.search(r"'\.\[([\w,]+)\]'", (root / "containers" / name).read_text())
-    assert extras is not None
-    project = (root / "pyproject.toml").read_text()
-    assert all(re.search(rf"^{extra} = \[", project, re.M) for extra in extras[1].split(","))
+    file, project = (root / "containers" / name).read_text(), (root / "pyproject.toml").read_text()
+    extras = re.findall(r"'\.\[([\w,]+)\]'|EXTRAS=(\w+)", file)
+    assert extras and ("$EXTRAS" in file) == ("ARG EXTRAS=" in file)
+    for extra in ",".join(one or other for one, other in extras).split(","):
+        assert re.search(rf"^{extra} = \[", project, re.M), extra
 
 
 def flags(command: list[str]) -> set[str]:
