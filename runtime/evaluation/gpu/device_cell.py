@@ -1,7 +1,7 @@
 """Computes one cell on a GPU: pixels are copied in, counts and logits out; maps are never copied at full size.
 
 Four steps run at the same time: decoding into pinned memory (threads), copies to the device (a stream), engine and
-sweep (the engine's stream), rows and part files (one thread). This thread only enqueues work and collects results.
+sweep (the engine's stream), rows and part files (threads). This thread only enqueues work and collects results.
 Rows, chunks and resuming are as in `cell.compute_cell`.
 """
 
@@ -35,7 +35,8 @@ from .feeding import Batch, PinnedFeed
 if TYPE_CHECKING:
     from ...data.datasets.dataset import Case
 
-_BATCHES_OF_ROWS = 4  # batches that wait for the writer; more would only use memory
+_BATCHES_OF_ROWS = 4  # batches of a chunk that wait for the writer; more would only use memory
+_WRITERS = 3  # threads of rows, and chunks that wait for them: Arrow and Parquet mostly run without Python's lock
 
 
 def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]) -> int:
@@ -188,37 +189,40 @@ class _Loop:
 
 
 class _Writer:
-    """One thread that makes rows and, when a chunk is complete, its part file. Use as a context manager."""
+    """Threads that make rows and, of each complete chunk, its part file. Use as a context manager."""
 
     def __init__(self, cell: CellWork, queries: Queries, measure: Measure, metadata: dict[str, str]) -> None:
         self._cell, self._queries, self._measure, self._metadata = cell, queries, measure, metadata
         self._columns: list[CaseColumns] = []
-        self._scored: list[Scored] = []
-        self._waiting: deque[Future[None]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rows")
+        self._scored: list[Future[Scored]] = []
+        self._chunks: deque[Future[None]] = deque()
+        self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="rows")
 
     def __enter__(self) -> _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def add(self, batch: Batch, parts: Sequence[Started]) -> None:
-        """Accepts a computed batch. Raises the error of an earlier one, if any."""
-        self._waiting.append(self._thread.submit(self._write, batch, parts))
-        while len(self._waiting) > _BATCHES_OF_ROWS:
-            self._waiting.popleft().result()
+        """Accepts a computed batch; waits while too much is unwritten. Raises the error of an earlier one, if any."""
+        self._columns.append(batch.block.columns)
+        self._scored += [self._pool.submit(part.scored, self._queries, self._measure) for part in parts]
+        if len(self._scored) > _BATCHES_OF_ROWS:
+            self._scored[-_BATCHES_OF_ROWS - 1].result()
+        if batch.last:
+            # Tasks begin in order, so those that this one waits for never wait for it.
+            self._chunks.append(self._pool.submit(self._write, batch.chunk, self._columns, self._scored))
+            self._columns, self._scored = [], []
+        while len(self._chunks) > _WRITERS:
+            self._chunks.popleft().result()
 
     def finish(self) -> None:
-        """Waits for all batches. Raises their error, if any."""
-        while self._waiting:
-            self._waiting.popleft().result()
+        """Waits for all chunks. Raises their error, if any."""
+        while self._chunks:
+            self._chunks.popleft().result()
 
-    def _write(self, batch: Batch, parts: Sequence[Started]) -> None:
-        self._columns.append(batch.block.columns)
-        self._scored += [part.scored(self._queries, self._measure) for part in parts]
-        if batch.last:
-            cell, findings = self._cell, self._queries.findings
-            table = rows_table(self._columns, self._scored, findings, cell.model, cell.dataset, self._metadata)
-            self._columns, self._scored = [], []
-            cell.files.write_part(batch.chunk, table)
+    def _write(self, chunk: int, columns: Sequence[CaseColumns], scored: Sequence[Future[Scored]]) -> None:
+        cell, parts = self._cell, [part.result() for part in scored]
+        table = rows_table(columns, parts, self._queries.findings, cell.model, cell.dataset, self._metadata)
+        cell.files.write_part(chunk, table)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,11 @@ import pytest
 import synthetic
 from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
-from xbench_fast.engines.backends.device import DeviceEngine, OutOfMemory
+from xbench_fast.engines.backends.device import SLOTS, DeviceEngine, OutOfMemory
 from xbench_fast.engines.backends.ort_cuda import OrtCudaEngine
 from xbench_fast.engines.backends.tensorrt import TensorRtEngine
 from xbench_fast.engines.base import EngineOptions
+from xbench_fast.engines.errors import RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.metrics_gpu import nvrtc
@@ -31,9 +34,11 @@ from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.data.images.decode import read_grey
 from xbench_fast.runtime.data.images.resizing import to_model
 from xbench_fast.runtime.evaluation.drawn import DrawnPairs
+from xbench_fast.runtime.evaluation.gpu import device_cell
 from xbench_fast.runtime.evaluation.gpu.device_sweep import pair_maps
 from xbench_fast.runtime.evaluation.queries import Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.storage import CellFiles
 
 SQUASH = Geometry("squash", 32, 32, "bilinear")
 COMPILE = nvrtc.compile_source
@@ -229,6 +234,53 @@ def test_an_interrupted_run_resumes_to_the_same_rows(cupy: Any, tmp_path: Path, 
     assert device.batches in ([3, 3, 2, 3, 3, 2, 3, 1][3 * chunk :] for chunk in range(after // 3 + 1))
     assert same(host.table(), device.table())
     assert not list((device.out / "cells").glob("*.parts"))
+
+
+def test_chunks_are_written_side_by_side_and_not_gathered(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first chunk is written only once a later one is; slow writing holds the loop up."""
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 36), "coco")
+    host, device = worlds(tmp_path)
+    write, later, ahead, done = CellFiles.write_part, threading.Event(), list[int](), list[int]()
+
+    def slow(files: CellFiles, index: int, table: Any) -> None:
+        if index:
+            later.set()
+        else:
+            assert later.wait(60), "one chunk is written after the other"
+        time.sleep(0.1)
+        ahead.append(len(device.batches) - len(done))
+        write(files, index, table)
+        done.append(index)
+
+    host.run([bundle], [data], chunk=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(CellFiles, "write_part", slow)
+        device.run([bundle], [data], chunk=2)
+    assert sorted(done) == list(range(18)) and same(host.table(), device.table())
+    assert max(ahead) <= 2 * device_cell._WRITERS + SLOTS + 1, "memory is bounded"
+
+
+def test_a_chunk_that_cannot_be_written_ends_the_run(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the last one, for which nothing is computed any more; the others stay."""
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 9), "coco")
+    _, device = worlds(tmp_path)
+    write = CellFiles.write_part
+
+    def full(files: CellFiles, index: int, table: Any) -> None:
+        if index == 2:
+            raise RunError("The disk is full.")
+        write(files, index, table)
+
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="disk is full"):
+        patch.setattr(CellFiles, "write_part", full)
+        device.run([bundle], [data], chunk=3)
+    assert device.run([bundle], [data], chunk=3).computed == 1 and device.batches == [3]
 
 
 def test_a_failing_gpu_and_a_logit_that_is_not_finite_are_one_sentence(
