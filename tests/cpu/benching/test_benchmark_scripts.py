@@ -33,10 +33,11 @@ from xbench_fast.export import pipeline, stand_in_adapter
 from xbench_fast.runtime.cli.app import _run
 
 RESULTS = {
-    "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "evaluate": "evaluate",
-    "export_models": "export", "faithfulness": "faithfulness", "grid": "grid", "host_loop": "host-loop",
-    "int8": "int8", "prepare": "prepare", "ray_overhead": "ray", "reading": "reading", "report_run": "report",
-    "serve_load": "serve", "serve_pytriton": "serve-pytriton", "sweep": "sweep", "trust": "trust",
+    "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "device_loop": "device-loop",
+    "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
+    "host_loop": "host-loop", "int8": "int8", "prepare": "prepare", "ray_overhead": "ray", "reading": "reading",
+    "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton", "sweep": "sweep",
+    "torch_parity": "torch-parity", "trust": "trust",
 }  # fmt: skip
 """Script -> its committed result, benchmarks/results/NAME-cpu.json."""
 
@@ -295,6 +296,33 @@ def test_the_loop_around_an_engine(module: Any, root: Path, tmp_path: Path) -> N
     both = [[found, found]]
     one.report(options, both, ["case_id"], {16: both, 256: both}, {5000: found, 20000: found})
     writes_again(root, "host_loop", json.loads((tmp_path / "made.json").read_text(encoding="utf-8")), 3)
+
+
+def test_the_loop_around_a_device(module: Any, root: Path, tmp_path: Path) -> None:
+    """A device that takes ten milliseconds for an image bounds the loop."""
+    one = module("device_loop")
+    module("host_loop").make_images(tmp_path / "images", 40)
+    options = argparse.Namespace(cases=40, rate=100.0, batch=8, json=tmp_path / "made.json")
+    one.ask("prepare", options, tmp_path, 1)
+    whole, lock = (one.ask(what, options, tmp_path, 2) for what in ("whole", "lock"))
+    assert whole["images_per_s"] <= 100 and {"rows", "feed", "loop", "merging"} == set(whole["us"])
+    assert module("host_loop").same_rows(tmp_path / "rows-2.parquet", tmp_path / "rows-2.parquet")
+    one.report(options, [1, 3], [[whole, whole]], [lock, lock])
+    writes_again(root, "device_loop", json.loads((tmp_path / "made.json").read_text(encoding="utf-8")), 3)
+
+
+def test_the_engine_torch_beside_onnxruntime(
+    script: Script, module: Any, root: Path, kad_demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export of the small KAD, and the comparison in this process; both engines are real."""
+    one = module("torch_parity")
+    monkeypatch.setattr(one, "exported", lambda name, folder: shutil.copytree(kad_demo.folder, folder / "kad-demo"))
+    monkeypatch.setattr(one, "compare_apart", one.compare)
+    made = script("torch_parity", "--models", "kad", "--images", 1)
+    wanted = committed(root, "torch_parity")
+    assert not lacking(made, wanted, 1) and set(made["bundles"]) == {"kad-demo"}
+    found = made["bundles"]["kad-demo"]
+    assert not lacking(found, wanted["bundles"]["kad-224"]) and 0 <= max(found["logits"], found["saliency"]) < 1e-5
 
 
 def test_reading_beside_an_earlier_version(
