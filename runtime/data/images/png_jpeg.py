@@ -34,8 +34,8 @@ _DEEP_CHANNELS: Final = {b"\x10\x02": 3, b"\x10\x04": 2, b"\x10\x06": 4}
 
 _PLAIN = b"\x08\x00\x00\x00\x00"  # 8 bits, grey, the only compression and filter method, not interlaced
 _DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
-_DIRECT = {"1", "LA", "RGB", "P", "PA", "La"}  # Pillow converts these to grey in one step
-_BY_RGB = {"RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
+_DIRECT = {"1", "LA", "RGB", "RGBA", "RGBX", "P", "PA", "La"}  # Pillow converts these to grey in one step
+_BY_RGB = {"RGBa", "CMYK", "YCbCr"}
 _KNOWN = {"L", *_DEEP, *_DIRECT, *_BY_RGB}
 _WHOLE = {"L", "LA", "RGB", "RGBA"}  # their values are the stored ones
 
@@ -48,12 +48,13 @@ def decode_png(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     channels of 16 bits, of which Pillow keeps the high bytes.
     Raises ImageError, and any exception of a library on a damaged file.
     """
-    check_pixels(png_size(data))
+    size, chunks = png_chunks(data)
+    check_pixels(size)
     channels = _DEEP_CHANNELS.get(data[24:26])
     if channels is not None:
         return _deep_colour(data, channels, stretched)
     # Not for a file with transparency, which libpng would expand, and not for an animation.
-    if data[24:29] == _PLAIN and b"tRNS" not in data and b"acTL" not in data:
+    if data[24:29] == _PLAIN and chunks.isdisjoint((b"tRNS", b"acTL")):
         try:
             from imagecodecs import png_decode
 
@@ -176,11 +177,17 @@ def check_pixels(size: tuple[int, int]) -> None:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
-    """(height, width) of a PNG whose chunks are all complete. Raises ImageError if one is truncated or damaged.
+    """(height, width) of a PNG; as `png_chunks`."""
+    return png_chunks(data)[0]
+
+
+def png_chunks(data: bytes) -> tuple[tuple[int, int], set[bytes]]:
+    """(height, width) of a PNG whose chunks are all complete, and the types of its chunks. Raises ImageError if one is
+    truncated or damaged.
 
     Pillow does not check the checksum of pixel chunks; a flipped bit there would give wrong pixels without an error.
     """
-    view, position, chunk_type = memoryview(data), 8, b""
+    view, position, chunk_type, chunk_types = memoryview(data), 8, b"", set[bytes]()
     while chunk_type != b"IEND":
         if position + 12 > len(data):
             raise ImageError("it is truncated")
@@ -195,8 +202,9 @@ def png_size(data: bytes) -> tuple[int, int]:
                 f"the checksum of its PNG chunk {chunk_type!r} at byte {position} does not fit, it is damaged"
             )
         position = end + 4
+        chunk_types.add(chunk_type)
     width, height = struct.unpack_from(">II", data, 16)
-    return height, width
+    return (height, width), chunk_types
 
 
 class JpegFrame(NamedTuple):
