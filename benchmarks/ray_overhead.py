@@ -40,7 +40,7 @@ ENGINE = "onnxruntime-cpu"
 class Evaluation(ClusterWorld):  # type: ignore[misc]
     """A run directory for one turn of one side."""
 
-    def open(self, bundle: Bundle, name: str, *, threads: int | None = None) -> Any:
+    def open(self, bundle: Bundle, name: str, *, threads: int | None = None, **_: Any) -> Any:
         return open_engine(bundle, name, threads=threads)
 
 

@@ -31,6 +31,22 @@ class EngineInfo:
     detail: str
 
 
+class Neighbour:
+    """Another engine that shares the device with this one: here, none."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is being opened, in another thread. It does not begin while this engine is called."""
+        return False
+
+    def give_way(self) -> bool:
+        """Closes it, where the device has too little memory for both; whether that released any."""
+        return False
+
+
+ALONE: Final = Neighbour()
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """Options of the GPU backends, and `throughput`, which is for the CPU backend.
@@ -40,7 +56,8 @@ class EngineOptions:
     largest size, with unused images that are cut off the scores: one shape for all, so that nothing is chosen or
     planned anew for the last batch. tf32: let float32 products round their inputs to TF32. device: number of the GPU.
     throughput: each thread computes separate images, so that large batches take less time, small ones more, and
-    scores do not depend on the number of threads. say: receives messages about slow steps and fallbacks.
+    scores do not depend on the number of threads. say: receives messages about slow steps and fallbacks. neighbour:
+    what else is open on the device; it gives way before a batch is halved.
     """
 
     max_batch: int = 64
@@ -50,6 +67,7 @@ class EngineOptions:
     device: int = 0
     throughput: bool = False
     say: Callable[[str], None] = lambda line: None
+    neighbour: Neighbour = ALONE
 
 
 def chosen_precision(bundle: Bundle, *, tf32: bool) -> str:

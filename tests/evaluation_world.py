@@ -36,7 +36,7 @@ class World:
         self.engines: list[BlockEngine] = []
         self.interrupt: tuple[int, BaseException] | None = None
 
-    def open(self, bundle: Bundle, name: str, *, threads: int | None = None) -> BlockEngine:
+    def open(self, bundle: Bundle, name: str, *, threads: int | None = None, **_: Any) -> BlockEngine:
         engine = BlockEngine(bundle, threads=threads)
         if self.interrupt is not None:
             engine.fail_after, engine.error = self.interrupt

@@ -18,10 +18,12 @@ class CopyingEngine(Engine):
 
     def _open(self) -> EngineInfo:
         self._batch = self.options.max_batch
-        try:
-            return self._load()
-        except OutOfMemory as error:  # weights do not get smaller with the batch
-            raise does_not_fit(self.bundle) from error
+        while True:
+            try:
+                return self._load()
+            except OutOfMemory as error:  # weights do not get smaller with the batch
+                if not self.options.neighbour.give_way():
+                    raise does_not_fit(self.bundle) from error
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
         parts: list[Scores] = []
@@ -33,10 +35,11 @@ class CopyingEngine(Engine):
             try:
                 scores = self._compute(batch, text)
             except OutOfMemory as error:
-                if self._batch == 1:
-                    raise does_not_fit(self.bundle) from error
-                self._batch //= 2
-                self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self._batch}")
+                if not self.options.neighbour.give_way():
+                    if self._batch == 1:
+                        raise does_not_fit(self.bundle) from error
+                    self._batch //= 2
+                    self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self._batch}")
                 continue
             parts.append(Scores(scores.logits[: len(chunk)], scores.saliency[: len(chunk)]))
             start += len(chunk)

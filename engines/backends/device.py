@@ -83,7 +83,11 @@ class DeviceEngine(Engine):
         with self._entered():
             cupy.get_default_memory_pool().free_all_blocks()  # kept by earlier work; the engine allocates elsewhere
             self.stream = cupy.cuda.Stream(non_blocking=True)
-            return self.within_memory(self._load)
+            try:
+                return self.within_memory(self._load)
+            except BaseException:
+                self._unload()  # another engine may need the memory
+                raise
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
         parts = []
@@ -200,16 +204,19 @@ class DeviceEngine(Engine):
     def within_memory(self, attempt: Callable[[], Result]) -> Result:
         """The result of `attempt()`, which is repeated with half of `max_batch` while the device has too little memory.
 
+        First of all the engine that is opened in advance, if any, is closed.
         Raises EngineError when `max_batch` cannot be halved any more.
         """
         while True:
             try:
                 return attempt()
             except (OutOfMemory, self._cupy.cuda.memory.OutOfMemoryError) as error:
-                if self.max_batch == 1:
-                    raise does_not_fit(self.bundle) from error
-                self.max_batch //= 2
-                self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self.max_batch}")
+                if not self.options.neighbour.give_way():
+                    if self.max_batch == 1:
+                        raise does_not_fit(self.bundle) from error
+                    self.max_batch //= 2
+                    line = f"{self.bundle.name}: out of GPU memory, going on with batches of {self.max_batch}"
+                    self.options.say(line)
                 # Work in flight still uses the memory that is released here.
                 self.stream.synchronize()
                 self._buffers.clear()

@@ -18,9 +18,9 @@ from ..data.datasets.dataset import Case
 from ..data.datasets.pixels import PixelSource, direct_source
 from ..data.images.contents import Contents
 from ..evaluation.cell import CellWork
+from ..evaluation.gpu.device_cell import compute_anywhere
 from ..evaluation.measure import Measure
 from ..evaluation.queries import Queries
-from ..evaluation.runner import compute_anywhere
 from ..results.schema import GRID
 from ..results.storage import CellFiles
 from .engine_alone import Subject

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...engines.base import CPU_BATCH, EngineOptions
+from ...engines.base import CPU_BATCH, Engine, EngineOptions
+from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError
 from ...engines.prompts.phrase_features import PHRASE_FEATURES
 from ...engines.select import ENGINES, check_engine, choose, open_engine
@@ -26,6 +27,7 @@ from ..results.runs.shards import Shard
 from .cell_options import Options
 from .cell_sources import masks_opener, source_opener
 from .live_model import LiveModel
+from .opening import Turn
 from .pairing import check_datasets, configured_protocol, needed_geometries, select_bundles, select_datasets
 from .progress import Progress
 from .reference.baselines import split_baselines
@@ -160,19 +162,12 @@ class Evaluation:
             if workers is not None:
                 outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.files)
             else:
-                how = EngineOptions(
-                    max_batch=options.batch,
-                    build=config.eval.build,
-                    pad=True,
-                    tf32=config.eval.tf32,
-                    say=progress.say,
-                )
                 runner = Runner(
                     run,
                     options,
                     progress,
                     LoopParts(
-                        open_engine=partial(open_engine, options=how, auto=self.options.engine == "auto"),
+                        open_engine=partial(self._open_engine, options.batch),
                         open_source=source_opener(
                             config.cache,
                             progress.say,
@@ -194,6 +189,18 @@ class Evaluation:
                 outcome = runner.evaluate(self.bundles, self.datasets, self.baselines, self.files)
         progress.say(f"{config.eval.out}: {outcome.summary}")
         return outcome
+
+    def _open_engine(self, batch: int, bundle: Bundle, name: str, *, threads: int, turn: Turn) -> Engine:
+        settings = self.config.eval
+        how = EngineOptions(
+            max_batch=batch,
+            build=settings.build and not turn.ahead,
+            pad=True,
+            tf32=settings.tf32,
+            say=turn.say,
+            neighbour=turn,
+        )
+        return open_engine(bundle, name, threads=threads, options=how, auto=self.options.engine == "auto")
 
     def _check_engine(self, name: str) -> None:
         """Rejects what the CPU engine does not support; GPU engines support it."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...engines.backends.device import DeviceEngine
 from ...engines.base import Engine, Scores
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, RunError, XBenchError
@@ -24,13 +23,14 @@ from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.run_directory import RunDirectory
 from ..results.run_outcome import RunOutcome
 from ..results.storage import CellFiles
-from .cell import CellWork, compute_cell
+from .cell import CellWork
 from .cell_options import Options
 from .cell_sources import OpenMasks, OpenSource, drawn_each_time
 from .finishing import Finisher, PlannedCell
-from .gpu.device_cell import compute_on_device
+from .gpu.device_cell import compute_anywhere
 from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
+from .opening import NextEngine, Opened, Turn
 from .pairing import asked_prompts, missing_prompts
 from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent, made_by
@@ -49,7 +49,8 @@ OpenEngine = Callable[..., AbstractContextManager[Engine]]
 @dataclass(frozen=True)
 class LoopParts:
     """The parts of the loop: functions that open an engine, a source of pixels and one of regions, the sweep, the
-    decoder, and the file that keeps the features of phrases."""
+    decoder, and the file that keeps the features of phrases. `open_engine` is called with a bundle, the name of an
+    engine, `threads` and a `turn` (`opening.Turn`)."""
 
     open_engine: OpenEngine
     open_source: OpenSource
@@ -71,6 +72,7 @@ class Runner:
         self._phrase_features = parts.phrase_features
         self._loaded: dict[str, LoadedDataset | XBenchError] = {}
         self._cells = Finisher(run, progress, options.protocol)
+        self._say = progress.say
 
     def evaluate(
         self,
@@ -83,14 +85,15 @@ class Runner:
 
         Raises RunError when results can no longer be written.
         """
-        for path in bundles:
-            try:
-                self._bundle(Bundle.load(path), datasets)
-            except RunError:
-                raise
-            except XBenchError as error:
-                for dataset in datasets:
-                    self._cells.fail(path.name, dataset.name, error)
+        with NextEngine(bundles, partial(self._opened, datasets), self._say) as following:
+            for path in bundles:
+                try:
+                    self._bundle(path, datasets, following)
+                except RunError:
+                    raise
+                except XBenchError as error:
+                    for dataset in datasets:
+                        self._cells.fail(path.name, dataset.name, error)
         references: list[str | MapFolder | BoxModel] = [*baselines, *files]
         for model in references:
             for dataset in datasets:
@@ -104,32 +107,54 @@ class Runner:
             self._cells.guarded(model.name, dataset.name, partial(self._live, model, dataset))
         return self._cells.outcome
 
-    def _bundle(self, bundle: Bundle, datasets: Sequence[DatasetConfig]) -> None:
-        ready: list[tuple[LoadedDataset, PromptSet, dict[str, str]]] = []
-        for config in datasets:
-            try:
-                pair = self._pair(bundle, config)
-            except XBenchError as error:
-                self._cells.fail(bundle.name, config.name, error)
-                continue
-            if isinstance(pair, str):
-                self._cells.skip(bundle.name, config.name, pair)
-            else:
-                ready.append(pair)
-        if not ready:
-            return
+    def _bundle(self, path: Path, datasets: Sequence[DatasetConfig], following: NextEngine) -> None:
+        """Computes the cells of the bundle at `path`, while `following` opens the engine of the next one."""
         with ExitStack() as stack:
+            opened = following.take(path, stack)
+            bundle = opened.bundle if opened else Bundle.load(path)
+            ready: list[tuple[LoadedDataset, PromptSet, dict[str, str]]] = []
+            for config in datasets:
+                try:
+                    pair = self._pair(bundle, config)
+                except XBenchError as error:
+                    self._cells.fail(bundle.name, config.name, error)
+                    continue
+                if isinstance(pair, str):
+                    self._cells.skip(bundle.name, config.name, pair)
+                    continue
+                ready.append(pair)
+                classes = pair[0].dataset.classes
+                if left := [finding for finding in classes if finding not in pair[2]]:
+                    self._cells.remark(bundle.name, config.name, not_asked_line(pair[1].name, left, len(classes)))
+            if not ready:
+                return
             try:
-                engine = stack.enter_context(
-                    self._open_engine(bundle, self._options.engine, threads=self._options.threads)
-                )
+                if opened is None:
+                    opened = self._opening(bundle, following.turn())
+                    stack.push(opened.closing)
+                opened.turn.begin()
             except XBenchError as error:
                 for loaded, _, _ in ready:
                     self._cells.fail(bundle.name, loaded.name, error)
                 return
+            following.start_after(path)
             for loaded, prompts, findings in ready:
-                run = partial(self._cell, bundle, engine, loaded, prompts, findings)
+                run = partial(self._cell, bundle, opened.engine, loaded, prompts, findings)
                 self._cells.guarded(bundle.name, loaded.name, run)
+
+    def _opened(self, datasets: Sequence[DatasetConfig], path: Path, turn: Turn) -> Opened | None:
+        """The open engine of a bundle; None where no cell needs one. Raises what its turn will raise."""
+        bundle = Bundle.load(path)
+        return self._opening(bundle, turn) if any(self._is_asked(bundle, config) for config in datasets) else None
+
+    def _is_asked(self, bundle: Bundle, config: DatasetConfig) -> bool:
+        with suppress(XBenchError):
+            return not isinstance(self._pair(bundle, config), str)
+        return False
+
+    def _opening(self, bundle: Bundle, turn: Turn) -> Opened:
+        closing = self._open_engine(bundle, self._options.engine, threads=self._options.threads, turn=turn)
+        return Opened(bundle, closing.__enter__(), closing, turn)
 
     def _cell(
         self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
@@ -181,13 +206,7 @@ class Runner:
             classes = loaded.dataset.classes
             return loaded, one_query_each(classes, "report"), {name: name for name in classes}
         asked = asked_prompts(bundle, config, loaded.dataset)
-        if isinstance(asked, str):
-            return asked
-        prompts, findings = asked
-        classes = loaded.dataset.classes
-        if left := [finding for finding in classes if finding not in findings]:
-            self._cells.remark(bundle.name, config.name, not_asked_line(prompts.name, left, len(classes)))
-        return loaded, prompts, findings
+        return asked if isinstance(asked, str) else (loaded, *asked)
 
     def _load(self, config: DatasetConfig) -> LoadedDataset:
         loaded = self._loaded.get(config.name)
@@ -277,11 +296,3 @@ class Runner:
         )
         if reference.fault:
             self._cells.outcome.mostly_lost.append((name, config.name, reference.fault))
-
-
-def compute_anywhere(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """`compute_cell`, or `compute_on_device` for an engine that keeps its scores on the GPU, but not for phrases, which
-    differ from batch to batch."""
-    if isinstance(engine, DeviceEngine) and cell.phrases is None:
-        return compute_on_device(cell, engine, measure, advance)
-    return compute_cell(cell, engine, measure, advance)

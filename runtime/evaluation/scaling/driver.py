@@ -92,7 +92,7 @@ class ClusterRunner(Runner):
     ) -> None:
         infos, decoders = described.infos or {}, described.decoders or {}
 
-        def open_workers_engine(bundle: Bundle, name: str, *, threads: int | None = None) -> Engine:
+        def open_workers_engine(bundle: Bundle, name: str, **_: Any) -> Engine:
             return _WorkersEngine(bundle, infos[bundle.name])
 
         super().__init__(

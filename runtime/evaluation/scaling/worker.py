@@ -26,9 +26,9 @@ from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.storage import CellFiles
 from ..cell import CellWork
 from ..cell_sources import masks_opener, source_opener
+from ..gpu.device_cell import compute_anywhere
 from ..measure import Measure
 from ..pairing import input_geometry, needed_geometries
-from ..runner import compute_anywhere
 from .jobs import ChunkJob, Described, Part, WorkPlan
 
 _SAME = "every worker must see the same bundles and datasets under the same paths"

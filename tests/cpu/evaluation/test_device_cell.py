@@ -61,7 +61,7 @@ class OnGpu(World):
         self.batches: list[int] = []
         self.trouble: dict[int, BaseException] = {}
 
-    def open(self, bundle: Any, name: str, *, threads: int | None = None) -> Any:
+    def open(self, bundle: Any, name: str, *, threads: int | None = None, **_: Any) -> Any:
         how = EngineOptions(3, pad=self.pad, say=self.lines.append)
         engine = ENGINES[self.name](bundle, threads=threads, options=how)
         enqueue = engine._enqueue

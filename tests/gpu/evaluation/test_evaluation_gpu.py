@@ -145,7 +145,7 @@ class OnGpu(World):
         super().__init__(folder)
         self.name, self.batch = name, batch
 
-    def open(self, bundle: Bundle, name: str, *, threads: int | None = None) -> Any:
+    def open(self, bundle: Bundle, name: str, *, threads: int | None = None, **_: Any) -> Any:
         return open_engine(bundle, self.name, threads=threads, options=EngineOptions(self.batch, say=self.lines.append))
 
 

@@ -19,7 +19,7 @@ from xbench_fast.engines.backends.device import DeviceEngine
 from xbench_fast.engines.backends.gpu import gpu_reason
 from xbench_fast.engines.backends.ort_cuda import cuda_reason
 from xbench_fast.engines.backends.ort_session import IDENTITY, open_session
-from xbench_fast.engines.base import EngineOptions
+from xbench_fast.engines.base import EngineOptions, Neighbour
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.select import backend_status, choose, open_engine
 
@@ -267,6 +267,43 @@ def test_too_little_memory_halves_the_batch(world, words):
         check(engine, 8, seed=1)
         assert engine.max_batch == 2
     assert world.said[-1] == "blocks: out of GPU memory, going on with batches of 2"
+
+
+class GivesWayOnce(Neighbour):
+    def __init__(self):
+        self.asked = 0
+
+    def give_way(self):
+        self.asked += 1
+        return self.asked == 1
+
+
+@pytest.mark.parametrize("cupy", [True, False])
+def test_an_engine_in_advance_gives_way_before_a_batch_is_halved(world, monkeypatch, cupy):
+    if not cupy:
+        monkeypatch.setitem(sys.modules, "cupy", None)
+    for behaviour, size in (
+        ({"run_errors": [FULL]}, 8),
+        ({"run_errors": [FULL, FULL]}, 4),
+        ({"create_errors": [None, FULL, None]}, 8),
+    ):
+        neighbour = GivesWayOnce()
+        world.install(**behaviour)
+        world.said.clear()
+        with world.open(max_batch=8, neighbour=neighbour) as engine:
+            check(engine, 8)
+            assert (engine.max_batch if cupy else engine._batch) == size
+        halved = int(size < 8)
+        assert neighbour.asked == 1 + halved and sum("out of GPU memory" in line for line in world.said) == halved
+
+
+def test_an_engine_that_is_not_opened_releases_what_it_took(world, monkeypatch):
+    released = []
+    monkeypatch.setattr(ort_cuda.OrtCudaEngine, "_unload", lambda engine: released.append(True))
+    world.install(create_errors=[None, "no kernel"])
+    with pytest.raises(EngineError, match="no kernel"), world.open():
+        pass
+    assert released == [True]
 
 
 def test_another_failure_is_one_sentence(world):

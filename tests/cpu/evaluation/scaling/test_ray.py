@@ -43,7 +43,7 @@ ENGINE, CHUNK = "onnxruntime-cpu", 2
 class LocalWorld(ClusterWorld):
     """Its runs without workers use the real engine."""
 
-    def open(self, bundle: Any, name: str, *, threads: int | None = None) -> Any:
+    def open(self, bundle: Any, name: str, *, threads: int | None = None, **_: Any) -> Any:
         return open_engine(bundle, name, threads=threads)
 
 
