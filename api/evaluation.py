@@ -71,8 +71,8 @@ def evaluate(
         models=named,
         datasets=names,
         live=live,
-        limit=_at_least_one("limit", options.get("limit")),
-        chunk=_at_least_one("chunk", options.get("chunk")) or Asked.chunk,
+        limit=_at_least(1, "limit", options.get("limit")),
+        chunk=_at_least(1, "chunk", options.get("chunk")) or Asked.chunk,
         decoder=options.get("decoder", Asked.decoder),
         verify=options.get("verify", Asked.verify),
         boxes=_box_options(options),
@@ -164,15 +164,16 @@ def _settings(config: Config, out: FilePath | None, options: EvaluateOptions) ->
         config = replace(config, bundles=tuple(map(Path, folders)))
     return config.with_settings(
         out=run,
-        batch=_at_least_one("batch", options.get("batch")),
-        threads=_at_least_one("threads", options.get("threads"), MAX_THREADS),
+        batch=_at_least(1, "batch", options.get("batch")),
+        threads=_at_least(1, "threads", options.get("threads"), MAX_THREADS),
+        gpu=_at_least(0, "gpu", options.get("gpu")),
         **{key: options.get(key) for key in ("engine", "protocol", "build", "tf32")},
     )
 
 
-def _at_least_one(name: str, value: int | None, most: int | None = None) -> int | None:
-    if value is not None and value < 1:
-        raise ConfigError(f"The option '{name}' of evaluate must be at least 1, not {value}.")
+def _at_least(least: int, name: str, value: int | None, most: int | None = None) -> int | None:
+    if value is not None and value < least:
+        raise ConfigError(f"The option '{name}' of evaluate must be at least {least}, not {value}.")
     if value is not None and most is not None and value > most:
         raise ConfigError(f"The option '{name}' of evaluate must be at most {most}, not {value}.")
     return value

@@ -33,6 +33,7 @@ class EvaluateOptions(TypedDict, total=False):
     engine: str | None
     build: bool | None
     tf32: bool | None
+    gpu: int | None
     batch: int | None
     threads: int | None
     limit: int | None

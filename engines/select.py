@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .backends.gpu import gpu_seen
+from .backends.gpu import check_gpu, gpu_seen
 from .base import CPU_BATCH, Engine, EngineOptions
 from .bundle import Bundle
 from .errors import ConfigError, EngineError
@@ -71,30 +71,41 @@ def check_engine(name: str) -> None:
         raise ConfigError(f"Unknown engine '{name}': {did_you_mean(name, names)}.")
 
 
-def runs_on_gpu(name: str) -> bool:
-    """Whether a built-in engine computes on a GPU here. Nothing is known of an engine that a package or a file adds."""
+def runs_on_gpu(name: str, device: int = 0) -> bool:
+    """Whether a built-in engine computes on this GPU. Nothing is known of an engine that a package or a file adds."""
     if name == "torch":  # by name it runs on a CPU too
-        return _asked(_DOUBTS, name) is None
+        return _asked(_DOUBTS, name, device) is None
     return name in PREFERENCE and name != PREFERENCE[-1]
 
 
-def default_batch(name: str) -> int:
+def default_batch(name: str, device: int = 0) -> int:
     """Images per batch of an evaluation with this engine, where the user states none."""
-    return GPU_BATCH if runs_on_gpu(name) else CPU_BATCH
+    return GPU_BATCH if runs_on_gpu(name, device) else CPU_BATCH
 
 
-def choose(name: str = "auto") -> tuple[str, str]:
+def choose(name: str = "auto", gpu: int | None = None) -> tuple[str, str]:
     """The backend's name and one line about it. Raises EngineError when `auto` finds none.
 
     `auto` takes the first of `PREFERENCE` that can run here and is made for this GPU; a name is taken as it is. If
-    there is a GPU, the line says why no better one is used; `backend_status` says it on every machine.
+    there is a GPU, the line says why no better one is used; `backend_status` says it on every machine. gpu: the number
+    of the GPU that the user asked for; None: the first one, or the CPU. Raises ConfigError where there is no GPU with
+    this number, and where the engine computes on the CPU.
     """
+    if gpu is not None:
+        check_gpu(gpu)
+    chosen, line = _choose(name, gpu or 0)
+    if gpu is not None and chosen in PREFERENCE and not runs_on_gpu(chosen, gpu):
+        raise ConfigError(f"--gpu is for engines on a GPU, and this one is {chosen}; leave it out, or name the engine.")
+    return chosen, line
+
+
+def _choose(name: str, device: int) -> tuple[str, str]:
     if name != "auto":
         return name, f"engine {name} (as asked)"
     refused: list[tuple[str, str]] = []
     reason: str | None = None
     for candidate in PREFERENCE:
-        reason = _asked(_DOUBTS if candidate in _DOUBTS.names() else _REASONS, candidate)
+        reason = _asked(_DOUBTS if candidate in _DOUBTS.names() else _REASONS, candidate, device)
         if reason is None:
             return candidate, f"engine {candidate}{_against(candidate, refused)}"
         refused.append((candidate, reason))
@@ -114,14 +125,14 @@ def open_engine(
     auto: whether `name` is what `auto` chose, so that the next engine is taken, with a message to `options.say`, where
     `name` cannot run this bundle. So it is for the name auto.
     """
-    chosen, _ = choose(name)
     how = options or EngineOptions()
+    chosen, _ = _choose(name, how.device)
     engine: Engine = ENGINES.load(chosen)(bundle, threads=threads, options=how)
     for candidate in _behind(chosen) if auto or name == "auto" else ():
         complaint = engine.complaint()
         if complaint is None:
             break
-        if _asked(_DOUBTS if candidate in _DOUBTS.names() else _REASONS, candidate) is None:
+        if _asked(_DOUBTS if candidate in _DOUBTS.names() else _REASONS, candidate, how.device) is None:
             how.say(f"{bundle.name}: engine {candidate} instead of {engine.backend}, because {_end(complaint)}")
             engine = ENGINES.load(candidate)(bundle, threads=threads, options=how)
     return engine
@@ -146,6 +157,6 @@ def _end(reason: str | None) -> str:
     return (reason or "").rstrip(".")
 
 
-def _asked(registry: Registry, name: str) -> str | None:
-    probe: Callable[[], str | None] = registry.load(name)
-    return probe()
+def _asked(registry: Registry, name: str, device: int = 0) -> str | None:
+    probe: Callable[[int], str | None] = registry.load(name)
+    return probe(device)

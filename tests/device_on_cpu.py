@@ -19,9 +19,16 @@ import numpy as np
 class ndarray(cupy_on_cpu.ndarray):
     """An array of the device: it has an address, is copied explicitly and does not mix with arrays of the host."""
 
+    def __array_finalize__(self, source):
+        self.place = getattr(source, "place", None)
+
     @property
     def data(self):
         return SimpleNamespace(ptr=self.ctypes.data)
+
+    @property
+    def device(self):
+        return self.place
 
     def get(self, stream=None, order="C", out=None, blocking=True):
         if stream is not None:
@@ -77,6 +84,22 @@ class Job:
         work, self.work = self.work, None
         if work is not None:
             work()
+
+
+class Device:
+    """A GPU, and which of them is current: the one entered last."""
+
+    entered: ClassVar[list[Device]]
+
+    def __init__(self, number: int, capability: str) -> None:
+        self.id, self.compute_capability = number, capability
+
+    def __enter__(self):
+        type(self).entered.append(self)
+        return self
+
+    def __exit__(self, *_):
+        type(self).entered.pop()
 
 
 class Event:
@@ -201,14 +224,25 @@ def fake_device(
     name: str = "NVIDIA H200",
     capability: tuple[int, int] = (9, 0),
     library: ctypes.CDLL | None = None,
+    count: int = 1,
 ) -> Any:
-    """A module for `sys.modules["cupy"]`: one GPU that refuses a single allocation above `module.memory` bytes.
+    """A module for `sys.modules["cupy"]`: GPUs that refuse a single allocation above `module.memory` bytes.
 
-    library: the sweep's kernels, as `cupy_on_cpu.build` makes them.
+    library: the sweep's kernels, as `cupy_on_cpu.build` makes them. `module.used` are the numbers of the GPUs with
+    arrays; one after the first has its number in its name.
     """
 
+    def current():
+        return OwnDevice.entered[-1] if OwnDevice.entered else devices[0]
+
+    def placed(values):
+        array = values.view(ndarray)
+        array.place = current()
+        module.used.add(array.place.id)
+        return array
+
     def empty(shape, dtype):
-        array = np.empty(shape, dtype).view(ndarray)
+        array = placed(np.empty(shape, dtype))
         if array.nbytes > module.memory:
             raise OutOfMemoryError(f"out of memory allocating {array.nbytes} bytes")
         array.view(np.ndarray).view(np.uint8)[...] = 99
@@ -218,22 +252,24 @@ def fake_device(
         made: ClassVar[list[Stream]] = []
         entered: ClassVar[list[Stream]] = []
 
-    device = cupy_on_cpu.Within([])
-    device.id = 0
-    device.compute_capability = "".join(map(str, capability))
+    class OwnDevice(Device):
+        entered: ClassVar[list[Device]] = []
+
+    devices = [OwnDevice(number, "".join(map(str, capability))) for number in range(count)]
     sweeping = cupy_on_cpu.fake_cupy(library) if library is not None else None
     default = OwnStream()
     module = SimpleNamespace(
         memory=memory,
+        used=set(),
         ndarray=ndarray,
         empty=empty,
-        zeros=lambda shape, dtype: np.zeros(shape, dtype).view(ndarray),
-        asarray=lambda values, dtype=None: np.array(values, dtype).view(ndarray),
+        zeros=lambda shape, dtype: placed(np.zeros(shape, dtype)),
+        asarray=lambda values, dtype=None: placed(np.array(values, dtype)),
         ascontiguousarray=lambda values: np.ascontiguousarray(values).view(ndarray),
         get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
         launches=sweeping.launches if sweeping else [],
         cuda=SimpleNamespace(
-            Device=lambda number=0: device,
+            Device=lambda number=None: current() if number is None else devices[number],
             Stream=OwnStream,
             Event=Event,
             get_current_stream=lambda: OwnStream.entered[-1] if OwnStream.entered else default,
@@ -246,9 +282,9 @@ def fake_device(
                 runtimeGetVersion=lambda: 13020,
                 memcpyDeviceToDevice=3,
                 memcpy2DAsync=cupy_on_cpu.Runtime().memcpy2DAsync,
-                getDeviceCount=lambda: 1,
+                getDeviceCount=lambda: count,
                 getDeviceProperties=lambda number: {
-                    "name": name.encode(),
+                    "name": f"{name} {number or ''}".strip().encode(),
                     "major": capability[0],
                     "minor": capability[1],
                 },

@@ -57,7 +57,8 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
             self._bind(name, device_type, device_id, element_type, shape, buffer_ptr)
 
         def _bind(self, name, device_type, device_id, element_type, shape, buffer_ptr):
-            assert (device_type, device_id) == ("cuda", 0) and isinstance(buffer_ptr, int) and isinstance(shape, tuple)
+            assert (device_type, str(device_id)) == ("cuda", self.session.settings["device_id"])
+            assert isinstance(buffer_ptr, int) and isinstance(shape, tuple)
             assert element_type is (np.uint8 if name == "pixels" else np.float32)
             self.addresses[name], self.shapes[name] = buffer_ptr, shape
             log["bound"] += 1

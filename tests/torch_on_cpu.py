@@ -58,5 +58,5 @@ class HostDevice:
 def install(patch: pytest.MonkeyPatch) -> None:
     """The engine torch takes the device made of arrays for a GPU."""
     for module in (torch_engine, torch_reasons):
-        patch.setattr(module, "torch_cuda_reason", lambda: None)
+        patch.setattr(module, "torch_cuda_reason", lambda device=0: None)
     patch.setattr(torch_engine.TorchEngine, "_device_part", lambda engine: HostDevice(engine.stream))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..base import Engine, EngineInfo, Scores, joined_scores
 from ..bundle import Bundle
 from ..errors import EngineError
-from .gpu import check_number, gpu_reason, load_cupy
+from .gpu import gpu_reason, load_cupy
 
 SLOTS: Final = 2
 """Batches that may be in flight at once: one is computed, one is filled or read."""
@@ -70,10 +70,9 @@ class DeviceEngine(Engine):
 
     def _open(self) -> EngineInfo:
         cupy = load_cupy()
-        reason = gpu_reason()
+        reason = gpu_reason(self.options.device)
         if reason is not None:
             raise EngineError(f"No GPU can be used: {reason}; use --engine onnxruntime-cpu.")
-        check_number(self.options.device, cupy.cuda.runtime.getDeviceCount())
         self._cupy = cupy
         self._device = cupy.cuda.Device(self.options.device)
         self.max_batch = self.options.max_batch

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import EngineError, MissingExtraError
+from ..errors import ConfigError, EngineError, MissingExtraError
 from ..extras import CUDA_EXTRAS, missing_package
 from .cuda_libraries import load_library
 
@@ -46,14 +48,20 @@ def load_cupy() -> Any:
     return cupy
 
 
-def gpu_reason() -> str | None:
-    """None if CuPy finds a GPU that it can use and the compiler for its kernels, else why not."""
+def gpu_reason(device: int = 0) -> str | None:
+    """None if CuPy can use the GPU with this number and finds the compiler for its kernels, else why not.
+
+    Raises EngineError where there are GPUs, but none with this number.
+    """
     try:
         cupy = load_cupy()
-        if cupy.cuda.runtime.getDeviceCount() < 1:
+        count = cupy.cuda.runtime.getDeviceCount()
+        if count < 1:
             return "there is no NVIDIA GPU"
-        capability = str(cupy.cuda.Device(0).compute_capability)  # starts the runtime, which fails with an old driver
-        return _compiler_reason(cupy.cuda.nvrtc, _cuda(cupy), capability)
+        if device < count:
+            # This starts the runtime, which fails with an old driver.
+            capability = str(cupy.cuda.Device(device).compute_capability)
+            return _compiler_reason(cupy.cuda.nvrtc, _cuda(cupy), capability)
     except (MissingExtraError, EngineError) as error:
         return str(error)
     except Exception as error:  # CuPy's CUDARuntimeError exists only once CuPy is imported
@@ -61,6 +69,7 @@ def gpu_reason() -> str | None:
         if "InsufficientDriver" in text:
             return "there is no NVIDIA driver, or it is too old for the CUDA that CuPy was built for"
         return f"CUDA does not start ({text})"
+    raise no_such_gpu(device, count)
 
 
 def _cuda(cupy: Any) -> int:
@@ -105,16 +114,49 @@ def gpu_seen() -> bool:
     return any(Path(path).exists() for path in _DRIVER)
 
 
-def check_number(number: int, count: int) -> None:
-    """Raises EngineError unless one of `count` GPUs has this number."""
-    if not 0 <= number < count:
-        those = ("none", "one, number 0")[count] if count < 2 else f"{count}, numbers 0 to {count - 1}"
-        raise EngineError(f"There is no GPU {number}: this machine has {those}.")
+def no_such_gpu(number: int, count: int) -> EngineError:
+    """The error for a number that none of `count` GPUs has."""
+    those = ("none", "one, number 0")[count] if count < 2 else f"{count}, numbers 0 to {count - 1}"
+    return EngineError(f"There is no GPU {number}: this machine has {those}.")
+
+
+def gpu_names() -> tuple[str, ...]:
+    """The name of each GPU that CUDA shows this process, by number; empty without a driver that answers.
+
+    The driver's library is asked, which honours CUDA_VISIBLE_DEVICES and needs no package.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+            return ()
+        names = []
+        for number in range(count.value):
+            driver.cuDeviceGetName(name, len(name), number)
+            names.append(name.value.decode(errors="replace"))
+    except (OSError, AttributeError):
+        return ()
+    return tuple(names)
+
+
+def describe_gpu(number: int) -> dict[str, Any]:
+    """A GPU for the record of a run: its number and its name, None where the driver does not answer."""
+    return {"number": number, "name": dict(enumerate(gpu_names())).get(number)}
+
+
+def check_gpu(number: int) -> None:
+    """Raises ConfigError unless CUDA shows this process a GPU with this number."""
+    names = gpu_names()
+    if number < len(names):
+        return
+    listed = ", ".join(f"{place} ({name})" for place, name in enumerate(names)) or "none"
+    among = ", of those in CUDA_VISIBLE_DEVICES" if "CUDA_VISIBLE_DEVICES" in os.environ else ""
+    raise ConfigError(f"There is no GPU {number}: CUDA finds {listed}{among}; xbench-fast doctor says more.")
 
 
 def current_gpu(device: int = 0) -> Gpu:
     """Name and compute capability of a GPU. Raises EngineError when there is none."""
-    reason = gpu_reason()
+    reason = gpu_reason(device)
     if reason is not None:
         raise EngineError(f"No GPU can be used: {reason}.")
     properties = load_cupy().cuda.runtime.getDeviceProperties(device)

@@ -20,8 +20,8 @@ _AT_ONCE: Final = 4
 """Largest number of pairs computed at the same time: one pair alone leaves cores idle between its operations."""
 
 
-def cpu_reason() -> str | None:
-    """None if ONNX Runtime can run on the CPU, else why not."""
+def cpu_reason(device: int = 0) -> str | None:
+    """None if ONNX Runtime can run on the CPU, else why not; it needs no GPU."""
     try:
         open_session(IDENTITY, [CPU_PROVIDER], 1)
     except (EngineError, MissingExtraError) as error:

@@ -33,14 +33,14 @@ _SHAPES = frozenset(
 
 def cuda_engine(bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> Engine:
     """An `OrtCudaEngine`, or a `HostCudaEngine` where CuPy cannot be used."""
-    reason = gpu_reason()
+    reason = gpu_reason((options or EngineOptions()).device)
     if reason is None:
         return OrtCudaEngine(bundle, threads=threads, options=options)
     return HostCudaEngine(bundle, threads=threads, options=options, reason=reason)
 
 
-def cuda_reason() -> str | None:
-    """None if ONNX Runtime really starts its CUDA provider here, else why not.
+def cuda_reason(device: int = 0) -> str | None:
+    """None if ONNX Runtime really starts its CUDA provider on this GPU, else why not.
 
     The list of available providers is not enough: it names CUDA even where no driver exists, and the session then
     falls back to the CPU without an exception. So a session is opened, its providers are checked, and it runs once.
@@ -56,7 +56,7 @@ def cuda_reason() -> str | None:
     lacking = lacking_libraries(int(built_for)) if built_for.isdigit() else None
     ort.set_default_logger_severity(4)  # what it would print about libraries is said below, in a line
     try:
-        session = open_session(IDENTITY, [_CUDA, CPU_PROVIDER], 1)
+        session = open_session(IDENTITY, [(_CUDA, {"device_id": str(device)}), CPU_PROVIDER], 1)
         if _CUDA in session.get_providers():
             session.run(None, {session.get_inputs()[0].name: np.zeros(1, np.float32)})
             return None
@@ -154,7 +154,7 @@ class HostCudaEngine(CopyingEngine):
 
 def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
     """The engine's description. Raises EngineError when the provider does not start, or for TF32 with another type."""
-    reason = cuda_reason()
+    reason = cuda_reason(engine.options.device)
     if reason is not None:
         raise EngineError(f"onnxruntime-cuda cannot run here: {reason}.")
     precision = chosen_precision(engine.bundle, tf32=engine.options.tf32)

@@ -14,7 +14,7 @@ from ..plans.family import load_family
 from ..plans.key import Profile, plan_key
 from ..plans.store import PlanStore, provide_plan
 from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory, is_out_of_memory
-from .gpu import current_gpu, gpu_reason
+from .gpu import current_gpu, gpu_reason, load_cupy
 
 _TENSORS = ("pixels", "text", "logits", "saliency")
 
@@ -191,30 +191,31 @@ class TensorRtRtxEngine(TensorRtEngine):
             del self._kernels
 
 
-def tensorrt_rtx_doubt() -> str | None:
+def tensorrt_rtx_doubt(device: int = 0) -> str | None:
     """Why `auto` does not choose TensorRT for RTX: it cannot run, or the library does not list this GPU."""
-    reason = tensorrt_rtx_reason()
+    reason = tensorrt_rtx_reason(device)
     if reason is not None:
         return reason
-    gpu = current_gpu()
+    gpu = current_gpu(device)
     named = getattr(load_family("tensorrt-rtx").module, "ComputeCapability", None)
     if hasattr(named, f"SM{gpu.capability.replace('.', '')}"):
         return None
     return f"its makers do not name {gpu.name} (compute capability {gpu.capability}); ask for it to try it"
 
 
-def _reason(name: str) -> str | None:
-    """None if TensorRT, or TensorRT for RTX, can run here, else why not."""
+def _reason(name: str, device: int = 0) -> str | None:
+    """None if TensorRT, or TensorRT for RTX, can run on this GPU, else why not."""
     try:
         family = load_family(name)
     except (MissingExtraError, EngineError) as error:
         return str(error)
-    reason = gpu_reason()
+    reason = gpu_reason(device)
     if reason is not None:
         return reason
     try:
-        if family.module.Builder(family.logger) is None:
-            return family.explain()
+        with load_cupy().cuda.Device(device):
+            if family.module.Builder(family.logger) is None:
+                return family.explain()
     except (RuntimeError, TypeError) as error:
         return f"it does not start ({error})"
     return None

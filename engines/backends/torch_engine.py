@@ -19,7 +19,7 @@ from ..errors import EngineError
 from ..precisions import LOW_TYPES
 from .copying import CopyingEngine
 from .device import DeviceEngine, DeviceScores, OutOfMemory
-from .gpu import check_number, gpu_reason, gpu_seen
+from .gpu import gpu_reason, gpu_seen, no_such_gpu
 from .torch_reasons import one_line, torch_cuda_reason, torch_reason
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ _MOST_GRAPHS: Final = 16
 
 def torch_engine(bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> Engine:
     """A `TorchEngine`, or a `CopyingTorchEngine` where CuPy or the GPU cannot be used."""
-    reason = torch_cuda_reason()
-    if reason is None and gpu_reason() is None:
+    device = (options or EngineOptions()).device
+    reason = torch_cuda_reason(device)
+    if reason is None and gpu_reason(device) is None:
         return TorchEngine(bundle, threads=threads, options=options)
     return CopyingTorchEngine(bundle, threads=threads, options=options, reason=reason)
 
@@ -223,10 +224,11 @@ class CopyingTorchEngine(_GraphReader, CopyingEngine):
 
         precision, device, say = chosen_precision(self.bundle, tf32=self.options.tf32), "cpu", self.options.say
         if self._reason is None:
-            check_number(self.options.device, torch.cuda.device_count())
+            if self.options.device >= (count := torch.cuda.device_count()):
+                raise no_such_gpu(self.options.device, count)
             device = f"cuda:{self.options.device}"
             say(f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: "
-                f"{gpu_reason()}")  # fmt: skip
+                f"{gpu_reason(self.options.device)}")  # fmt: skip
         elif self.options.tf32:
             raise EngineError(f"TF32 is for GPUs, and torch runs {self.bundle.name} on the CPU: {self._reason}.")
         elif gpu_seen():

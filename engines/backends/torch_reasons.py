@@ -12,8 +12,8 @@ from .gpu import gpu_seen
 _PACKAGES: Final = ("torch", "onnx")
 
 
-def torch_reason() -> str | None:
-    """None if PyTorch can run here, on a GPU or the CPU, else why not."""
+def torch_reason(device: int = 0) -> str | None:
+    """None if PyTorch can run here, on any GPU or the CPU, else why not."""
     absent = next((name for name in _PACKAGES if _is_absent(name)), None)
     if absent is not None:
         return missing_package(absent, "torch", user="The engine torch")
@@ -26,8 +26,8 @@ def torch_reason() -> str | None:
     return None
 
 
-def torch_cuda_reason() -> str | None:
-    """None if PyTorch computes on a GPU here, else why not. Without a GPU, torch is not imported."""
+def torch_cuda_reason(device: int = 0) -> str | None:
+    """None if PyTorch computes on this GPU, else why not. Without a GPU, torch is not imported."""
     if not gpu_seen():
         return "there is no NVIDIA GPU"
     reason = torch_reason()
@@ -40,7 +40,7 @@ def torch_cuda_reason() -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same words come as an exception
-            torch.zeros(1, device="cuda").add(1).item()
+            torch.zeros(1, device=f"cuda:{device}").add(1).item()
     except (RuntimeError, AssertionError) as error:
         driver = one_line(error).partition(". ")[0]
         return f"torch {torch.__version__} cannot use the GPU ({driver}); update the driver, or install an older torch"

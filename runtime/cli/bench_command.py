@@ -48,7 +48,7 @@ decode         image files to pixels only
 @click.command(epilog=_EPILOG)
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, type=_SCENARIOS)
 @models_option("Bundle to measure: its name or path, or a model's name.", BUNDLES, "every bundle found")
-@options_of(EvalConfig, "engine", "threads", "tf32")
+@options_of(EvalConfig, "engine", "gpu", "threads", "tf32")
 @repeated(
     "--batch",
     "batches",
@@ -77,6 +77,7 @@ def bench(
     scenarios: tuple[str, ...],
     models: tuple[str, ...],
     engine: str,
+    gpu: int | None,
     batches: tuple[int, ...],
     images: int | None,
     pairs: int | None,
@@ -102,8 +103,8 @@ def bench(
     """
     from ..host.machine_record import usable_cores
 
-    chosen, on_gpu = _engine(engine)
-    sizes = ON_GPU if on_gpu else ON_CPU
+    chosen, device = _engine(engine, gpu)
+    sizes = ON_CPU if device is None else ON_GPU
     plan = Plan(
         scenarios=scenarios or SCENARIOS,
         batches=batches or sizes.batches,
@@ -117,20 +118,21 @@ def bench(
         side=side,
         against=_against(against),
     )
-    report = _run(plan, _bundles(models, bundles, config_file), chosen, on_gpu, tf32, output, auto=engine == "auto")
+    report = _run(plan, _bundles(models, bundles, config_file), chosen, device, tf32, output, auto=engine == "auto")
     _show(report, output)
     return int(report.verdict() != "VALID")
 
 
-def _engine(name: str) -> tuple[str, bool]:
-    """The engine's name, and whether the run is about a GPU."""
+def _engine(name: str, gpu: int | None) -> tuple[str, int | None]:
+    """The engine's name, and the number of the GPU that the run is about, if any."""
     from ...engines.backends.gpu import gpu_reason
     from ...engines.select import ENGINES, choose
 
-    chosen, line = choose(name)
+    chosen, line = choose(name, gpu)
     ENGINES.load(chosen)
     echo(line, err=True)
-    return chosen, chosen != "onnxruntime-cpu" and gpu_reason() is None
+    device = gpu or 0
+    return chosen, device if chosen != "onnxruntime-cpu" and gpu_reason(device) is None else None
 
 
 def _against(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,7 +156,7 @@ def _bundles(models: tuple[str, ...], folders: tuple[Path, ...], config_file: Pa
 
 
 def _run(
-    plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool, output: Output, *, auto: bool
+    plan: Plan, bundles: list[Bundle], engine: str, device: int | None, tf32: bool, output: Output, *, auto: bool
 ) -> BenchReport:
     """The report; its JSON is written after each row, so that a run that is ended keeps what it has measured."""
     from ...engines.base import Engine, EngineOptions
@@ -165,13 +167,13 @@ def _run(
     def say(line: str) -> None:
         echo(line, err=True)
 
-    options = EngineOptions(max_batch=max(plan.batches), tf32=tf32, say=say)
+    options = EngineOptions(max_batch=max(plan.batches), tf32=tf32, device=device or 0, say=say)
 
     def opened(bundle: Bundle) -> Engine:
         return open_engine(bundle, engine, threads=plan.threads, options=options, auto=auto)
 
     report = BenchReport(plan)
-    for latest in measuring(plan, bundles, Bench(opened, say, 0 if on_gpu else None)):
+    for latest in measuring(plan, bundles, Bench(opened, say, device)):
         report = latest
         if not report.finished:
             output.keep(to_record(report))

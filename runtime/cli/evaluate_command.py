@@ -53,6 +53,7 @@ def evaluate(
     models: tuple[str, ...],
     datasets: tuple[str, ...],
     engine: str | None,
+    gpu: int | None,
     build: bool | None,
     tf32: bool | None,
     out: Path | None,
@@ -103,8 +104,9 @@ def evaluate(
     config = resolve_config(config_file, bundles, data, data_options, cache_limit)
     run, kept = scale.directories(out or config.eval.out, config.cache)
     config = replace(config, cache=None if no_cache else cache or kept).with_settings(
-        engine=engine, batch=batch, threads=threads, out=run, protocol=protocol, build=build, tf32=tf32
+        engine=engine, gpu=gpu, batch=batch, threads=threads, out=run, protocol=protocol, build=build, tf32=tf32
     )
+    scale.check_gpu(config.eval.gpu)
     from ..data.answers.box_file import ReadOptions
     from ..evaluation.reference.box_models import BoxOptions
     from ..evaluation.run_evaluation import Asked, Evaluation

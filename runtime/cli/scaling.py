@@ -45,6 +45,11 @@ class Scale:
         if self.cluster is not None and decoder == "dali" and cache is not None:
             raise ConfigError("On a cluster, --decoder dali keeps no prepared images; leave --cache out.")
 
+    def check_gpu(self, number: int | None) -> None:
+        """Raises ConfigError for a GPU that is named although Ray gives each worker its own."""
+        if self.cluster is not None and number is not None:
+            raise ConfigError("On a cluster, Ray gives each worker its GPU; leave --gpu out, or use --gpus-per-worker.")
+
     def directories(self, out: Path, configured: Path | None) -> tuple[Path, Path | None]:
         """The run directory, and where prepared images are kept unless --cache says it; `configured`: as xbench.toml
         says. Memory-mapped files on a file system that several machines write to are no cache, so that one is not used.

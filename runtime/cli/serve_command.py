@@ -127,7 +127,7 @@ PORT = click.IntRange(0, 65535)
     metavar="NAME",
     help="Prompt set for requests that name none.  [default: the one with the most findings]",
 )
-@options_of(EvalConfig, "engine", "threads", configured=True)
+@options_of(EvalConfig, "engine", "gpu", "threads", configured=True)
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log one JSON line per request.")
 @options_of(EvaluationOptions, "bundles")
 @config_option
@@ -151,6 +151,7 @@ def serve(
     token_file: Path | None,
     prompt_set: str | None,
     engine: str | None,
+    gpu: int | None,
     threads: int | None,
     access_log: bool,
     bundles: tuple[Path, ...],
@@ -162,7 +163,7 @@ def serve(
     be behind a reverse proxy. SIGTERM or Ctrl-C stops the server after it has answered the requests that it accepted.
     """
     from ...engines.base import EngineOptions
-    from ...engines.select import check_engine
+    from ...engines.select import check_engine, choose
     from ..evaluation.pairing import select_bundles
     from ..host.machine_record import usable_cores
     from ..serving.access_log import AccessLog
@@ -188,7 +189,10 @@ def serve(
         root_path=root_path.rstrip("/"),
     )
     settings = ServerSettings(service, http, parser=http_parser, certificate=certificate)
-    check_engine(engine or config.eval.engine)
+    config = config.with_settings(engine=engine, gpu=gpu)
+    check_engine(config.eval.engine)
+    if config.eval.gpu is not None:
+        choose(config.eval.engine, config.eval.gpu)
     selected = select_bundles(config, models)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(host, port))
@@ -196,9 +200,9 @@ def serve(
         catalogue = stack.enter_context(
             Catalogue(
                 selected,
-                engine=engine or config.eval.engine,
+                engine=config.eval.engine,
                 threads=cores,
-                options=EngineOptions(max_batch, say=partial(echo, err=True)),
+                options=EngineOptions(max_batch, device=config.eval.gpu or 0, say=partial(echo, err=True)),
                 default_set=prompt_set,
             )
         )

@@ -56,7 +56,9 @@ _OUT = Path("trust")
     help="Target of randomisation: weights from the output on (cascade), each block alone (independent), or the "
     "prompts (text). Can be repeated.  [default: cascade]",
 )
-@options_of(EvalConfig, "engine", "batch", "threads", "build", "tf32", configured=True, shown={"batch": str(CPU_BATCH)})
+@options_of(
+    EvalConfig, "engine", "gpu", "batch", "threads", "build", "tf32", configured=True, shown={"batch": str(CPU_BATCH)}
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -90,6 +92,7 @@ def trust(
     pairs: int,
     modes: tuple[str, ...],
     engine: str | None,
+    gpu: int | None,
     build: bool | None,
     tf32: bool | None,
     out: Path,
@@ -117,7 +120,7 @@ def trust(
     """
     config = resolve_config(config_file, bundles, data, data_options, cache_limit)
     config = replace(config, cache=cache or config.cache).with_settings(
-        engine=engine, batch=batch, threads=threads, build=build, tf32=tf32
+        engine=engine, gpu=gpu, batch=batch, threads=threads, build=build, tf32=tf32
     )
     from ..evaluation.progress import progress_for
     from ..trust.probes.judging import print_verdicts

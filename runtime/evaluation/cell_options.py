@@ -18,7 +18,8 @@ class Options:
     `chunk`: cases in a part file; a killed run repeats at most one, and the one before it while that is being written.
     `skip_absent`: a dataset whose folder does not exist is skipped with a message instead of failing. `protocol`: one
     of `metrics_gpu.PROTOCOLS`. `shard`: the part of every dataset that is evaluated, None for all of it. `verify`:
-    every image file is read again to answer whether a result or a prepared image is of its content.
+    every image file is read again to answer whether a result or a prepared image is of its content. `gpu`: number of
+    the GPU, which no row depends on.
     """
 
     engine: str = EvaluationOptions.engine
@@ -30,6 +31,7 @@ class Options:
     protocol: str = EvaluationOptions.protocol
     shard: Shard | None = None
     verify: bool = False
+    gpu: int = 0
 
     def for_engine(self, name: str, batch: int | None) -> Options:
         """These options with the engine `name`, in batches of `batch` images; None: of as many as the engine's default.
@@ -38,9 +40,10 @@ class Options:
         that only the last batch of a dataset has any: in chunks of 512, batches of 384 would compute 1.5 times as many
         images as there are.
         """
-        if not runs_on_gpu(name):
-            return replace(self, engine=name, batch=batch or default_batch(name))
-        size = batch or min(default_batch(name), self.chunk)
+        usual = default_batch(name, self.gpu)
+        if not runs_on_gpu(name, self.gpu):
+            return replace(self, engine=name, batch=batch or usual)
+        size = batch or min(usual, self.chunk)
         return replace(self, engine=name, batch=size, chunk=-(-self.chunk // size) * size)
 
     def ingredients(self, *, batch: bool) -> dict[str, Any]:

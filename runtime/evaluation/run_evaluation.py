@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...engines.backends.gpu import describe_gpu
 from ...engines.base import CPU_BATCH, Engine, EngineOptions
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError
 from ...engines.prompts.phrase_features import PHRASE_FEATURES
-from ...engines.select import ENGINES, check_engine, choose, open_engine
+from ...engines.select import ENGINES, check_engine, choose, open_engine, runs_on_gpu
 from ...metrics_gpu.sweep.sweep import sweep
 from ..data.images.decoders import CPU, choose_decoder
 from ..host.config import Config, DatasetConfig
@@ -108,6 +109,7 @@ class Evaluation:
             protocol=settings.protocol,
             shard=asked.shard,
             verify=asked.verify,
+            gpu=settings.gpu or 0,
         )
         datasets = select_datasets(config, asked.datasets)
         if not datasets:
@@ -141,11 +143,14 @@ class Evaluation:
         before the first cell, and RunError when results can no longer be written.
         """
         config, chosen = self.config, self.options.engine
+        gpu: dict[str, Any] = {}
         if workers is not None:
             chosen, line = workers.engine, workers.line
         elif self.bundles:
-            chosen, line = choose(chosen)
+            chosen, line = choose(chosen, config.eval.gpu)
             ENGINES.load(chosen)
+            if config.eval.gpu is not None or runs_on_gpu(chosen):
+                gpu = {"gpu": describe_gpu(self.options.gpu)}
         # A live model gets batches as on a CPU: nothing says where it runs, and what memory it has.
         options = self.options.for_engine(chosen, config.eval.batch or (CPU_BATCH if self.live else None))
         if self.bundles or self.live is not None:
@@ -154,11 +159,11 @@ class Evaluation:
             self._check_engine(chosen)
             progress.say(line)
         here = bool(self.bundles or self.live) and workers is None
-        decoder, remark = choose_decoder(self.decoder) if here else (CPU, None)
+        decoder, remark = choose_decoder(self.decoder, self.options.gpu) if here else (CPU, None)
         if remark:
             progress.say(remark)
         with RunDirectory(config.eval.out) as run:
-            run.begin(self._provenance(options, self.decoder if workers is not None else decoder.name))
+            run.begin(self._provenance(options, self.decoder if workers is not None else decoder.name) | gpu)
             if workers is not None:
                 outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.files)
             else:
@@ -197,6 +202,7 @@ class Evaluation:
             build=settings.build and not turn.ahead,
             pad=True,
             tf32=settings.tf32,
+            device=self.options.gpu,
             say=turn.say,
             neighbour=turn,
         )

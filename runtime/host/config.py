@@ -23,6 +23,7 @@
     threads = 2
     out = "run"
     protocol = "default"                  # or paper, chexlocalize, medklip, mavl, biovil: how maps are scored
+    gpu = 0                               # number of the GPU among those in CUDA_VISIBLE_DEVICES
     build = true                          # allow building TensorRT plans
     tf32 = false                          # allow float32 products on a GPU to round their inputs to TF32
 

@@ -61,6 +61,13 @@ class EvalConfig:
             metavar="NAME",
         ),
     )
+    gpu: Natural | None = field(
+        default=None,
+        metadata=described(
+            "Number of the GPU to run on, from 0. If CUDA_VISIBLE_DEVICES is set, only the GPUs in it are counted.",
+            shown="0",
+        ),
+    )
     build: bool = field(
         default=True, metadata=described("Build a TensorRT plan where there is none. This takes minutes, once.")
     )

@@ -151,7 +151,7 @@ def sweep_library(root: Path, tmp_path_factory: pytest.TempPathFactory) -> ctype
 @pytest.fixture
 def device(sweep_library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """CuPy with streams, and TensorRT, over a device made of arrays."""
-    fake = device_on_cpu.fake_device(library=sweep_library)
+    fake = device_on_cpu.fake_device(library=sweep_library, count=2)
     monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt.make("11.4.0.106", fake.streams))
     with cupy_on_cpu.installed(fake):
         yield fake

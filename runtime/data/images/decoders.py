@@ -60,16 +60,16 @@ class DecoderDifference:
         )
 
 
-def choose_decoder(name: str) -> tuple[Decoder, str | None]:
-    """The decoder named `name`, and a line for the user if it is DALI.
+def choose_decoder(name: str, device: int = 0) -> tuple[Decoder, str | None]:
+    """The decoder named `name`, on this GPU, and a line for the user if it is DALI.
 
     `auto` is always the exact decoder: DALI's pixels differ by several grey levels, so it is used only on request.
     Raises MissingExtraError or EngineError when DALI was requested and cannot be used.
     """
     if name != "dali":
         return CPU, None
-    difference = dali_difference()
-    return Decoder("dali"), f"decoder: dali {dali_version()}, {difference}; --decoder cpu is exact"
+    difference = dali_difference(device)
+    return Decoder("dali", device), f"decoder: dali {dali_version()}, {difference}; --decoder cpu is exact"
 
 
 def dali_difference(device: int | None = 0) -> DecoderDifference:

@@ -173,7 +173,7 @@ class ProbeRunner:
         settings = self._config.eval
         how = EngineOptions(
             max_batch=self._batch, build=settings.build, pad=True, tf32=settings.tf32, throughput=throughput,
-            say=self._progress.say,
+            device=settings.gpu or 0, say=self._progress.say,
         )  # fmt: skip
         return open_engine(bundle, engine, threads=self._threads, options=how, auto=settings.engine == "auto")
 

@@ -64,7 +64,7 @@ class Trust:
     def run(self, out: Path, progress: Progress) -> TrustOutcome:
         """Computes what is not in the trust directory `out`, judges all of it, and writes trust.json, trust.csv and
         trust.txt. Raises EngineError before the first image, and RunError when results can no longer be written."""
-        engine, line = choose(self.config.eval.engine)
+        engine, line = choose(self.config.eval.engine, self.config.eval.gpu)
         ENGINES.load(engine)
         if self.config.eval.tf32 and engine == "onnxruntime-cpu":
             raise ConfigError("--tf32 is for engines on a GPU, and this one is onnxruntime-cpu; leave it out.")
@@ -73,7 +73,7 @@ class Trust:
                 "--decoder dali decodes into the cache, once for all probes; give --cache, or use --decoder cpu."
             )
         progress.say(line)
-        decoder, remark = choose_decoder(self.request.decoder)
+        decoder, remark = choose_decoder(self.request.decoder, self.config.eval.gpu or 0)
         if remark:
             progress.say(remark)
         with TrustDirectory(out) as folder:

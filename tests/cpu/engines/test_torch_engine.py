@@ -230,13 +230,13 @@ def test_copied_batches_are_padded_and_halved(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_only_torch_lacks_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_engine, "torch_cuda_reason", lambda: "the installed torch is the CPU build")
+    monkeypatch.setattr(torch_engine, "torch_cuda_reason", lambda device=0: "the installed torch is the CPU build")
     monkeypatch.setattr(torch_engine, "gpu_seen", lambda: True)
     with world.open() as engine:
         assert engine.info.device == "cpu"
         check(engine, 3)
     assert world.lines == ["blocks: torch runs on the CPU, because the installed torch is the CPU build"]
-    monkeypatch.setattr(torch_engine, "torch_cuda_reason", lambda: None)
+    monkeypatch.setattr(torch_engine, "torch_cuda_reason", lambda device=0: None)
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(EngineError, match=r"There is no GPU 2: this machine has none\."):
         world.open(device=2).__enter__()
@@ -278,11 +278,11 @@ def test_an_operator_that_lacks_is_one_sentence_and_auto_takes_the_next(
     assert len(lines) == 1
 
 
-def refused() -> str:
+def refused(device: int) -> str:
     return "it is not installed"
 
 
-def usable() -> None:
+def usable(device: int) -> None:
     return None
 
 
@@ -330,7 +330,7 @@ def test_why_torch_is_not_used_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
         patch.setattr(torch.version, "cuda", None)
         assert "is the CPU build; install torch with CUDA" in str(torch_reasons.torch_cuda_reason())
         patch.setattr(torch.version, "cuda", "13.0")
-        patch.setattr(torch, "zeros", lambda *n, device="cpu": fails() if device == "cuda" else torch.ones(*n))
+        patch.setattr(torch, "zeros", lambda *n, device="cpu": fails() if device == "cuda:0" else torch.ones(*n))
         reason = str(torch_reasons.torch_cuda_reason())
         assert "cannot use the GPU (The NVIDIA driver on your system is too old (found version 11040)); " in reason
         assert reason.endswith("update the driver, or install an older torch")

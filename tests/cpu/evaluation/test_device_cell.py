@@ -17,10 +17,12 @@ from typing import Any
 import device_on_cpu
 import fake_onnxruntime
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import synthetic
 from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
+from xbench_fast.engines.backends import gpu
 from xbench_fast.engines.backends.device import SLOTS, DeviceEngine, OutOfMemory
 from xbench_fast.engines.backends.ort_cuda import OrtCudaEngine
 from xbench_fast.engines.backends.tensorrt import TensorRtEngine
@@ -409,6 +411,51 @@ def test_the_command_line(
     assert run("--engine", "onnxruntime-cpu", "--tf32").startswith("2 Error: --tf32 is for engines on a GPU")
     for engine in ("onnxruntime-cpu", "tensorrt"):
         assert "dali decodes into the cache" in run("--engine", engine, "--decoder", "dali", "--no-cache")
+
+
+def test_gpus_share_a_run_as_shards(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One process a GPU; no row and no key depends on the number."""
+    from xbench_fast.runtime.cli import main
+
+    monkeypatch.setattr(gpu, "gpu_names", lambda: ("NVIDIA A", "NVIDIA B"))
+    monkeypatch.chdir(tmp_path)
+    make_bundle(tmp_path / "bundles" / "blocks-32")
+    make_dataset(tmp_path / "data", 20)
+    (tmp_path / "xbench.toml").write_text(
+        'bundles = ["bundles"]\n[datasets.coco]\nroot = "data"\n[eval]\nengine = "tensorrt"\nbatch = 4\ngpu = 1\n'
+    )
+
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments])
+        out, err = capsys.readouterr()
+        return f"{caught.value.code} {out}{err}"
+
+    def record(folder: str) -> tuple[Any, Any]:
+        told = json.loads((tmp_path / folder / "run.json").read_text())
+        return told["config"]["gpu"], told["cells"]["blocks-32--coco"]
+
+    told = run("eval", "--all", "--gpu", "2", "--out", "none")
+    assert (
+        told.startswith("2 Error: There is no GPU 2: CUDA finds 0 (NVIDIA A), 1 (NVIDIA B)") and told.count("\n") == 1
+    )
+    assert not (tmp_path / "none").exists() and not cupy.used
+    for number, name in enumerate("AB"):
+        assert run("eval", "--all", "--gpu", str(number), "--shard", f"{number + 1}/2", "--chunk", "4").startswith("0 ")
+        assert cupy.used == {number}
+        cupy.used.clear()
+        gpu_of_run, entry = record(f"run/shard-{number + 1}-of-2")
+        assert gpu_of_run == {"number": number, "name": f"NVIDIA {name}"}
+        assert entry["engine"]["device"] == f"cuda:{number}"
+    assert run("merge", "run/shard-1-of-2", "run/shard-2-of-2", "--out", "run").startswith("0 ")
+    assert run("eval", "--all", "--chunk", "4", "--out", "whole").startswith("0 ") and cupy.used == {1}, "xbench.toml"
+    files = [tmp_path / folder / record(folder)[1]["file"] for folder in ("whole", "run")]
+    assert same(*map(pq.read_table, files)) and files[0].name == files[1].name
+    assert "finished before, reused" in run("eval", "--all", "--chunk", "4", "--out", "whole", "--gpu", "0")
+    assert record("whole")[0] == {"number": 0, "name": "NVIDIA A"}
+    assert "leave --gpu out" in run("eval", "--all", "--cluster", "local", "--gpu", "0")
 
 
 def test_every_engine_on_a_gpu_is_run_by_this_loop() -> None:

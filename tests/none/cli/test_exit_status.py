@@ -49,6 +49,7 @@ ONES = "eval --model baseline:ones --data coco=data"
         (runtime, "models --bundles nothere", 2),
         (runtime, "models --bundles data", 0),
         (runtime, "bench --engine nothing", 2),
+        (runtime, "bench --gpu 99", 2),
         (export, "rwap", 2),
     ],
 )

@@ -17,7 +17,7 @@ def no_gpu_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(select._REASONS._entries, "onnxruntime-cuda", f"{__name__}:_refused")
 
 
-def _refused() -> str:
+def _refused(device: int) -> str:
     return "the installed onnxruntime is the CPU build; install xbench-fast[gpu]."
 
 

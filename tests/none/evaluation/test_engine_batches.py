@@ -10,7 +10,7 @@ from xbench_fast.runtime.evaluation.cell_options import Options
 
 @pytest.mark.parametrize("reason", [None, "there is no NVIDIA GPU"])
 def test_the_default_depends_on_the_engine(reason: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_reasons, "torch_cuda_reason", lambda: reason)
+    monkeypatch.setattr(torch_reasons, "torch_cuda_reason", lambda device: reason)
     sizes = {name: default_batch(name) for name in (*PREFERENCE, "auto", "mine.py:Engine")}
     on_cpu = {"onnxruntime-cpu"} if reason is None else {"onnxruntime-cpu", "torch"}
     assert {name for name, size in sizes.items() if size == 256} == set(PREFERENCE) - on_cpu

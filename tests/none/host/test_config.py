@@ -69,6 +69,7 @@ def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
         ("[eval]\nbatch = 0", ["eval.batch", "at least 1"]),
         ("[eval]\nbatch = true", ["eval.batch", "at least 1"]),
         ('[eval]\nthreads = "2"', ["eval.threads"]),
+        ("[eval]\ngpu = -1", ["'eval.gpu' must be a whole number of at least 0."]),
         ("[eval]\nbuild = 1", ["eval.build", "true or false"]),
         ('[eval]\ntf32 = "yes"', ["eval.tf32", "true or false"]),
         ("[datasets.rsna]\ncsv = 'x'", ["datasets.rsna", "root"]),

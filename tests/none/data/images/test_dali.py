@@ -70,7 +70,7 @@ def test_auto_is_exact_and_dali_must_be_asked_for(monkeypatch: pytest.MonkeyPatc
     assert choose_decoder("auto") == (CPU, None)
     with pytest.raises(EngineError, match="no GPU"):
         choose_decoder("dali")
-    monkeypatch.setattr(decoders, "dali_difference", lambda: decoders.DecoderDifference(7, 0.12, 0.1))
+    monkeypatch.setattr(decoders, "dali_difference", lambda device: decoders.DecoderDifference(7, 0.12, 0.1))
     assert choose_decoder("auto") == (CPU, None)
     decoder, line = choose_decoder("dali")
     assert decoder.name == "dali" and "at most 7 of 255 grey levels" in str(line) and "cpu is exact" in str(line)
@@ -188,7 +188,7 @@ def test_trust_and_eval_share_a_cache_and_never_the_pixels_of_two_decoders(
     from xbench_fast.runtime.evaluation import run_evaluation as evaluate
     from xbench_fast.runtime.trust.probes import trust_run as trust
 
-    def chosen(name: str) -> tuple[Decoder, str | None]:
+    def chosen(name: str, device: int = 0) -> tuple[Decoder, str | None]:
         return (Decoder("dali"), "decoder: dali, a stand-in") if name == "dali" else (CPU, None)
 
     monkeypatch.setattr(dali, "DaliDecoder", Stand)

@@ -208,6 +208,7 @@ def test_only_some_findings_and_the_first_cases() -> None:
         (["--probe", "repaet"], "Unknown probe 'repaet': did you mean 'repeat'?"),
         (["--dataset", "ccoo"], "did you mean 'coco'?"),
         (["--tf32"], "--tf32 is for engines on a GPU"),
+        (["--gpu", "99"], "There is no GPU 99"),
         (["--data-option", "coco.prompts=coca"], "did you mean 'coco'?"),
         (["--limit", "1", "--finding", "Mass", "--out", "data"], "data exists and is no trust directory"),
     ],
@@ -215,7 +216,7 @@ def test_only_some_findings_and_the_first_cases() -> None:
 def test_a_mistake_is_named(capsys: pytest.CaptureFixture[str], more: list[str], words: str) -> None:
     if "--tf32" in more:
         more = [*more, "--engine", "onnxruntime-cpu"]
-    trust(*more, status=2 if more[0] in ("--probe", "--dataset", "--tf32", "--finding") else 1)
+    trust(*more, status=2 if more[0] in ("--probe", "--dataset", "--tf32", "--gpu", "--finding") else 1)
     assert words in capsys.readouterr().err
 
 
