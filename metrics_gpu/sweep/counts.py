@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -39,9 +40,7 @@ class Counts:
     def __post_init__(self) -> None:
         pairs = len(self.region)
         for field in fields(self):
-            array = getattr(self, field.name)
-            dtype = np.dtype(np.bool_ if field.name in ("hit", "degenerate") else np.int32)
-            shape = (pairs, LEVELS) if field.name in ("area", "overlap") else (pairs,)
+            array, (dtype, shape) = getattr(self, field.name), _form(field.name, pairs)
             if array.dtype != dtype:
                 raise TypeError(f"counts: {field.name} must be {dtype}, got {array.dtype}")
             if array.shape != shape:
@@ -57,8 +56,11 @@ class Counts:
 
     def on_host(self) -> Counts:
         """These counts as NumPy arrays, copied from the GPU if a sweep left them there."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Counts(**{name: array.get() if hasattr(array, "get") else array for name, array in arrays.items()})
+        return self.copied(lambda array: array.get() if hasattr(array, "get") else array)
+
+    def copied(self, copy: Callable[[Any], Any]) -> Counts:
+        """These counts in the arrays that `copy` returns for theirs."""
+        return Counts(**{field.name: copy(getattr(self, field.name)) for field in fields(self)})
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Counts:
         """The pairs that a NumPy index (integers, a boolean mask or a slice) selects."""
@@ -87,6 +89,43 @@ class Counts:
         if not parts:
             return Counts.empty()
         return Counts(**{f.name: _joined([getattr(p, f.name) for p in parts]) for f in fields(Counts)})
+
+
+class PackedCounts(Counts):
+    """Counts of P pairs in one piece of memory, uint8 [`packed_size(P)`], which one copy brings from a GPU.
+
+    The arrays lie in it one behind another. Those of four bytes an element come first, so all are aligned.
+    """
+
+    def __init__(self, memory: Any, pairs: int) -> None:
+        super().__init__(**_unpacked(memory, pairs))
+        self.memory = memory
+
+    def copied(self, copy: Callable[[Any], Any]) -> Counts:
+        return Counts(**_unpacked(copy(self.memory), len(self)))
+
+
+def packed_size(pairs: int) -> int:
+    """Bytes of the counts of `pairs` pairs."""
+    forms = (_form(field.name, pairs) for field in fields(Counts))
+    return sum(dtype.itemsize * math.prod(shape) for dtype, shape in forms)
+
+
+def _unpacked(memory: Any, pairs: int) -> dict[str, Any]:
+    """The arrays in a piece of memory; NumPy's or CuPy's, as it is."""
+    arrays, start = {}, 0
+    for field in fields(Counts):
+        dtype, shape = _form(field.name, pairs)
+        stop = start + dtype.itemsize * math.prod(shape)
+        arrays[field.name] = memory[start:stop].view(dtype).reshape(shape)
+        start = stop
+    return arrays
+
+
+def _form(name: str, pairs: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The dtype and shape of one of the arrays."""
+    dtype = np.dtype(np.bool_ if name in ("hit", "degenerate") else np.int32)
+    return dtype, (pairs, LEVELS) if name in ("area", "overlap") else (pairs,)
 
 
 def _at_all(values: Any) -> Any:

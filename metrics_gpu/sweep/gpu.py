@@ -5,7 +5,7 @@ The integers equal the CPU's (`sweep.sweep`). Both check their arguments by the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from ..nvrtc import load_kernels
 from .arguments import check_frames, check_maps, grid_size
-from .counts import Counts
+from .counts import Counts, PackedCounts, packed_size
 from .gpu_tables import DeviceTables
 from .masks import GRID
-from .sweep_options import LEVELS, Sweeping
+from .sweep_options import Sweeping
 
 THREADS: Final = 256  # a block, as sweep_map.cu defines it
 
@@ -70,11 +70,7 @@ def sweep_on_gpu(
     check_maps(saliency, pairs)
     spans = check_frames(frames.get() if isinstance(frames, cupy.ndarray) else frames, pairs)
     with saliency.device, stream if stream is not None else cupy.cuda.get_current_stream():
-        # The kernel writes every element.
-        area, overlap = (cupy.empty((pairs, LEVELS), np.int32) for _ in range(2))
-        region, argmax = (cupy.empty(pairs, np.int32) for _ in range(2))
-        hit, degenerate = (cupy.empty(pairs, np.bool_) for _ in range(2))
-        counts = Counts(area, overlap, region, argmax, hit, degenerate)
+        counts = PackedCounts(cupy.empty(packed_size(pairs), np.uint8), pairs)  # the kernel writes every element
         if pairs == 0:
             return counts
         kernels = _kernels(int(saliency.device.id))
@@ -90,12 +86,7 @@ def sweep_on_gpu(
                 *tables.axes(spans, saliency.shape[1:], (height, width), sweeping.upsample),
                 tables.thresholds(sweeping.thresholds),
                 *(np.int32(number) for number in numbers),
-                area,
-                overlap,
-                region,
-                argmax,
-                hit,
-                degenerate,
+                *(getattr(counts, field.name) for field in fields(Counts)),  # in the kernel's order
             ),
         )
     return counts

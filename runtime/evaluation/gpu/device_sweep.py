@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,13 +60,13 @@ def start(
     swept: tuple[Counts, ...] = ()
     kept: list[Any] = []
     with engine.stream:
-        logits = _to_host(cupy, scores.logits, engine.stream)
+        logits = _to_host(cupy, engine.stream, scores.logits)
         maps: NDArray[np.float32] = np.empty((0, *scores.saliency.shape[2:]), np.float32)
         if len(pairs):
             gathered = pair_maps(scores.saliency, replace(pairs, of_case=image_of[pairs.of_case]), queries)
             on_device = measure.launch(gathered, cupy.asarray(pairs.masks), pairs.frames)
-            maps = _to_host(cupy, gathered, engine.stream)
-            swept = tuple(_counts_to_host(cupy, counts, engine.stream) for counts in on_device)
+            maps = _to_host(cupy, engine.stream, gathered)
+            swept = tuple(counts.copied(partial(_to_host, cupy, engine.stream)) for counts in on_device)
             kept = [gathered, *on_device]
         done = engine.stream.record(cupy.cuda.Event(disable_timing=True))
     return Started(pairs, image_of, logits, maps, swept, done, tuple(kept))
@@ -80,11 +81,7 @@ def pair_maps(saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:
     return mean_maps(saliency.reshape(-1, *saliency.shape[2:]), np.cumsum([0, *lengths]), places)
 
 
-def _counts_to_host(cupy: Any, counts: Counts, stream: Any) -> Counts:
-    return Counts(**{entry.name: _to_host(cupy, getattr(counts, entry.name), stream) for entry in fields(Counts)})
-
-
-def _to_host(cupy: Any, array: Any, stream: Any) -> NDArray[Any]:
+def _to_host(cupy: Any, stream: Any, array: Any) -> NDArray[Any]:
     """A copy on the host, complete when the stream has reached it."""
     out = pinned(cupy, array.shape, array.dtype)
     array.get(stream=stream, out=out, blocking=False)

@@ -11,6 +11,7 @@ import shutil
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,27 @@ def test_rows_are_those_of_the_cpu(
     assert device.run([bundle], [data]).reused == 1
 
 
+@pytest.mark.parametrize("protocol", ["default", "mavl"])
+def test_one_copy_brings_the_counts_of_a_sweep(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    copies: Counter[tuple[str, int]] = Counter()
+    get = device_on_cpu.ndarray.get
+
+    def counted(array: Any, *given: Any, **how: Any) -> Any:
+        copies[str(array.dtype), array.ndim] += 1
+        return get(array, *given, **how)
+
+    monkeypatch.setattr(device_on_cpu.ndarray, "get", counted)
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+    _, device = worlds(tmp_path)
+    device.run([bundle], [data], protocol=protocol)
+    sweeps = [name for name, *_ in cupy.launches].count("sweep")
+    logits, maps, counts = len(device.batches), sweeps // (1 + (protocol == "mavl")), sweeps
+    assert maps and copies == {("float32", 2): logits, ("float32", 3): maps, ("uint8", 1): counts}
+
+
 def test_a_chunk_without_an_image_and_prepared_images(cupy: Any, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "blocks-32").path
     data = DatasetConfig("coco", make_dataset(tmp_path / "data", missing=tuple(range(8, 16))), "coco")
@@ -210,7 +232,7 @@ def test_memory_that_the_sweep_lacks_halves_the_batch_too(
     empty, failed = cupy.empty, []
 
     def full(shape: Any, dtype: Any) -> Any:
-        if dtype == np.int32 and not failed:  # the engine has no such buffer
+        if isinstance(shape, int) and dtype == np.uint8 and not failed:  # the engine has no such buffer
             failed.append(shape)
             raise device_on_cpu.OutOfMemoryError("out of memory")
         return empty(shape, dtype)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_sweep import TAUS, F, any_case, assert_equal, extreme_grids, frames_of, naive_source, random_masks
-from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.counts import Counts, PackedCounts, packed_size
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks, unpack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
@@ -286,3 +286,24 @@ def test_counts_of_masks_are_kept_once():
     some = sweep(np.eye(3, dtype=F)[None], np.ones((1, 4, 4), bool))
     both = Counts.concatenate([masks, some])
     assert (both.area[:3] == masks.area).all() and (both.overlap[3:] == some.overlap).all()
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 3])
+def test_packed_counts_lie_one_behind_another_and_are_copied_at_once(pairs: int) -> None:
+    assert packed_size(pairs) == pairs * (2 * 101 * 4 + 2 * 4 + 2)
+    memory = np.zeros(packed_size(pairs), np.uint8)
+    packed = PackedCounts(memory, pairs)
+    rng = np.random.default_rng(pairs)
+    wanted = {name: rng.integers(0, 9999, getattr(packed, name).shape) for name in vars(packed) if name != "memory"}
+    for name, values in wanted.items():
+        array = getattr(packed, name)
+        array[...] = values
+        assert array.flags.aligned and (not pairs or np.shares_memory(array, memory))
+    copies: list[np.ndarray] = []
+    copied = packed.copied(lambda array: copies.append(array.copy()) or copies[-1])
+    memory[...] = 0
+    assert len(copies) == 1 and type(copied) is Counts
+    for name, values in wanted.items():
+        array = getattr(copied, name)
+        np.testing.assert_array_equal(array, values.astype(array.dtype))
+    assert len(packed.on_host().take(slice(0, 2))) == min(pairs, 2)
