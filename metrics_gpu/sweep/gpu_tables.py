@@ -1,8 +1,9 @@
-"""Axis tables and thresholds of the sweep's kernel on the GPU: uploaded once where all pairs share one frame."""
+"""Axis tables and thresholds of the sweep's kernel on the GPU, uploaded once for each field of view."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from threading import get_ident
 from typing import Any, Final
 
 import numpy as np
@@ -23,15 +24,23 @@ BAND: Final = 2
 _MOST_CELLS: Final = 2**31 - 1  # the kernel counts cells in 32 bits
 _WIDEST: Final = 32 * (65535 // RUN)  # a lane's counter takes a run of every word of the row
 
+FRAMES: Final = 1024
+"""Fields of view whose tables are kept, about 8 KB each for 224 x 224 pixels; more where one call has more."""
+
+_KEPT: Final = 8
+"""How often so many are kept: for the latest of all streams, grids, sizes and ways of upsampling."""
+
 Int = NDArray[np.int32]
+Frame = tuple[float, ...]
 
 
 class DeviceTables:
-    """Axis tables and thresholds on the GPU. The latest tables that all pairs of a call share are kept."""
+    """Axis tables and thresholds on the GPU. The latest are kept."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
         self._shared = lru_cache(maxsize=64)(self._make_shared)
+        self._kept = lru_cache(maxsize=_KEPT)(self._make_kept)
         self._thresholds = lru_cache(maxsize=16)(self._make_thresholds)
 
     def axes(
@@ -51,7 +60,9 @@ class DeviceTables:
         if (spans == spans[0]).all():
             y0, x0, y1, x1 = (float(value) for value in spans[0])
             return self._shared(self._device(), (y0, x0, y1, x1), cells, size, upsample)
-        return self._upload(Tables.of(spans, len(spans), cells, size, upsample), 2)
+        stream = self._cupy.cuda.get_current_stream().ptr
+        kept = self._kept((get_ident(), self._device(), stream), cells, size, upsample)
+        return kept.arguments(list(map(tuple, spans.tolist())))
 
     def thresholds(self, thresholds: NDArray[np.float32]) -> Any:
         """The thresholds float32 [101], for work in the current stream."""
@@ -66,6 +77,11 @@ class DeviceTables:
         self._cupy.cuda.get_current_stream().synchronize()
         return made
 
+    def _make_kept(
+        self, place: tuple[int, ...], cells: tuple[int, int], size: tuple[int, int], upsample: Mode
+    ) -> _KeptTables:
+        return _KeptTables(self._cupy, cells, size, upsample)
+
     def _make_thresholds(self, device: int, values: bytes) -> Any:
         table = self._cupy.asarray(np.frombuffer(values, np.float32))
         self._cupy.cuda.get_current_stream().synchronize()
@@ -75,11 +91,69 @@ class DeviceTables:
         return int(self._cupy.cuda.Device().id)
 
     def _upload(self, tables: Tables, step: int) -> tuple[Any, ...]:
-        runs = row_runs(tables.y_cells, tables.y_weights)
-        y = (tables.y_cells, _shares(tables.y_weights), tables.y_seen, runs)
-        x = (tables.x_cells, _shares(tables.x_weights), tables.x_seen)
-        used, *parts = (self._cupy.asarray(part) for part in (tables.used, *y, *x))
-        return (used, np.int32(step), *parts[: len(y)], np.int32(runs.shape[1]), *parts[len(y) :])
+        used, *parts = (self._cupy.asarray(part) for part in (tables.used, *_parts(tables)))
+        return _arguments(used, step, parts)
+
+
+class _KeptTables:
+    """The tables of fields of view on the GPU, for work in the stream that is current when this is made.
+
+    A call whose new fields of view find no room takes the place of all earlier ones: whoever goes through a dataset
+    again and again would not meet the oldest either. Only one stream writes and reads the tables, so a kernel that was
+    launched before has read them by then.
+    """
+
+    def __init__(self, cupy: Any, cells: tuple[int, int], size: tuple[int, int], upsample: Mode) -> None:
+        self._cupy, self._stream = cupy, cupy.cuda.get_current_stream()  # held, so that no other gets its address
+        self._cells, self._size, self._upsample = cells, size, upsample
+        self._places: dict[Frame, int] = {}
+        self._arrays: list[Any] = []
+
+    def arguments(self, frames: list[Frame]) -> tuple[Any, ...]:
+        """The kernel's arguments for the field of view of each pair."""
+        new = [frame for frame in dict.fromkeys(frames) if frame not in self._places]
+        if new and not self._add(new):
+            self._places.clear()
+            self._add(list(dict.fromkeys(frames)))
+        used = np.array([self._places[frame] for frame in frames], np.int32)
+        return _arguments(self._cupy.asarray(np.stack([used, used], axis=1)), 2, self._arrays)
+
+    def _add(self, new: list[Frame]) -> bool:
+        """Makes and uploads the tables of new fields of view; whether there was room beside those that are there."""
+        tables = Tables.of(np.array(new), len(new), self._cells, self._size, self._upsample)
+        parts = _parts(tables)
+        places = [tables.used[:, 0]] * (_RUNS + 1) + [tables.used[:, 1]] * (len(parts) - _RUNS - 1)
+        parts = [part[place] for part, place in zip(parts, places, strict=True)]
+        first, runs = len(self._places), parts[_RUNS].shape[1]
+        if first and (first + len(new) > len(self._arrays[0]) or runs > self._arrays[_RUNS].shape[1]):
+            return False
+        if not first:
+            runs = max(runs, self._arrays[_RUNS].shape[1] if self._arrays else 0)
+            rows = max(FRAMES, len(new))
+            shapes = [(rows, *part.shape[1:]) for part in parts]
+            shapes[_RUNS] = (rows, runs, 4)
+            self._arrays = [self._cupy.empty(shape, part.dtype) for shape, part in zip(shapes, parts, strict=True)]
+        parts[_RUNS] = np.pad(parts[_RUNS], ((0, 0), (0, self._arrays[_RUNS].shape[1] - parts[_RUNS].shape[1]), (0, 0)))
+        for array, part in zip(self._arrays, parts, strict=True):
+            array[first : first + len(new)] = self._cupy.asarray(part)
+        self._places.update((frame, first + place) for place, frame in enumerate(new))
+        return True
+
+
+_RUNS: Final = 3
+"""The place of the runs of rows among the parts."""
+
+
+def _parts(tables: Tables) -> list[NDArray[Any]]:
+    """Cells, shares and seen pixels of the vertical axis, its runs of rows, and the first three of the other axis."""
+    runs = row_runs(tables.y_cells, tables.y_weights)
+    y = (tables.y_cells, _shares(tables.y_weights), tables.y_seen)
+    return [*y, runs, tables.x_cells, _shares(tables.x_weights), tables.x_seen]
+
+
+def _arguments(used: Any, step: int, parts: list[Any]) -> tuple[Any, ...]:
+    """In the kernel's order, in which the number of runs follows them."""
+    return (used, np.int32(step), *parts[: _RUNS + 1], np.int32(parts[_RUNS].shape[1]), *parts[_RUNS + 1 :])
 
 
 def row_runs(cells: Int, weights: NDArray[np.float32]) -> Int:

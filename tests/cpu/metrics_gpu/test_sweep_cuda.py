@@ -5,6 +5,10 @@ Not a run on a GPU: that is tests/gpu. What the shim cannot show is what the har
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
+from types import SimpleNamespace
+
 import cupy_on_cpu
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_sweep import F, any_case, assert_equal, extreme_grids, frames_of, mean_cases, naive_map, random_masks
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
+from xbench_fast.metrics_gpu.sweep import gpu_tables
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN, row_runs
 from xbench_fast.metrics_gpu.sweep.maps import axis
@@ -316,8 +321,8 @@ def test_misuse_on_the_gpu(cupy):
             sweep(**{"saliency": grid, "masks": mask, **arguments})
 
 
-def test_tables_are_uploaded_once_for_frames_that_are_the_same(cupy, monkeypatch):
-    """And not kept where they differ, since the next batch has others."""
+def test_tables_are_uploaded_once_for_each_frame(cupy, monkeypatch):
+    """Where they differ, the places of each call's tables are uploaded too."""
     rng = np.random.default_rng(1)
     grids, masks = rng.random((5, 7, 7), dtype=F), random_masks(rng, 5, 30, 64)
     same, other = np.tile([0.0, 0.1, 1.0, 0.9], (5, 1)), frames_of(rng, 5)
@@ -326,11 +331,62 @@ def test_tables_are_uploaded_once_for_frames_that_are_the_same(cupy, monkeypatch
     sweep_cupy._kernels.cache_clear()
     monkeypatch.setattr(cupy, "asarray", lambda *arguments: made.append(1) or asarray(*arguments))
     counts = []
-    for frames in (same, same, None, None, other, other):
+    for frames in (same, same, None, None, other, other, other[::-1][:3]):
         before = len(made)
-        assert_equal(sweep(maps, packed, size=(30, 64), frames=frames).on_host(), grids, masks, frames)
+        pairs = 5 if frames is None else len(frames)
+        swept = sweep(maps[:pairs], packed[:pairs], size=(30, 64), frames=frames).on_host()
+        assert_equal(swept, grids[:pairs], masks[:pairs], frames)
         counts.append(len(made) - before)
-    assert counts == [9, 0, 8, 0, 8, 8]
+    assert counts == [9, 0, 8, 0, 8, 1, 1]
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_more_frames_than_are_kept_give_the_same_counts(cupy, monkeypatch, mode):
+    """Calls with frames that are there, with new ones, with both, and with more than there is room for."""
+    monkeypatch.setattr(gpu_tables, "FRAMES", 6)
+    rng = np.random.default_rng(7)
+    frames = frames_of(rng, 20)
+    # These see less of the map, enlarged: their bands are longer, so they have fewer runs.
+    frames[10:15] = [[-0.2 * n, 0, 1 + 0.3 * n, 1] for n in range(1, 6)]
+    sweep_cupy._kernels.cache_clear()
+    tables, most = sweep_cupy._kernels(0).tables, []
+    for chosen in (
+        [14, 13],
+        [14, 0],  # there is room, but not for as many runs
+        [0, 1, 2],
+        [2, 0, 2],
+        [3, 4, 1, 0],
+        [5],
+        [5, 6],
+        [0, 6, 7],
+        range(10, 15),
+        [0, 12],
+        range(20),
+        [19, 3],
+    ):
+        count = len(chosen)
+        grids, masks = rng.random((count, 4, 5), dtype=F), random_masks(rng, count, 40, 33)
+        counts = gpu_sweep(cupy, grids, masks, frames=frames[list(chosen)], sweeping=Sweeping(upsample=mode))
+        assert_equal(counts, grids, masks, frames[list(chosen)], mode)
+        kept = tables._kept((get_ident(), 0, 7), (4, 5), (40, 33), mode)
+        most.append(len(kept._places))
+        assert len(kept._arrays[0]) == (20 if 20 in most else 6), "as many as a call needs"
+    assert most[:6] == [2, 2, 4, 4, 6, 6] and max(most) <= 20 and tables._kept.cache_info().currsize == 1
+
+
+def test_each_stream_and_thread_has_tables_of_its_own(cupy, monkeypatch):
+    """Only the order of one stream says when the tables were read."""
+    rng = np.random.default_rng(3)
+    frames, tables = frames_of(rng, 3), gpu_tables.DeviceTables(cupy)
+    first = tables.axes(frames, (4, 4), (20, 20), "bilinear")
+    stream = SimpleNamespace(ptr=8)
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: stream)
+    second = tables.axes(frames, (4, 4), (20, 20), "bilinear")
+    with ThreadPoolExecutor(1) as pool:
+        third = pool.submit(tables.axes, frames, (4, 4), (20, 20), "bilinear").result()
+    again = tables.axes(frames, (4, 4), (20, 20), "bilinear")
+    places = [made[2].data.ptr for made in (first, second, third, again)]
+    assert len(set(places)) == 3 and places[1] == places[3]
 
 
 def test_packed_masks_are_used_in_place_where_they_are_whole_words(cupy):
