@@ -21,15 +21,25 @@ class EPFail(Exception):
 def make(streams: list[Any], **behaviour: Any) -> Any:
     """A module. behaviour: providers (those that start), left (operations that stay on the CPU), create_errors and
     run_errors (words that the next sessions with CUDA, and the next runs, fail with; None for one that does not),
-    keyword (False: a version that does not know enable_fallback), version, cuda_version.
+    keyword (False: a version that does not know enable_fallback), version, cuda_version, graph_refusal (words that a
+    session with CUDA graphs fails with), capture_errors (words that the next captures fail with).
 
     As the library does, a session falls back to the CPU with a banner on standard output, once, unless told not to:
     when it cannot be made, and when `run` fails with EP_FAIL.
     """
-    log: dict[str, Any] = {"sessions": [], "runs": 0, "shapes": [], "probes": 0, "bound": 0, "host_runs": []}
+    log: dict[str, Any] = {
+        "sessions": [],
+        "runs": 0,
+        "shapes": [],
+        "probes": 0,
+        "bound": 0,
+        "host_runs": [],
+        "graphs": [],
+    }
     providers = behaviour.get("providers", ["CUDAExecutionProvider", "CPUExecutionProvider"])
     errors: list[str | None] = list(behaviour.get("run_errors", []))
     refusals: list[str | None] = list(behaviour.get("create_errors", []))
+    capture_errors: list[str] = list(behaviour.get("capture_errors", []))
 
     class SessionOptions:
         def __init__(self):
@@ -73,6 +83,9 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
             words = refusals.pop(0) if refusals and "CUDAExecutionProvider" in asked else None
             if words is not None:
                 self.fall_back(RuntimeError(words))
+            if self.settings.get("enable_cuda_graph") == "1" and (words := behaviour.get("graph_refusal")):
+                raise RuntimeError(words)
+            self.captured = {}
             log["sessions"].append(self)
 
         def fall_back(self, error):
@@ -114,10 +127,19 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
 
         def run_with_iobinding(self, iobinding, run_options=None):
             assert iobinding.session is self and set(iobinding.addresses) == {"pixels", "text", "logits", "saliency"}
-            assert run_options.entries == {"disable_synchronize_execution_providers": "1"}
+            entries = dict(run_options.entries)
+            assert entries.pop("disable_synchronize_execution_providers") == "1"
+            number = int(entries.pop("gpu_graph_id", 0 if self.settings.get("enable_cuda_graph") == "1" else -1))
+            assert not entries and (number == -1 or self.settings["enable_cuda_graph"] == "1")
             fail()
             stream = next(s for s in streams if str(s.ptr) == self.settings["user_compute_stream"])
             addresses, shapes = dict(iobinding.addresses), dict(iobinding.shapes)
+            log["graphs"].append(number)
+            if number != -1:
+                if number not in self.captured and capture_errors:
+                    raise RuntimeError(capture_errors.pop(0))
+                # A replay reads and writes where the capture did, whatever is bound now.
+                addresses, shapes = self.captured.setdefault(number, (addresses, shapes))
             stream.enqueue(lambda: run(addresses, shapes))
             log["runs"] += 1
             log["shapes"].append(shapes)

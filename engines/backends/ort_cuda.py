@@ -7,6 +7,7 @@ from and to the host is used instead.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,15 @@ from .cuda_libraries import lacking_libraries
 from .device import DeviceEngine, DeviceScores, OutOfMemory, is_out_of_memory
 from .gpu import gpu_reason, gpu_seen
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
+from .torch_reasons import one_line
 
 _CUDA = "CUDAExecutionProvider"
 _WARNING = 2  # the library's own default
+_NONE = -1  # the library's number for a run that neither captures nor replays
+_MOST_CAPTURES = 16  # of a session, which keeps them all: two slots, and again after the buffers or features moved
+# Earlier versions wait for the GPU after each replay (onnxruntime pull request 28686 of May 2026). Then the host could
+# not prepare the next batch meanwhile, which costs more than launches do.
+_REPLAYS_WITHOUT_WAITING = (1, 28)
 # The provider leaves arithmetic on shapes to the CPU on purpose; any other operation on the CPU has no CUDA kernel.
 _SHAPES = frozenset(
     {"Add", "Cast", "Concat", "Constant", "ConstantOfShape", "Div", "Equal", "Expand", "Gather", "Identity", "Mul"}
@@ -72,32 +79,79 @@ def cuda_reason(device: int = 0) -> str | None:
 
 class OrtCudaEngine(DeviceEngine):
     """The image graph on ONNX Runtime's CUDA provider, in its own types; `options.tf32` lets float32 products use
-    TF32."""
+    TF32.
+
+    Where `options.pad` gives all batches one shape, the provider captures a launch that comes a second time, and
+    replays it. It does so for graphs without control flow of which it runs everything but arithmetic on shapes, and
+    refuses others when it loads them. A capture is valid for its addresses and has a number; others need another one.
+    Unproven on hardware: it was written against the library's documentation, on a machine without a GPU.
+    """
 
     backend = "onnxruntime-cuda"
 
     def _load(self) -> EngineInfo:
         info = _cuda_info(self, self.backend)
-        self._session = _cuda_session(self, user_compute_stream=str(self.stream.ptr))
-        # Without this every run waits for the GPU.
-        self._how = load_onnxruntime().RunOptions()
-        self._how.log_severity_level = 4
-        self._how.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        release = tuple(int(part) for part in load_onnxruntime().__version__.split(".")[:2])
+        self._open_session(capture=self.options.pad and release >= _REPLAYS_WITHOUT_WAITING)
+        return replace(info, detail=f"{info.detail}, CUDA graphs") if self._capture else info
+
+    def _open_session(self, *, capture: bool) -> None:
+        self._unload()
+        self._capture = capture
+        stream = {"user_compute_stream": str(self.stream.ptr)}
+        if capture:
+            try:
+                self._session = _cuda_session(self, **stream, enable_cuda_graph="1")
+            except EngineError:
+                self._capture = False
+        if not self._capture:
+            self._session = _cuda_session(self, **stream)
         self._bindings: dict[tuple[int, int, int], Any] = {}
-        return info
+        self._captures: dict[tuple[int, int, int], int] = {}
+        self._numbers = iter(range(1, _MOST_CAPTURES + 1))
+        self._how = {number: self._run_options(number) for number in range(-1, _MOST_CAPTURES + 1)}
+
+    def _run_options(self, capture: int) -> Any:
+        how = load_onnxruntime().RunOptions()
+        how.log_severity_level = 4
+        # Without this every run waits for the GPU.
+        how.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        if self._capture:
+            how.add_run_config_entry("gpu_graph_id", str(capture))
+        return how
 
     def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
-        batch, queries = scores.logits.shape
+        key = (slot, *scores.logits.shape)
         own_buffer = pixels.data.ptr == self._buffers[slot][0].data.ptr
-        binding = self._bindings.get((slot, batch, queries)) if own_buffer else None
+        binding = self._bindings.get(key) if own_buffer else None
+        captures = len(self._captures)
+        capture = _NONE if binding is None else self._capture_of(key)
         try:
             if binding is None:
                 binding = self._bind(pixels, text, scores)
                 if own_buffer:
-                    self._bindings[slot, batch, queries] = binding
-            self._session.run_with_iobinding(binding, self._how)
+                    self._bindings[key] = binding
+            self._session.run_with_iobinding(binding, self._how[capture])
         except Exception as error:  # see open_session
-            raise _failure(self.bundle, self.backend, error) from error
+            failure = _failure(self.bundle, self.backend, error)
+            if len(self._captures) == captures or isinstance(failure, OutOfMemory):
+                raise failure from error
+            self.options.say(
+                f"{self.bundle.name}: runs without CUDA graphs, because capturing one failed ({one_line(error)})"
+            )
+            self._open_session(capture=False)
+            self._enqueue(pixels, text, scores, slot)
+
+    def _capture_of(self, key: tuple[int, int, int]) -> int:
+        """The number of the capture for a launch that was made before; _NONE for a launch without one.
+
+        While the next engine is opened in another thread, nothing is captured: what it allocates would end the capture.
+        """
+        if self._capture and key not in self._captures and not self.options.neighbour.busy:
+            number = next(self._numbers, _NONE)
+            if number != _NONE:
+                self._captures[key] = number
+        return self._captures.get(key, _NONE)
 
     def _bind(self, pixels: Any, text: Any, scores: DeviceScores) -> Any:
         binding = self._session.io_binding()
@@ -110,6 +164,7 @@ class OrtCudaEngine(DeviceEngine):
 
     def _moved(self) -> None:
         self._bindings.clear()
+        self._captures.clear()
 
     def _unload(self) -> None:
         # In this order: a binding belongs to its session.

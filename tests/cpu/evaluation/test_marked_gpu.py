@@ -48,8 +48,14 @@ def test_the_engines(root: Path, cupy: Any, blocks: Bundle, tmp_path: Path, name
     module = loaded(root / "tests/gpu/evaluation/test_evaluation_gpu.py")
     assert module.REASONS[name]() is None
     module.test_slots_overlap_and_keep_their_scores(name, blocks, cupy)
+    module.test_the_last_gpu_has_the_scores_of_the_first(name, blocks, cupy)
     (tmp_path / name).mkdir()
     module.compared(tmp_path / name, name, blocks, images=9, batch=4)
+
+
+def test_the_captures_of_onnxruntime(root: Path, cupy: Any, blocks: Bundle) -> None:
+    module = loaded(root / "tests/gpu/evaluation/test_evaluation_gpu.py")
+    module.test_padded_launches_of_onnxruntime_are_captured(blocks, cupy)
 
 
 def test_the_captures_of_torch(root: Path, cupy: Any, blocks: Bundle) -> None:

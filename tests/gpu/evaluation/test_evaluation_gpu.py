@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,34 @@ def test_slots_overlap_and_keep_their_scores(name: str, blocks: Bundle, cupy: An
                 np.testing.assert_array_equal(scores.logits.get(), wanted.logits)
                 np.testing.assert_array_equal(scores.saliency.get(), wanted.saliency)
                 assert scores.saliency.shape[2:] == (GRID, GRID)
+
+
+def test_padded_launches_of_onnxruntime_are_captured(blocks: Bundle, cupy: Any) -> None:
+    reason = cuda_reason()
+    if reason is not None:
+        pytest.skip(f"onnxruntime-cuda cannot run here: {reason}")
+    said: list[str] = []
+    options = EngineOptions(max_batch=8, say=said.append)
+    features = [blocks.prompt_set("coco").features, blocks.prompt_set("coco").features + np.float32(1)]
+    with (
+        open_engine(blocks, "onnxruntime-cuda", options=options) as plain,
+        open_engine(blocks, "onnxruntime-cuda", options=replace(options, pad=True)) as engine,
+    ):
+        for seed in range(6):
+            pixels, text = pictures(8 if seed < 5 else 3, SIZE, seed), features[seed // 3]
+            np.testing.assert_array_equal(engine.run(pixels, text).saliency, plain.run(pixels, text).saliency)
+        captured = bool(engine._captures)  # type: ignore[attr-defined]
+        assert captured == engine.info.detail.endswith("CUDA graphs") or any("without CUDA graphs" in s for s in said)
+
+
+def test_the_last_gpu_has_the_scores_of_the_first(name: str, blocks: Bundle, cupy: Any) -> None:
+    last = cupy.cuda.runtime.getDeviceCount() - 1
+    features, scores = blocks.prompt_set("coco").features, []
+    for device in (0, last):
+        with open_engine(blocks, name, options=EngineOptions(max_batch=8, device=device)) as engine:
+            assert engine.info.device == f"cuda:{device}"
+            scores.append(engine.run(pictures(11, SIZE), features).saliency)
+    np.testing.assert_array_equal(*scores)
 
 
 def test_launches_are_captured_and_replayed(blocks: Bundle, cupy: Any) -> None:

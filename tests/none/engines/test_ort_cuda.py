@@ -136,6 +136,114 @@ def test_padded_batches_have_one_shape_and_the_scores_of_what_was_given(world, m
     assert world.ort.log["host_runs"] == [4, 4]
 
 
+class Opening(Neighbour):
+    busy = False
+
+
+def graphs(world):
+    numbers = list(world.ort.log["graphs"])
+    world.ort.log["graphs"].clear()
+    return numbers
+
+
+def test_a_launch_that_comes_again_is_captured_and_replayed(world):
+    with world.open(max_batch=4, pad=True) as engine:
+        assert engine.info.detail == "onnxruntime 1.31.1, CUDA graphs" and not world.said
+        assert world.ort.log["sessions"][-1].settings["enable_cuda_graph"] == "1"
+        check(engine, 14)
+        assert graphs(world) == [-1, 1, 1, 1], "with unused images every batch is full"
+        pixels = np.random.default_rng(2).integers(0, 256, (4, 1, 32, 32), dtype=np.uint8)
+        for slot in (1, 1, 0, 1):
+            buffer = engine.input(slot, len(TEXT))
+            buffer[:4].set(pixels, stream=engine.stream)
+            scores = engine.submit(buffer[:4], TEXT, slot)
+            np.testing.assert_array_equal(scores.saliency.get(), synthetic.model(pixels, TEXT)[1])
+        assert graphs(world) == [-1, 2, 1, 2]
+
+
+def test_another_address_is_another_capture_and_no_more_than_are_kept(world):
+    with world.open(max_batch=4, pad=True) as engine:
+        for turn in range(20):
+            text = TEXT + np.float32(turn)  # elsewhere
+            check(engine, 8, seed=turn, text=text)
+            check(engine, 4, seed=turn, text=text)
+            number = turn + 1 if turn < 16 else -1
+            assert graphs(world) == [-1, number, number]
+
+
+def test_a_smaller_batch_is_captured_anew(world):
+    with world.open(max_batch=4, pad=True) as engine:
+        check(engine, 8)
+        world.ort.errors[:] = [FULL]
+        check(engine, 8, seed=1)
+        assert engine.max_batch == 2 and graphs(world) == [-1, 1, -1, 2, 2, 2]
+
+
+def test_nothing_is_captured_while_another_engine_is_opened(world):
+    neighbour = Opening()
+    with world.open(max_batch=4, pad=True, neighbour=neighbour) as engine:
+        neighbour.busy = True
+        check(engine, 12)
+        neighbour.busy = False
+        check(engine, 4)
+        neighbour.busy = True
+        check(engine, 4)
+        assert graphs(world) == [-1, -1, -1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "pad"),
+    [
+        ({"graph_refusal": "This session cannot use the graph capture feature as requested by the user"}, True),
+        ({"version": "1.27.3"}, True),
+        ({}, False),
+    ],
+)
+def test_without_graphs_nothing_is_said(world, behaviour, pad):
+    world.install(**behaviour)
+    with world.open(max_batch=4, pad=pad) as engine:
+        check(engine, 12)
+        assert engine.info.detail == f"onnxruntime {behaviour.get('version', '1.31.1')}"
+    assert graphs(world) == [-1] * 3 and not world.said
+    assert "enable_cuda_graph" not in world.ort.log["sessions"][-1].settings
+    world.install(version="1.28.0")
+    with world.open(pad=True) as engine:
+        assert engine.info.detail == "onnxruntime 1.28.0, CUDA graphs"
+
+
+def test_a_capture_that_fails_ends_them_in_a_line(world):
+    world.install(capture_errors=["CUDA failure 900: operation not permitted\nwhen stream is capturing", "again"])
+    with world.open(max_batch=4, pad=True) as engine:
+        check(engine, 16)
+        check(engine, 4, seed=3)
+        assert graphs(world) == [-1, 1, -1, -1, -1, -1]
+    assert world.said == [
+        "blocks: runs without CUDA graphs, because capturing one failed (CUDA failure 900: operation not permitted "
+        "when stream is capturing)"
+    ]
+    world.install(run_errors=[None, None, "CUDA failure 719: unspecified launch failure"])
+    with (
+        pytest.raises(EngineError, match="blocks failed on onnxruntime-cuda: CUDA failure 719"),
+        world.open(max_batch=4, pad=True) as engine,
+    ):
+        check(engine, 16)
+
+
+def test_a_capture_without_room_halves_the_batch(world):
+    world.install(capture_errors=[FULL])
+    with world.open(max_batch=4, pad=True) as engine:
+        check(engine, 8)
+        assert engine.max_batch == 2 and graphs(world) == [-1, 1, -1, 2]
+    assert world.said == ["blocks: out of GPU memory, going on with batches of 2"]
+
+
+def test_a_model_without_room_is_not_tried_without_graphs(world):
+    world.install(create_errors=[None, FULL])
+    with world.open(max_batch=8, pad=True) as engine:
+        assert engine.max_batch == 4 and engine.info.detail.endswith("CUDA graphs")
+    assert world.said == ["blocks: out of GPU memory, going on with batches of 4"]
+
+
 def test_memory_that_cupy_keeps_is_given_back_before_a_model_is_loaded(world, monkeypatch):
     events = []
     pool = SimpleNamespace(free_all_blocks=lambda: events.append(("free", len(world.ort.log["sessions"]))))
@@ -303,7 +411,7 @@ def test_an_engine_that_is_not_opened_releases_what_it_took(world, monkeypatch):
     world.install(create_errors=[None, "no kernel"])
     with pytest.raises(EngineError, match="no kernel"), world.open():
         pass
-    assert released == [True]
+    assert released == [True, True], "before and after"
 
 
 def test_another_failure_is_one_sentence(world):
