@@ -33,8 +33,9 @@ _MOST_GRAPHS: Final = 16
 def torch_engine(bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> Engine:
     """A `TorchEngine`, or a `CopyingTorchEngine` where CuPy or the GPU cannot be used."""
     device = (options or EngineOptions()).device
+    by_cupy = gpu_reason(device)  # raises for a number that no GPU has
     reason = torch_cuda_reason(device)
-    if reason is None and gpu_reason(device) is None:
+    if reason is None and by_cupy is None:
         return TorchEngine(bundle, threads=threads, options=options)
     return CopyingTorchEngine(bundle, threads=threads, options=options, reason=reason)
 

@@ -201,9 +201,11 @@ def test_an_error_of_the_library_names_the_model(world: World) -> None:
             check(engine, 1)
 
 
-def test_an_unknown_number_of_a_gpu_is_one_sentence(world: World) -> None:
-    with pytest.raises(EngineError, match=r"There is no GPU 3: this machine has one, number 0\."):
-        world.open(device=3).__enter__()
+def test_an_unknown_number_of_a_gpu_is_one_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for reason in (None, "CUDA error: invalid device ordinal"):
+        monkeypatch.setattr(torch_engine, "torch_cuda_reason", lambda device, reason=reason: reason)
+        with pytest.raises(EngineError, match=r"There is no GPU 3: this machine has one, number 0\."):
+            world.open(device=3).__enter__()
 
 
 def test_copied_batches_are_padded_and_halved(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ ONES = "eval --model baseline:ones --data coco=data"
         (runtime, "models --bundles data", 0),
         (runtime, "bench --engine nothing", 2),
         (runtime, "bench --gpu 99", 2),
+        (runtime, "serve --gpu 99 --port 0", 2),
         (export, "rwap", 2),
     ],
 )
