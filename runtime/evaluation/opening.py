@@ -84,7 +84,6 @@ class NextEngine:
     def __init__(self, bundles: Sequence[Path], open_bundle: Callable[[Path, Turn], Opened | None], say: Say) -> None:
         self._after = dict(pairwise(bundles))
         self._open, self._say = open_bundle, say
-        self._path: Path | None = None
         self._thread: Thread | None = None
         self._opened: Opened | None = None
 
@@ -105,18 +104,15 @@ class NextEngine:
 
     def start_after(self, path: Path) -> None:
         """Begins to open the engine of the bundle that follows the one at `path`, if any."""
-        self._path = self._after.get(path)
-        if self._path is not None:
-            self._thread = Thread(target=self._work, args=(self._path,), name="next-engine")
+        following = self._after.get(path)
+        if following is not None:
+            self._thread = Thread(target=self._work, args=(following,), name="next-engine")
             self._thread.start()
 
-    def take(self, path: Path, stack: ExitStack) -> Opened | None:
-        """The engine of the bundle at `path`, to be closed with `stack`; None where it was not opened in advance."""
-        if self._path != path:
-            self.drop()
-            return None
+    def take(self, stack: ExitStack) -> Opened | None:
+        """The engine of the bundle whose turn it is, to be closed with `stack`; None where it is not open."""
         self._join()
-        opened, self._opened, self._path = self._opened, None, None
+        opened, self._opened = self._opened, None
         if opened is not None:
             stack.push(opened.closing)
         return opened

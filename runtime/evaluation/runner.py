@@ -110,7 +110,7 @@ class Runner:
     def _bundle(self, path: Path, datasets: Sequence[DatasetConfig], following: NextEngine) -> None:
         """Computes the cells of the bundle at `path`, while `following` opens the engine of the next one."""
         with ExitStack() as stack:
-            opened = following.take(path, stack)
+            opened = following.take(stack)
             bundle = opened.bundle if opened else Bundle.load(path)
             ready: list[tuple[LoadedDataset, PromptSet, dict[str, str]]] = []
             for config in datasets:

@@ -14,7 +14,7 @@ import pytest
 import synthetic
 from xbench_fast.engines import select
 from xbench_fast.engines.backends import gpu
-from xbench_fast.engines.backends.gpu import check_gpu, gpu_names, gpu_reason
+from xbench_fast.engines.backends.gpu import check_gpu, current_gpu, gpu_names, gpu_reason
 from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.errors import ConfigError, EngineError
 from xbench_fast.engines.select import PREFERENCE, choose, open_engine
@@ -76,7 +76,12 @@ def test_a_number_is_one_that_the_driver_shows(
         )
 
 
-def test_every_engine_is_asked_about_this_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+class Complaining(synthetic.BlockEngine):
+    def complaint(self) -> str:
+        return "it has an operator that is not supported"
+
+
+def test_every_engine_is_asked_about_this_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "gpu_seen", lambda: True)
     monkeypatch.setattr(gpu, "gpu_names", lambda: ("NVIDIA A", "NVIDIA B"))
     asked: list[tuple[str, int]] = []
@@ -94,6 +99,11 @@ def test_every_engine_is_asked_about_this_gpu(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(ConfigError, match=f"--gpu is for engines on a GPU, and this one is {chosen}; leave it out"):
             choose(name, 0)
     assert choose("mine.py:Engine", 1)[0] == "mine.py:Engine", "nothing is known of it"
+    asked.clear()
+    bundle = synthetic.make_bundle(tmp_path / "blocks")
+    monkeypatch.setattr(select.ENGINES, "load", lambda name: Complaining if name == "torch" else synthetic.BlockEngine)
+    assert type(open_engine(bundle, "torch", options=EngineOptions(device=1), auto=True)) is synthetic.BlockEngine
+    assert asked == [("onnxruntime-cuda", 1)], "the engine after the one that complains"
     asked.clear()
     with pytest.raises(ConfigError, match="There is no GPU 2"):
         choose("auto", 2)
@@ -138,3 +148,6 @@ def test_another_gpu_may_be_usable_where_the_first_is_not(monkeypatch: pytest.Mo
     monkeypatch.setattr(cupy.cuda.nvrtc, "compileProgram", compiled)
     assert "does not know compute capability 3.0" in str(gpu_reason(0))
     assert gpu_reason(1) is None
+    assert current_gpu(1).name == "NVIDIA H200 1"
+    with pytest.raises(EngineError, match="compute capability 3"):
+        current_gpu(0)

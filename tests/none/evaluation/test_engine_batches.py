@@ -11,6 +11,10 @@ from xbench_fast.runtime.evaluation.cell_options import Options
 @pytest.mark.parametrize("reason", [None, "there is no NVIDIA GPU"])
 def test_the_default_depends_on_the_engine(reason: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_reasons, "torch_cuda_reason", lambda device: reason)
+    asked: list[int] = []
+    monkeypatch.setattr(torch_reasons, "torch_cuda_reason", lambda device: asked.append(device) or reason)
+    options = Options(gpu=3).for_engine("torch", None)
+    assert set(asked) == {3} and options.batch == (256 if reason is None else 16)
     sizes = {name: default_batch(name) for name in (*PREFERENCE, "auto", "mine.py:Engine")}
     on_cpu = {"onnxruntime-cpu"} if reason is None else {"onnxruntime-cpu", "torch"}
     assert {name for name, size in sizes.items() if size == 256} == set(PREFERENCE) - on_cpu
