@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,21 @@ class Scores:
 
 def joined_scores(parts: Sequence[Scores]) -> Scores:
     """The scores of the parts of one batch, in order."""
+    if len(parts) == 1:
+        return parts[0]
     return Scores(np.concatenate([part.logits for part in parts]), np.concatenate([part.saliency for part in parts]))
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What an engine keeps of a batch of images, to be asked several prompt sets (`Engine.encode`).
+
+    pixels: uint8 [B, 1, S, S], the batch, which must not change meanwhile. parts: the backend's own tensors, of the
+    images in parts of the batch; None: the graph does not fall apart, and every question runs all of it.
+    """
+
+    pixels: NDArray[np.uint8]
+    parts: tuple[Any, ...] | None
 
 
 class Engine(ABC):
@@ -107,6 +121,7 @@ class Engine(ABC):
         self._asked_batch = asked.max_batch
         self._info: EngineInfo | None = None
         self._inputs: tuple[TensorSpec, ...] = ()
+        self._whole = ""
 
     @property
     def info(self) -> EngineInfo:
@@ -147,10 +162,48 @@ class Engine(ABC):
         [Q, D...], the features of one prompt set. Raises EngineError for inputs that do not fit, when the backend
         fails, and when the logits are not finite. More images than the bundle's `largest_batch` are run in parts.
         """
-        backend = self.info.backend
         self._check("pixels", pixels, np.dtype(np.uint8), 0)
         self._check("text", text, np.dtype(np.float32), 1)
-        scores = self._in_parts(np.ascontiguousarray(pixels), np.ascontiguousarray(text))
+        pixels, text = np.ascontiguousarray(pixels), np.ascontiguousarray(text)
+        return self._checked(joined_scores([self._run(part, text) for part in self._parts(pixels)]), pixels, text)
+
+    def encode(self, pixels: NDArray[np.uint8]) -> Features:
+        """What depends on the pixels alone, computed once for any number of `ask` (engines/README.md).
+
+        pixels: as in `run`. The first call takes the graph apart, which takes as long as opening the engine. Where it
+        does not fall apart, or its features are too large, the pixels are kept alone. Raises EngineError as `run`.
+        """
+        self._check("pixels", pixels, np.dtype(np.uint8), 0)
+        pixels = np.ascontiguousarray(pixels)
+        parts = list[Any]()
+        for part in self._parts(pixels) if not self._whole else ():
+            made = self._encode(part)
+            if isinstance(made, str):
+                self._whole = made
+                self.options.say(f"{self.bundle.name}: each prompt set computes the images again, because {made}")
+                break
+            parts.append(made)
+        return Features(pixels, None if self._whole else tuple(parts))
+
+    def ask(self, features: Features, text: NDArray[np.float32]) -> Scores:
+        """The scores of a batch that this engine encoded: those of `run(pixels, text)`, to the bit or but for rounding.
+
+        text: as in `run`. Raises EngineError as `run`.
+        """
+        if features.parts is None:
+            return self.run(features.pixels, text)
+        self._check("text", text, np.dtype(np.float32), 1)
+        text = np.ascontiguousarray(text)
+        scores = joined_scores([self._ask(part, text) for part in features.parts])
+        return self._checked(scores, features.pixels, text)
+
+    def _parts(self, pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+        most = self.bundle.manifest.batch_within(len(pixels))
+        return [pixels[start : start + most] for start in range(0, len(pixels), most)]
+
+    def _checked(self, scores: Scores, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        """The scores, which have the promised shapes and finite logits. Raises EngineError."""
+        backend = self.info.backend
         batch, queries = pixels.shape[0], text.shape[0]
         wanted = ((batch, queries), (batch, queries, *self.bundle.manifest.grid))
         if (scores.logits.shape, scores.saliency.shape) != wanted:
@@ -160,11 +213,6 @@ class Engine(ABC):
             )
         self.check_finite(scores.logits, text, lambda image: pixels[image])
         return scores
-
-    def _in_parts(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
-        most = self.bundle.manifest.batch_within(len(pixels))
-        parts = [self._run(pixels[start : start + most], text) for start in range(0, len(pixels), most)]
-        return parts[0] if len(parts) == 1 else joined_scores(parts)
 
     def check_finite(
         self, logits: NDArray[np.float32], text: NDArray[np.float32], pixels: Callable[[int], NDArray[np.uint8]]
@@ -188,6 +236,7 @@ class Engine(ABC):
         )
 
     def _check(self, name: str, array: NDArray[np.generic], dtype: np.dtype[np.generic], position: int) -> None:
+        self.info  # noqa: B018 - raises before the engine is opened
         shape = self._inputs[position].shape
         fits = array.ndim == len(shape) and all(
             isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
@@ -204,6 +253,14 @@ class Engine(ABC):
     @abstractmethod
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
         """Runs one checked batch."""
+
+    def _encode(self, pixels: NDArray[np.uint8]) -> Any:
+        """The features of one checked batch; a text, as here: why this engine runs every graph, or this one, whole."""
+        return f"{self.info.backend} runs graphs whole"
+
+    def _ask(self, part: Any, text: NDArray[np.float32]) -> Scores:
+        """The scores of a batch, from what `_encode` gave."""
+        raise NotImplementedError
 
     @abstractmethod
     def _close(self) -> None:

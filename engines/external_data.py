@@ -29,7 +29,7 @@ _WORD: Final = 0xFFFFFFFF  # parsers keep so many bits of a tag and of the value
 _DEEPEST: Final = 200  # messages in messages; parsers of Protocol Buffers refuse more than 100
 
 
-class _Damaged(ValueError):
+class DamagedMessage(ValueError):
     """Bytes that are no message; no engine reads this file either."""
 
 
@@ -45,26 +45,26 @@ def external_locations(graph: Path) -> list[str]:
         try:
             for location in _locations(data, 0, len(data), "model", 0):
                 locations.setdefault(location)
-        except _Damaged:
+        except DamagedMessage:
             pass
     return list(locations)
 
 
 def _locations(data: mmap.mmap, start: int, end: int, message: str, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
-        raise _Damaged
+        raise DamagedMessage
     if message == "tensor":
         yield from _of_tensor(data, start, end)
         return
     inner = _FIELDS[message]
-    for field, first, last, _ in _fields(data, start, end):
+    for field, first, last, _ in wire_fields(data, start, end):
         if field in inner and first < last:
             yield from _locations(data, first, last, inner[field], depth + 1)
 
 
 def _of_tensor(data: mmap.mmap, start: int, end: int) -> Iterator[str]:
     entries, external = [], False
-    for field, first, last, value in _fields(data, start, end):
+    for field, first, last, value in wire_fields(data, start, end):
         if field == _EXTERNAL_DATA and first < last:
             entries.append((first, last))
         elif field == _DATA_LOCATION:
@@ -74,7 +74,7 @@ def _of_tensor(data: mmap.mmap, start: int, end: int) -> Iterator[str]:
     named = False
     for first, last in entries:
         texts = {_KEY: b"", _VALUE: b""}
-        for field, begin, stop, _ in _fields(data, first, last):
+        for field, begin, stop, _ in wire_fields(data, first, last):
             if field in texts:
                 texts[field] = data[begin:stop]
         if texts[_KEY] == b"location":
@@ -84,9 +84,9 @@ def _of_tensor(data: mmap.mmap, start: int, end: int) -> Iterator[str]:
         yield ""
 
 
-def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def wire_fields(data: mmap.mmap | bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Number, place and end of the content, and value, of each field of a message: a value has no content, a content
-    no value. Raises _Damaged."""
+    no value. Raises DamagedMessage."""
     at, groups = start, 0  # the fields of a group are of another message
     while at < end:
         tag, at = _number(data, at, end)
@@ -101,14 +101,14 @@ def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, i
         elif wire_type in _WIDTHS:
             at += _WIDTHS[wire_type]
         else:
-            raise _Damaged
+            raise DamagedMessage
         if at > end or groups < 0:
-            raise _Damaged
+            raise DamagedMessage
         if not groups and wire_type in (_VARINT, _CONTENT):
             yield field, first, at if wire_type == _CONTENT else 0, value
 
 
-def _number(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
+def _number(data: mmap.mmap | bytes, at: int, end: int) -> tuple[int, int]:
     """A varint and the place after it."""
     value = 0
     for position in range(at, min(at + 10, end)):
@@ -116,4 +116,4 @@ def _number(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
         value |= (byte & 127) << (7 * (position - at))
         if byte < 128:
             return value, position + 1
-    raise _Damaged
+    raise DamagedMessage

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..base import Engine, EngineInfo, Scores, joined_scores
 from ..errors import EngineError, MissingExtraError
+from .graph_cut import too_large
+from .ort_parts import EXTERNAL_DATA, OrtParts, size_of
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, graph_for_cpu, load_onnxruntime, open_session
 
 _PAIR: Final = 2
@@ -18,6 +22,9 @@ _PAIR: Final = 2
 
 _AT_ONCE: Final = 4
 """Largest number of pairs computed at the same time: one pair alone leaves cores idle between its operations."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def cpu_reason(device: int = 0) -> str | None:
@@ -48,8 +55,8 @@ class CpuEngine(Engine):
 
     def _open(self) -> EngineInfo:
         precision, apart = self.bundle.manifest.precision, self.options.throughput
-        graph = graph_for_cpu(self.bundle.file("image"), precision)
-        self._session = open_session(graph, [CPU_PROVIDER], 1 if apart else self.threads)
+        self._session: Any = self._opened(self._graph())
+        self._divided: OrtParts | None = None
         check_interface(self._session, self.bundle.graph("image"), self.bundle)
         threads = self.threads or os.cpu_count() or 1
         at_once = threads if apart else min(_AT_ONCE, threads)
@@ -57,22 +64,58 @@ class CpuEngine(Engine):
         return EngineInfo(self.backend, self.device, precision, f"onnxruntime {load_onnxruntime().__version__}")
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
-        batch = len(pixels)
-        if batch % _PAIR:
-            pixels = np.concatenate([pixels, pixels[-1:]])
+        if self._session is None:  # closed for its parts
+            self._session = self._opened(self._graph())
+        session = self._session
 
-        def run(start: int) -> Scores:
-            pair = pixels[start : start + _PAIR]
-            return Scores(*self._session.run(["logits", "saliency"], {"pixels": pair, "text": text}))
+        def run(pair: NDArray[np.uint8]) -> Scores:
+            return Scores(*session.run(["logits", "saliency"], {"pixels": pair, "text": text}))
 
-        starts = range(0, len(pixels), _PAIR)
+        return _trimmed(self._at_once(run, _pairs(pixels)), len(pixels))
+
+    def _encode(self, pixels: NDArray[np.uint8]) -> tuple[int, list[Any]] | str:
+        """The number of images, and the features of each pair."""
+        if self._divided is None:
+            divided = OrtParts.of(self._graph(), self._opened)
+            if isinstance(divided, str):
+                return divided
+            self._session, self._divided = None, divided  # the weights would be in memory twice
+        features = self._at_once(self._divided.encode, _pairs(pixels))
+        if fault := too_large(size_of(features[0]) // _PAIR):
+            self._divided = None
+            return fault
+        return len(pixels), features
+
+    def _ask(self, part: tuple[int, list[Any]], text: NDArray[np.float32]) -> Scores:
+        (images, features), divided = part, self._divided
+        assert divided is not None
+        return _trimmed(self._at_once(lambda pair: divided.ask(pair, text), features), images)
+
+    def _at_once(self, work: Callable[[Item], Result], pairs: Sequence[Item]) -> list[Result]:
+        """What `work` gives of each pair, a few of them at the same time."""
         try:
-            pairs = list(self._submitters.map(run, starts) if len(starts) > 1 else map(run, starts))
+            return list(self._submitters.map(work, pairs) if len(pairs) > 1 else map(work, pairs))
         except Exception as error:  # see open_session
             raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}") from error
-        scores = joined_scores(pairs)
-        return Scores(scores.logits[:batch], scores.saliency[:batch])
+
+    def _graph(self) -> Path | bytes:
+        return graph_for_cpu(self.bundle.file("image"), self.bundle.manifest.precision)
+
+    def _opened(self, graph: Path | bytes) -> Any:
+        folder = {EXTERNAL_DATA: str(self.bundle.file("image").parent)} if isinstance(graph, bytes) else None
+        return open_session(graph, [CPU_PROVIDER], 1 if self.options.throughput else self.threads, entries=folder)
 
     def _close(self) -> None:
         self._submitters.shutdown()
-        del self._session
+        self._session = self._divided = None
+
+
+def _pairs(pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    if len(pixels) % _PAIR:
+        pixels = np.concatenate([pixels, pixels[-1:]])
+    return [pixels[start : start + _PAIR] for start in range(0, len(pixels), _PAIR)]
+
+
+def _trimmed(pairs: list[Scores], images: int) -> Scores:
+    scores = joined_scores(pairs)
+    return Scores(scores.logits[:images], scores.saliency[:images])

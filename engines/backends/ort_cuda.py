@@ -21,6 +21,8 @@ from .copying import CopyingEngine
 from .cuda_libraries import lacking_libraries
 from .device import DeviceEngine, DeviceScores, OutOfMemory, is_out_of_memory
 from .gpu import gpu_reason, gpu_seen
+from .graph_cut import too_large
+from .ort_parts import EXTERNAL_DATA, OrtParts, size_of
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 from .torch_reasons import one_line
 
@@ -192,6 +194,7 @@ class HostCudaEngine(CopyingEngine):
     def _load(self) -> EngineInfo:
         info = _cuda_info(self, self.backend)
         self._session = _cuda_session(self)
+        self._divided: OrtParts | None = None
         self.options.say(
             f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: {self._reason}"
         )
@@ -203,8 +206,28 @@ class HostCudaEngine(CopyingEngine):
         except Exception as error:  # see open_session
             raise _failure(self.bundle, self.backend, error) from error
 
+    def _compute_features(self, pixels: NDArray[np.uint8]) -> Any:
+        if self._divided is None:
+            divided = OrtParts.of(self.bundle.file("image"), lambda part: _cuda_session(self, part))
+            if isinstance(divided, str):
+                return divided
+            self._divided = divided
+        try:
+            features = self._divided.encode(pixels)
+        except Exception as error:  # see open_session
+            raise _failure(self.bundle, self.backend, error) from error
+        return too_large(size_of(features) // len(pixels)) or features
+
+    def _compute_scores(self, features: Any, text: NDArray[np.float32]) -> Scores:
+        assert self._divided is not None
+        try:
+            return self._divided.ask(features, text)
+        except Exception as error:  # see open_session
+            raise _failure(self.bundle, self.backend, error) from error
+
     def _close(self) -> None:
         del self._session
+        self._divided = None
 
 
 def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
@@ -217,8 +240,8 @@ def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
     return EngineInfo(backend, device, precision, f"onnxruntime {load_onnxruntime().__version__}")
 
 
-def _cuda_session(engine: Engine, **more: str) -> Any:
-    """A session of the image graph that really runs on the GPU. Raises OutOfMemory or EngineError."""
+def _cuda_session(engine: Engine, part: bytes | None = None, **more: str) -> Any:
+    """A session of the image graph, or of a part of it, that runs on the GPU. Raises OutOfMemory or EngineError."""
     bundle, options = engine.bundle, engine.options
     settings = {
         "device_id": str(options.device),
@@ -234,18 +257,22 @@ def _cuda_session(engine: Engine, **more: str) -> Any:
     }
     try:
         session = open_session(
-            bundle.file("image"),
+            part or bundle.file("image"),
             [(_CUDA, settings), CPU_PROVIDER],
             engine.threads,
-            entries={"session.record_ep_graph_assignment_info": "1"},
+            entries={
+                "session.record_ep_graph_assignment_info": "1",
+                **({EXTERNAL_DATA: str(bundle.file("image").parent)} if part else {}),
+            },
         )
     except EngineError as error:
         raise _failure(bundle, "onnxruntime-cuda", error) from error
     if _CUDA not in session.get_providers():
         raise EngineError(f"ONNX Runtime loaded {bundle.name} without CUDA; use --engine onnxruntime-cpu.")
-    check_interface(session, bundle.graph("image"), bundle)
+    if part is None:
+        check_interface(session, bundle.graph("image"), bundle)
     left = _on_cpu(session)
-    if left:
+    if left and part is None:
         listed = ", ".join(f"{count} {operation}" for operation, count in sorted(left.items()))
         options.say(f"{bundle.name}: not all of it runs on the GPU, ONNX Runtime leaves to the CPU: {listed}")
     return session

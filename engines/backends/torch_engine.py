@@ -20,9 +20,12 @@ from ..precisions import LOW_TYPES
 from .copying import CopyingEngine
 from .device import DeviceEngine, DeviceScores, OutOfMemory
 from .gpu import gpu_reason, gpu_seen, no_such_gpu
+from .graph_cut import WHOLE, too_large
 from .torch_reasons import one_line, torch_cuda_reason, torch_reason
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from .torch_graph.device import Device
     from .torch_graph.graph import Graph
 
@@ -241,22 +244,47 @@ class CopyingTorchEngine(_GraphReader, CopyingEngine):
         return EngineInfo(self.backend, device, precision, f"torch {torch.__version__}")
 
     def _compute(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        with self._computing():
+            inputs = [self._tensor(array) for array in (pixels, text)]
+            return _on_host(self._program.plan(pixels.shape, text.shape)(inputs))
+
+    def _compute_features(self, pixels: NDArray[np.uint8]) -> tuple[tuple[int, ...], list[Tensor]] | str:
+        if self._program.cut is None:
+            return WHOLE
+        with self._computing():
+            features = self._program.image_plan(pixels.shape)([self._tensor(pixels)])
+        return too_large(sum(tensor.nbytes for tensor in features) // len(pixels)) or (pixels.shape, features)
+
+    def _compute_scores(self, features: tuple[tuple[int, ...], list[Tensor]], text: NDArray[np.float32]) -> Scores:
+        shape, tensors = features
+        with self._computing():
+            return _on_host(self._program.text_plan(shape, text.shape)([*tensors, self._tensor(text)]))
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        import torch
+
+        return torch.tensor(array, device=self._program.where)
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Computes with the engine's settings. Raises OutOfMemory, and EngineError with the bundle's name."""
         import torch
 
         from .torch_graph.cuda import exact_products, translated
 
         try:
             with translated(), torch.inference_mode(), exact_products(self.options.tf32), _threads(self.threads):
-                inputs = [torch.tensor(array, device=self._program.where) for array in (pixels, text)]
-                plan = self._program.plan(pixels.shape, text.shape)
-                logits, saliency = (made.cpu().numpy().copy() for made in plan(inputs))
+                yield
         except EngineError as error:
             raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}.") from error
-        return Scores(logits, saliency)
 
     def _close(self) -> None:
         del self._program
         self._graph = None
+
+
+def _on_host(made: list[Tensor]) -> Scores:
+    return Scores(*(tensor.cpu().numpy().copy() for tensor in made))
 
 
 @contextmanager

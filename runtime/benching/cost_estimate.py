@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.backends.ort_session import CPU_PROVIDER, load_onnxruntime
+from ...engines.backends.graph_parts import GraphParts
+from ...engines.backends.ort_session import CPU_PROVIDER, load_onnxruntime, open_session
 from ...engines.bundle import Bundle
 from ...engines.errors import EngineError
 
@@ -25,13 +27,45 @@ def image_macs(bundle: Bundle, text: NDArray[np.float32]) -> int | None:
     """
     if bundle.manifest.precision == "bf16":
         return None
-    one, two = (_macs(_profile(bundle, batch, text)) for batch in (1, 2))
-    return None if one is None or two is None or two <= one else two - one
+    return graph_macs(bundle.file("image"), bundle.manifest.geometry.size, text)
 
 
-def _profile(bundle: Bundle, batch: int, text: NDArray[np.float32]) -> list[dict[str, Any]]:
+def graph_macs(graph: Path, side: int, text: NDArray[np.float32]) -> int | None:
+    """As `image_macs`, of an image graph in a file that takes images of `side` pixels."""
+    macs = _for_one_more(graph, lambda batch: {"pixels": _black(batch, side), "text": text})
+    return macs if macs is not None and macs > 0 else None
+
+
+def text_macs(graph: Path, side: int, text: NDArray[np.float32]) -> int | None:
+    """The part of `graph_macs` behind the text, which each further prompt set costs: text features `text`, images of
+    `side` pixels. None if the graph does not fall apart (engines/README.md) or its profile does not give it.
+
+    Raises EngineError, MissingExtraError.
+    """
+    parts = GraphParts.of(graph)
+    if parts is None:
+        return None
+    image = open_session(parts.image(), [CPU_PROVIDER], None)
+
+    def inputs(batch: int) -> dict[str, Any]:
+        features = image.run(list(parts.cut.features), {"pixels": _black(batch, side)})
+        return {**dict(zip(parts.cut.features, features, strict=True)), "text": text}
+
+    return _for_one_more(parts.text(image.get_outputs()), inputs)
+
+
+def _black(batch: int, side: int) -> NDArray[np.uint8]:
+    return np.zeros((batch, 1, side, side), np.uint8)
+
+
+def _for_one_more(graph: Path | bytes, inputs: Callable[[int], dict[str, Any]]) -> int | None:
+    """Multiply-accumulates of two images less those of one."""
+    one, two = (_macs(_profile(graph, inputs(batch))) for batch in (1, 2))
+    return None if one is None or two is None else two - one
+
+
+def _profile(graph: Path | bytes, inputs: dict[str, Any]) -> list[dict[str, Any]]:
     ort = load_onnxruntime()
-    side = bundle.manifest.geometry.size
     with tempfile.TemporaryDirectory() as folder:
         options = ort.SessionOptions()
         options.log_severity_level = 4
@@ -39,10 +73,13 @@ def _profile(bundle: Bundle, batch: int, text: NDArray[np.float32]) -> list[dict
         options.profile_file_prefix = str(Path(folder) / "profile")
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
-            session = ort.InferenceSession(str(bundle.file("image")), options, providers=[CPU_PROVIDER])
-            session.run(None, {"pixels": np.zeros((batch, 1, side, side), np.uint8), "text": text})
+            source = graph if isinstance(graph, bytes) else str(graph)
+            session = ort.InferenceSession(source, options, providers=[CPU_PROVIDER])
+            names = {item.name for item in session.get_inputs()}
+            session.run(None, {name: value for name, value in inputs.items() if name in names})
         except Exception as error:  # the library raises its own classes, which share no base but Exception
-            raise EngineError(f"The cost of {bundle.name} cannot be counted: {error}") from error
+            name = graph if isinstance(graph, Path) else "a part of a graph"
+            raise EngineError(f"The cost of {name} cannot be counted: {error}") from error
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     return [event["args"] for event in events if event.get("cat") == "Node" and "output_type_shape" in event["args"]]
 

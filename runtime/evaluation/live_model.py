@@ -50,7 +50,7 @@ class LiveModel:
 
 
 class LiveEngine(Engine):
-    """Calls a live model for one list of findings, or for phrases (`ask`), and checks what it returns. It has no real
+    """Calls a live model for one list of findings, or for phrases (`ask_texts`), and checks what it returns. It has no real
     bundle: its `bundle` holds the geometry and the grid, and no file. `secret`: no message repeats the texts.
 
     The model is first called with one black image: this gives its grid, and shows errors before images are decoded.
@@ -63,7 +63,7 @@ class LiveEngine(Engine):
         self._secret = secret
         self._grid: tuple[int, int] | None = None
         side = model.geometry.size
-        first = self.ask(np.zeros((1, 1, side, side), np.uint8), self._findings).saliency
+        first = self.ask_texts(np.zeros((1, 1, side, side), np.uint8), self._findings).saliency
         grid = self._grid = first.shape[2], first.shape[3]
         super().__init__(Bundle(Path(model.name), _manifest(model, grid), digest=""))
 
@@ -75,9 +75,9 @@ class LiveEngine(Engine):
         return self._run(pixels, text)
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
-        return self.ask(pixels, self._findings)
+        return self.ask_texts(pixels, self._findings)
 
-    def ask(self, pixels: NDArray[np.uint8], texts: Sequence[str]) -> Scores:
+    def ask_texts(self, pixels: NDArray[np.uint8], texts: Sequence[str]) -> Scores:
         """Scores of a batch and these findings or phrases. Raises EngineError as `run`."""
         name, wanted = self._model.name, (len(pixels), len(texts))
         # The function may keep what it gets, and the memory of a block is used again (`reading.read_ahead`).

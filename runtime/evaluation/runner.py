@@ -232,7 +232,7 @@ class Runner:
         texts = first_phrases(loaded.asked) if asks_phrases else classes
         with LiveEngine(model, texts, secret=asks_phrases) as engine:
             side = model.geometry.size
-            phrases = self._phrases(model.name, loaded, engine.ask, side, "fp32") if asks_phrases else None
+            phrases = self._phrases(model.name, loaded, engine.ask_texts, side, "fp32") if asks_phrases else None
             cell = self._planning.of_live(model, engine, loaded, phrases)
             prompts = one_query_each(classes)
             self._compute_here(cell, engine, prompts, {name: name for name in classes}, phrases)

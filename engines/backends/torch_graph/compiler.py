@@ -85,10 +85,10 @@ def traced(graph: Graph, inputs: Mapping[str, Tensor], kernels: Kernels) -> Trac
     for name in graph.outputs:
         if name not in trace.known and name not in trace.shapes:
             raise UnsupportedNodeError(f"its output {name} is not computed")
-    return Traced(_needed(trace.calls, graph.outputs), trace.known, trace.shapes, graph.outputs)
+    return Traced(needed(trace.calls, graph.outputs), trace.known, trace.shapes, graph.outputs)
 
 
-def _needed(calls: Sequence[GraphCall], outputs: Sequence[str]) -> list[GraphCall]:
+def needed(calls: Sequence[GraphCall], outputs: Sequence[str]) -> list[GraphCall]:
     """The calls without those whose results nothing reads."""
     wanted, kept = set(outputs), list[GraphCall]()
     for call in reversed(calls):

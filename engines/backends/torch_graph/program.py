@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from .compiler import GraphCall, Traced, folded, readers, traced
+from ..graph_cut import find_cut
+from .compiler import Traced, folded, needed, readers, traced
 from .fusion import fused
 from .graph import Graph
 from .kernels import Kernels, PlainKernels
@@ -52,30 +53,66 @@ class Program:
     def __init__(self, graph: Graph, where: torch.device, kernels: Kernels) -> None:
         self._graph, self.where, self._kernels = graph, where, kernels
         self._weights: dict[str, Tensor] = {}
-        self._plans: OrderedDict[tuple[Shape, Shape], ExecutionPlan] = OrderedDict()
+        self._plans: OrderedDict[tuple[str, Shape, Shape], ExecutionPlan] = OrderedDict()
+        self.cut = find_cut(graph.nodes)
 
     def plan(self, pixels: Shape, text: Shape) -> ExecutionPlan:
         """The plan for inputs of these shapes: it takes pixels and text, and gives logits and saliency."""
-        key = (pixels, text)
+
+        def made() -> ExecutionPlan:
+            return self._laid_out(_trace(self._graph, (pixels, text), self._kernels), INPUTS)
+
+        return self._kept(("whole", pixels, text), made)
+
+    def image_plan(self, pixels: Shape) -> ExecutionPlan:
+        """The plan of what depends on pixels of this shape alone: it gives the features, in the order of `cut`, which
+        is not None."""
+
+        def made() -> ExecutionPlan:
+            return self._laid_out(self._image(pixels), INPUTS[:1])
+
+        return self._kept(("image", pixels, ()), made)
+
+    def text_plan(self, pixels: Shape, text: Shape) -> ExecutionPlan:
+        """The plan of the rest, for features of pixels of this shape: it takes the features and the text."""
+
+        def made() -> ExecutionPlan:
+            trace, cut = _trace(self._graph, (pixels, text), self._kernels), self.cut
+            assert cut is not None
+            trace.calls = needed([c for c in trace.calls if set(cut.features).isdisjoint(c.outputs)], OUTPUTS)
+            # What follows from shapes is known here too, and some operators want it as numbers.
+            return self._laid_out(trace, (*cut.features, INPUTS[1]))
+
+        return self._kept(("text", pixels, text), made)
+
+    def _image(self, pixels: Shape) -> Traced:
+        assert self.cut is not None
+        nodes = tuple(self._graph.nodes[place] for place in sorted(self.cut.image))
+        graph = replace(self._graph, nodes=nodes, inputs=INPUTS[:1], outputs=self.cut.features)
+        return _trace(graph, (pixels,), self._kernels)
+
+    def _kept(self, key: tuple[str, Shape, Shape], made: Callable[[], ExecutionPlan]) -> ExecutionPlan:
+        """The plan that is kept for `key`, or a new one."""
         if key in self._plans:
             self._plans.move_to_end(key)
             return self._plans[key]
-        trace = _trace(self._graph, key, self._kernels)
+        plan = made()
         while len(self._plans) >= _MOST_PLANS:
             self._plans.popitem(last=False)
-        self._plans[key] = self._laid_out(trace, fused(trace))
-        return self._plans[key]
+        self._plans[key] = plan
+        return plan
 
     def forget(self) -> None:
         """Releases the plans; the weights stay."""
         self._plans.clear()
 
-    def _laid_out(self, trace: Traced, calls: Sequence[GraphCall]) -> ExecutionPlan:
+    def _laid_out(self, trace: Traced, inputs: Sequence[str]) -> ExecutionPlan:
+        calls = fused(trace)
         left = readers(calls, trace.outputs)
         kernels = {call.inputs[1] for call in calls if call.node.operator == "Conv"}
-        names = [name for name in trace.known if name in left]
+        names = [name for name in trace.known if name in left and name not in inputs]
         constants = tuple(self._constant(name, trace.known[name], name in kernels) for name in names)
-        places = {name: place for place, name in enumerate((*names, *INPUTS))}
+        places = {name: place for place, name in enumerate((*names, *inputs))}
         steps = []
         for call in calls:
             left.subtract(call.inputs)
@@ -90,7 +127,7 @@ class Program:
                     tuple(sorted(places[name] for name in done)),
                 )
             )
-        return ExecutionPlan(constants, tuple(steps), len(places), tuple(places[name] for name in OUTPUTS))
+        return ExecutionPlan(constants, tuple(steps), len(places), tuple(places[name] for name in trace.outputs))
 
     def _constant(self, name: str, value: Tensor, kernel: bool) -> Tensor:
         stored = name in self._graph.constants
@@ -104,6 +141,7 @@ class Program:
         return made
 
 
-def _trace(graph: Graph, shapes: tuple[Shape, Shape], kernels: Kernels) -> Traced:
-    pairs = zip(INPUTS, shapes, _TYPES, strict=True)
+def _trace(graph: Graph, shapes: Sequence[Shape], kernels: Kernels) -> Traced:
+    """Of a graph that takes pixels and text, or pixels alone, of these shapes."""
+    pairs = zip(INPUTS, shapes, _TYPES, strict=False)
     return traced(graph, {n: torch.empty(s, dtype=t, device="meta") for n, s, t in pairs}, kernels)

@@ -50,7 +50,7 @@ def close(have: Any, want: Any, bound: float) -> None:
 
 @pytest.mark.parametrize("name", MODEL_ORDER)
 def test_models_score_as_with_onnxruntime(small_bundles: dict[str, Bundle], name: str) -> None:
-    """Also a batch that is cut unevenly, and another number of queries."""
+    """Also a batch that is cut unevenly, another number of queries, and the images computed once for both."""
     bundle = small_bundles[name]
     pixels = images(5, bundle.manifest.geometry.size)
     with (
@@ -58,10 +58,17 @@ def test_models_score_as_with_onnxruntime(small_bundles: dict[str, Bundle], name
         open_engine(bundle, "torch", threads=1, options=EngineOptions(max_batch=3)) as engine,
     ):
         assert (engine.info.backend, engine.info.device, engine.info.precision) == ("torch", "cpu", "fp32")
-        for text in (bundle.prompt_set("coco").features, bundle.prompt_set("single").features):
-            want, have = reference.run(pixels, text), engine.run(pixels, text)
+        texts = [bundle.prompt_set(name).features for name in ("coco", "single")]
+        runs = [one.run(pixels, text) for one in (reference, engine) for text in texts]
+        for want, have in zip(runs[:2], runs[2:], strict=True):
             close(have.logits, want.logits, 1e-5)
             close(have.saliency, want.saliency, 1e-5)
+        again = [(one, one.encode(pixels)) for one in (reference, engine)]
+        assert all(features.parts is not None for _, features in again), "its graph falls apart"
+        asked = [one.ask(features, text) for one, features in again for text in texts]
+        for want, have in zip(runs, asked, strict=True):
+            np.testing.assert_array_equal(have.logits, want.logits)
+            np.testing.assert_array_equal(have.saliency, want.saliency)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])

@@ -57,6 +57,11 @@ def answers(bundle: Bundle, pixels: Any, name: str = "own") -> tuple[Any, Any]:
         scores = engine.run(pixels.numpy(), prompts.features)
     for have, want in ((scores.logits, logits), (scores.saliency, saliency)):
         assert np.abs(have - want).max() <= 1e-5 * np.abs(want).max(), "the engine torch gives the same"
+    with open_engine(bundle, "onnxruntime-cpu", threads=1) as engine:
+        whole, features = engine.run(pixels.numpy(), prompts.features), engine.encode(pixels.numpy())
+        parts = engine.ask(features, prompts.features)
+    assert features.parts is not None and np.array_equal(parts.logits, whole.logits), "so do the parts of the graph"
+    assert np.array_equal(parts.saliency, whole.saliency)
     return logits, saliency
 
 

@@ -1,0 +1,143 @@
+"""`encode` and `ask` of the engines on a small graph whose results are known; all models: test_torch_engine.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic
+from xbench_fast.engines.backends import graph_cut, ort_parts
+from xbench_fast.engines.backends.graph_parts import GraphParts
+from xbench_fast.engines.backends.ort_session import CPU_PROVIDER, open_session
+from xbench_fast.engines.base import EngineOptions
+from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.errors import EngineError
+from xbench_fast.engines.select import open_engine
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (5, 1, synthetic.SIZE, synthetic.SIZE), np.uint8)
+TEXTS = [np.array(rows, np.float32) for rows in ([[1, 0], [-1, 3]], [[2, 1]], [[0, 1], [1, 1], [3, -2]])]
+
+
+def bundle(folder: Path, change: Any = None, largest_batch: int | None = None) -> Bundle:
+    graph = synthetic.save_graph(folder / "graph.onnx")
+    if change is not None:
+        model = onnx.load(graph)
+        change(model.graph)
+        onnx.save(model, graph)
+    return synthetic.make_bundle(folder / "blocks", graph=graph, largest_batch=largest_batch)
+
+
+def check(engine: Any, features: Any, texts: Sequence[Any] = TEXTS) -> None:
+    for text in texts:
+        for have, want in zip(vars(engine.ask(features, text)).values(), synthetic.model(PIXELS, text), strict=True):
+            np.testing.assert_array_equal(have, want)
+
+
+@pytest.mark.parametrize("name", ["onnxruntime-cpu", "torch"])
+@pytest.mark.parametrize("options", [{}, {"pad": True, "max_batch": 4}, {"throughput": True}])
+def test_several_texts_of_images_computed_once(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    """Batches are cut by the bundle and by the engine; an unused image changes nothing."""
+    if name == "torch":
+        pytest.importorskip("torch")
+    lines = list[str]()
+    made = bundle(tmp_path, largest_batch=3)
+    with open_engine(made, name, threads=2, options=EngineOptions(say=lines.append, **options)) as engine:
+        features = engine.encode(PIXELS)
+        assert features.parts is not None and len(features.parts) == 2
+        check(engine, features)
+        np.testing.assert_array_equal(engine.run(PIXELS, TEXTS[0]).logits, synthetic.model(PIXELS, TEXTS[0])[0])
+        check(engine, features)
+        with pytest.raises(EngineError, match="takes text as float32"):
+            engine.ask(features, np.ones((1, 3), np.float32))
+        with pytest.raises(EngineError, match="takes pixels as uint8"):
+            engine.encode(PIXELS.astype(np.float32))  # type: ignore[arg-type]
+        with pytest.raises(EngineError, match="a logit that is not finite \\(image 0 of the batch, query 1\\)"):
+            engine.ask(features, np.array([[1, 0], [np.inf, 0]], np.float32))
+    assert not [line for line in lines if "again" in line]
+
+
+def mixed_in_at_once(graph: Any) -> None:
+    """The text is a factor of the pixels, before the first layer."""
+    model = onnx.ModelProto(graph=graph)
+    nodes = list(model.graph.node)
+    nodes[1].input[0] = "tinted"
+    tint = [
+        onnx.helper.make_node("ReduceSum", ["gain4", "second"], ["one"]),
+        onnx.helper.make_node("Mul", ["grey", "one"], ["tinted"]),
+    ]
+    del graph.node[:]
+    graph.node.extend([nodes[0], *nodes[2:6], *tint, nodes[1], *nodes[6:]])
+
+
+@pytest.mark.parametrize("name", ["onnxruntime-cpu", "torch"])
+@pytest.mark.parametrize("why", ["mixed", "large"])
+def test_other_graphs_are_run_whole_and_it_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    if name == "torch":
+        pytest.importorskip("torch")
+    lines = list[str]()
+    if why == "large":
+        monkeypatch.setattr(graph_cut, "LARGEST_FEATURES", 4 * synthetic.GRID**2 - 1)
+    made = bundle(tmp_path, mixed_in_at_once if why == "mixed" else None)
+    with open_engine(made, name, threads=1, options=EngineOptions(say=lines.append)) as engine:
+        for _ in range(2):
+            features = engine.encode(PIXELS)
+            assert features.parts is None
+            want, have = engine.run(PIXELS, TEXTS[0]), engine.ask(features, TEXTS[0])
+            np.testing.assert_array_equal(have.saliency, want.saliency)
+        if why == "large":
+            check(engine, features)
+    reason = "its graph does not fall apart" if why == "mixed" else "an image has 0 MiB of features, 0 are allowed"
+    assert [line for line in lines if "again" in line] == [
+        f"blocks: each prompt set computes the images again, because {reason}"
+    ]
+
+
+def test_an_engine_of_the_user_runs_whole(tmp_path: Path) -> None:
+    made = synthetic.make_bundle(tmp_path / "blocks")
+    with synthetic.BlockEngine(made) as engine:
+        check(engine, engine.encode(PIXELS))
+        assert engine.calls == [5, 5, 5]
+
+
+def test_the_whole_graph_is_closed_for_its_parts(tmp_path: Path) -> None:
+    """Its weights would be in memory twice."""
+    with open_engine(bundle(tmp_path), "onnxruntime-cpu", threads=1) as engine:
+        engine.encode(PIXELS)
+        assert engine._session is None  # type: ignore[attr-defined]
+
+
+def test_parts_read_weights_outside_the_file_and_subgraphs(tmp_path: Path) -> None:
+    """A branch of the text's part reads a feature that no node outside it reads."""
+    make, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+
+    def change(graph: Any) -> None:
+        names = [node.output[0] for node in graph.node]
+        branches = [
+            onnx.helper.make_graph([make(operator, ["blocks", "gain4"], [operator])], operator, [],
+                                   [value(operator, onnx.TensorProto.FLOAT, None)])
+            for operator in ("Mul", "Add")
+        ]  # fmt: skip
+        node = make("If", ["always"], ["seen"], then_branch=branches[0], else_branch=branches[1])
+        graph.node[names.index("seen")].CopyFrom(node)
+        graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "always"))
+
+    model = onnx.load(synthetic.save_graph(tmp_path / "graph.onnx"))
+    change(model.graph)
+    onnx.save(model, tmp_path / "graph.onnx", save_as_external_data=True, location="weights.bin", size_threshold=200)
+    assert (tmp_path / "weights.bin").stat().st_size, "the layer's kernel"
+    before = sorted(tmp_path.iterdir())
+    parts = GraphParts.of(tmp_path / "graph.onnx")
+    assert parts is not None and parts.cut.features == ("blocks",)
+    entries = {ort_parts.EXTERNAL_DATA: str(tmp_path)}
+    divided = ort_parts.OrtParts(parts, lambda part: open_session(part, [CPU_PROVIDER], 1, entries=entries))
+    scores = divided.ask(divided.encode(PIXELS), TEXTS[0])
+    np.testing.assert_array_equal(scores.saliency, synthetic.model(PIXELS, TEXTS[0])[1])
+    assert sorted(tmp_path.iterdir()) == before, "nothing is written beside it"
