@@ -162,6 +162,8 @@ def _settings(config: Config, out: FilePath | None, options: EvaluateOptions) ->
     if bundles is not None:
         folders = [bundles] if isinstance(bundles, str | os.PathLike) else bundles
         config = replace(config, bundles=tuple(map(Path, folders)))
+    prompts = options.get("prompts") or ()
+    config = config.with_prompts([prompts] if isinstance(prompts, str) else prompts)
     return config.with_settings(
         out=run,
         batch=_at_least(1, "batch", options.get("batch")),

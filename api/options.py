@@ -23,6 +23,7 @@ class EvaluateOptions(TypedDict, total=False):
     An option means what the option of that name of `xbench-fast eval` means, with - for _ (docs/reference.md). Python
     alone has these:
 
+    prompts: a list of prompt sets, or the name of one; each gives a result of the model MODEL@SET.
     cache: also False, for no prepared images.
     boxes: box files to score, one, several, or name -> file, together with `models` or alone.
     data_options: dataset -> keys of its table in xbench.toml, such as {"mine": {"reader": "coco"}}.
@@ -39,6 +40,7 @@ class EvaluateOptions(TypedDict, total=False):
     limit: int | None
     chunk: int | None
     protocol: str | None
+    prompts: str | Sequence[str] | None
     cache: FilePath | Literal[False] | None
     cache_limit: str | int | None
     decoder: Literal["auto", "cpu", "dali"]

@@ -18,7 +18,7 @@ from ..data.datasets.dataset import Case
 from ..data.datasets.pixels import PixelSource, direct_source
 from ..data.images.contents import Contents
 from ..evaluation.cell import CellWork
-from ..evaluation.gpu.device_cell import compute_anywhere
+from ..evaluation.computing import compute_anywhere
 from ..evaluation.measure import Measure
 from ..evaluation.queries import Queries
 from ..results.schema import GRID
@@ -69,7 +69,7 @@ def end_to_end(
                     contents=contents,
                 )
             )
-            compute_anywhere(made[-1], engine, measure, lambda count: None)
+            compute_anywhere(made[-1:], engine, measure, lambda count: None)
 
         return work
 

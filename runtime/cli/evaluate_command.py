@@ -58,6 +58,7 @@ def evaluate(
     tf32: bool | None,
     out: Path | None,
     protocol: str | None,
+    prompts: tuple[str, ...],
     limit: int | None,
     batch: int | None,
     threads: int | None,
@@ -101,7 +102,7 @@ def evaluate(
     if cache is not None and no_cache:
         raise ConfigError("--cache and --no-cache contradict each other; give one of them.")
     scale.check(decoder=decoder, cache=cache)
-    config = resolve_config(config_file, bundles, data, data_options, cache_limit)
+    config = resolve_config(config_file, bundles, data, data_options, cache_limit).with_prompts(prompts)
     run, kept = scale.directories(out or config.eval.out, config.cache)
     config = replace(config, cache=None if no_cache else cache or kept).with_settings(
         engine=engine, gpu=gpu, batch=batch, threads=threads, out=run, protocol=protocol, build=build, tf32=tf32

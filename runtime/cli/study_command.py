@@ -233,7 +233,7 @@ def _trust(run: Path | None, **common: Any) -> int:
 )
 @_common
 def _prompts(runs: tuple[Path, ...], by: str, **common: Any) -> int:
-    """Several prompt sets side by side: runs that differ in their prompts, or one run that reads a dataset twice.
+    """Several prompt sets side by side: of one run (eval --prompts), or of runs that differ in their prompts.
 
     The first variant is the reference of paired differences. Files go to the first run.
     """

@@ -1,4 +1,7 @@
-"""Computes one cell (a model on a dataset) in chunks; at most two computed chunks are not on disk yet."""
+"""Computes a cell (a model on a dataset), or the cells of several prompt sets in one pass over the images, in chunks.
+
+At most two computed chunks are not on disk yet.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,8 @@ class CellWork:
 
     `findings`: class of the dataset -> finding of the prompt set; `contents`: those in which `source` enters what it
     reads; `sizes`, `draw`: see `CaseReader`. `phrases`: how cases are asked their own phrases; then
-    the features of `prompts`, one per finding, are not used.
+    the features of `prompts`, one per finding, are not used. `one_of_several`: whether the prompt set is one of
+    several: the engine then encodes the images and is asked, also where no other set is left to compute.
     """
 
     model: str
@@ -60,6 +64,7 @@ class CellWork:
     draw: DrawRegions = draw_regions
     metadata: dict[str, str] = field(default_factory=dict)
     phrases: PhraseQueries | None = None
+    one_of_several: bool = False
 
     @property
     def chunks(self) -> int:
@@ -67,52 +72,99 @@ class CellWork:
 
 
 def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """Computes the chunks that are not on disk yet, and merges all of them into the finished cell.
+    """As `compute_cells` of this cell alone."""
+    return compute_cells([cell], engine, measure, advance)[0]
 
-    Four steps run at the same time: decoding in `cell.workers` threads, the engine in this thread, the sweep in up to
-    two more, and the part files in one more. Batches never cross a chunk, so a resumed run has the same batches as an
-    uninterrupted one. `advance` is called with the number of newly finished cases. Returns the number of cases computed
-    now; the others were reused from an earlier process. Raises XBenchError; finished chunks stay on disk in every case.
+
+def compute_cells(
+    cells: Sequence[CellWork], engine: Engine, measure: Measure, advance: Callable[[int], None]
+) -> list[int]:
+    """Computes the chunks that are not on disk yet, and merges all of them into the finished cells.
+
+    The cells differ in model, prompts, findings and files alone: an image is read once for all of them, and so are its
+    regions drawn. Four steps run at the same time: decoding in `cell.workers` threads, the engine in this thread, the
+    sweep in up to two more, and the part files in one more. Batches never cross a chunk, so a resumed run has the same
+    batches as an uninterrupted one. `advance` is called with the number of newly finished cases. Returns the number of
+    cases computed now for each cell; the others were reused from an earlier process. Raises XBenchError; finished
+    chunks stay on disk in every case.
     """
-    remaining = [index for index in range(cell.chunks) if not cell.files.has_part(index)]
-    queries = Queries.of(cell.prompts, cell.findings)
-    cases = sum(len(_chunk(cell, index)) for index in remaining)
-    advance(len(cell.cases) - cases)
+    first = cells[0]
+    missing = {index: [cell for cell in cells if not cell.files.has_part(index)] for index in range(first.chunks)}
+    missing = {index: left for index, left in missing.items() if left}
+    advance(len(first.cases) - sum(len(_chunk(first, index)) for index in missing))
     geometry = engine.bundle.manifest.geometry
-    reader = CaseReader(cell.source, geometry, queries.findings, cell.contents, cell.draw, cell.sizes)
-    ahead = read_ahead(reader, (_chunk(cell, index) for index in remaining), cell.batch, cell.workers)
-    metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
-    sweepers = min(_SWEEPERS, cell.workers)
+    queries = {cell.model: Queries.of(cell.prompts, cell.findings) for cell in cells}
+    findings = tuple(dict.fromkeys(name for cell in cells for name in cell.findings))
+    reader = CaseReader(first.source, geometry, findings, first.contents, first.draw, first.sizes)
+    ahead = read_ahead(reader, (_chunk(first, index) for index in missing), first.batch, first.workers)
+    sweepers = min(_SWEEPERS, first.workers)
     sweeper = ThreadPoolExecutor(sweepers, thread_name_prefix="sweep")
     # One thread: Arrow and Parquet mostly run without Python's lock, and chunks are written in order.
     writer, written = ThreadPoolExecutor(1, thread_name_prefix="rows"), deque[Future[None]]()
     try:
-        for index in remaining:
-            columns: list[CaseColumns] = []
-            scored: list[Future[Scored]] = []
-            left = len(_chunk(cell, index))
-            while left:
+        for index, left in missing.items():
+            chunks = [_CellChunk(cell, queries[cell.model]) for cell in left]
+            submitted: list[Future[Scored]] = []
+            waiting = len(_chunk(first, index))
+            while waiting:
                 block = next(ahead)
-                left -= len(block.columns.cases)
-                columns.append(block.columns)
-                logits, maps = _ask(block, engine, cell, queries, advance)
-                if logits:
-                    scored.append(sweeper.submit(_score, block.pairs, logits, maps, queries, measure))
-                # At most one block more than sweepers waits: maps of all blocks would fill memory if the engine is
-                # faster than the sweep.
-                if len(scored) > sweepers + 1:
-                    scored[-sweepers - 2].result()
-            written.append(writer.submit(_write, cell, index, columns, scored, metadata))
-            while len(written) > _CHUNKS_IN_FLIGHT:
+                waiting -= len(block.columns.cases)
+                asked = [chunk.begin(block, findings) for chunk in chunks]
+                _ask(block, engine, asked, advance)
+                for chunk, part in zip(chunks, asked, strict=True):
+                    if part.logits:
+                        submitted.append(sweeper.submit(_score, part, measure))
+                        chunk.scored.append(submitted[-1])
+                    # At most one block more than sweepers waits: maps of all blocks would fill memory if the engine is
+                    # faster than the sweep.
+                    if len(submitted) > sweepers + 1:
+                        submitted[-sweepers - 2].result()
+            written.extend(writer.submit(_write, chunk, index) for chunk in chunks)
+            while len(written) > _CHUNKS_IN_FLIGHT * len(chunks):
                 written.popleft().result()
-        for part in written:
-            part.result()
+        for part_file in written:
+            part_file.result()
     finally:
         ahead.close()
         writer.shutdown(wait=True)  # what is computed is not lost
         sweeper.shutdown(wait=True, cancel_futures=True)
-    cell.files.merge(cell.chunks, result_schema(metadata))
-    return cases
+    for cell in cells:
+        cell.files.merge(cell.chunks, result_schema(_metadata(cell)))
+    return [sum(len(_chunk(cell, index)) for index, left in missing.items() if cell in left) for cell in cells]
+
+
+@dataclass(frozen=True, eq=False)
+class _AskedBlock:
+    """The pairs of a block whose regions one prompt set asks for, and what the engine says of the batches so far:
+    logits [B, Q], and the maps [P, h, w] of their pairs."""
+
+    cell: CellWork
+    queries: Queries
+    pairs: DrawnPairs
+    logits: list[NDArray[np.float32]] = field(default_factory=list)
+    maps: list[NDArray[np.float32]] = field(default_factory=list)
+
+    def take(self, scores: Scores, start: int, stop: int) -> None:
+        """Enters the scores of the images from `start` to before `stop`."""
+        first, last = np.searchsorted(self.pairs.of_case, (start, stop)).tolist()
+        of_case, of_finding = self.pairs.of_case[first:last] - start, self.pairs.of_finding[first:last]
+        self.logits.append(scores.logits)
+        self.maps.append(self.queries.maps(scores.saliency, of_case, of_finding))
+
+
+@dataclass(frozen=True, eq=False)
+class _CellChunk:
+    """A chunk of a cell while it is computed."""
+
+    cell: CellWork
+    queries: Queries
+    columns: list[CaseColumns] = field(default_factory=list)
+    scored: list[Future[Scored]] = field(default_factory=list)
+
+    def begin(self, block: Block, findings: Sequence[str]) -> _AskedBlock:
+        """What is asked of a block that was read with the regions of all `findings`."""
+        self.columns.append(block.columns.asked(findings, self.queries.findings))
+        return _AskedBlock(self.cell, self.queries, block.pairs.asked(self.queries.findings))
 
 
 def _chunk(cell: CellWork, index: int) -> Sequence[Case]:
@@ -125,45 +177,45 @@ def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def _write(
-    cell: CellWork, index: int, columns: list[CaseColumns], scored: list[Future[Scored]], metadata: dict[str, str]
-) -> None:
+def _metadata(cell: CellWork) -> dict[str, str]:
+    return {**cell.metadata, KEY_FIELD: cell.files.key}
+
+
+def _write(chunk: _CellChunk, index: int) -> None:
     """Stores the rows of a chunk; little of it holds the interpreter, so the next chunk is computed meanwhile."""
-    parts = [part.result() for part in scored]
-    table = rows_table(columns, parts, tuple(cell.findings), cell.model, cell.dataset, metadata)
+    cell, parts = chunk.cell, [part.result() for part in chunk.scored]
+    table = rows_table(chunk.columns, parts, tuple(cell.findings), cell.model, cell.dataset, _metadata(cell))
     cell.files.write_part(index, table)
 
 
-def _ask(
-    block: Block, engine: Engine, cell: CellWork, queries: Queries, advance: Callable[[int], None]
-) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]]:
-    """What the engine says of the batches of a block: logits [B, Q], and the maps [P, h, w] of their pairs."""
-    logits, maps, pairs = [], [], block.pairs
-    ends = [*range(0, len(block.columns.cases), cell.batch), len(block.columns.cases)]
+def _ask(block: Block, engine: Engine, asked: Sequence[_AskedBlock], advance: Callable[[int], None]) -> None:
+    """Enters what the engine says of the batches of a block."""
+    batch, cases = asked[0].cell.batch, block.pairs.cases
+    ends = [*range(0, len(block.columns.cases), batch), len(block.columns.cases)]
     images = np.concatenate([[0], np.cumsum(block.columns.readable)])[ends]
-    bounds = pairwise(np.searchsorted(pairs.of_case, images).tolist())
-    for (start, stop), (first, last), (begin, end) in zip(
-        pairwise(images.tolist()), bounds, pairwise(ends), strict=True
-    ):
+    for (start, stop), (begin, end) in zip(pairwise(images.tolist()), pairwise(ends), strict=True):
         if stop > start:
-            pixels = block.pixels[start:stop]
-            if cell.phrases is None:
-                scores = _once_an_image(engine, pixels, pairs.cases[start:stop], cell.prompts)
-            else:
-                scores = cell.phrases.run(pixels, pairs.cases[start:stop])
-            logits.append(scores.logits)
-            maps.append(queries.maps(scores.saliency, pairs.of_case[first:last] - start, pairs.of_finding[first:last]))
+            said = _answers(engine, block.pixels[start:stop], cases[start:stop], [part.cell for part in asked])
+            for part, scores in zip(asked, said, strict=True):
+                part.take(scores, start, stop)
         advance(end - begin)
-    return logits, maps
 
 
-def _once_an_image(engine: Engine, pixels: NDArray[np.uint8], cases: Sequence[Case], prompts: PromptSet) -> Scores:
-    """What the engine says of a batch, with one forward pass for each image."""
+def _answers(
+    engine: Engine, pixels: NDArray[np.uint8], cases: Sequence[Case], cells: Sequence[CellWork]
+) -> Iterator[Scores]:
+    """What the engine says of a batch for each cell, with one forward pass for each image."""
+    if cells[0].phrases is not None:
+        yield cells[0].phrases.run(pixels, cases)
+        return
     firsts, image_of = distinct_images(cases)
-    if len(firsts) == len(cases):
-        return engine.run(pixels, prompts.features)
-    scores = engine.run(pixels[firsts], prompts.features)
-    return Scores(scores.logits[image_of], scores.saliency[image_of])
+    once = len(firsts) == len(cases)
+    pixels = pixels if once else pixels[firsts]
+    features = engine.encode(pixels) if cells[0].one_of_several else None
+    for cell in cells:
+        text = cell.prompts.features
+        scores = engine.run(pixels, text) if features is None else engine.ask(features, text)
+        yield scores if once else Scores(scores.logits[image_of], scores.saliency[image_of])
 
 
 def distinct_images(cases: Sequence[Case]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -174,14 +226,8 @@ def distinct_images(cases: Sequence[Case]) -> tuple[NDArray[np.intp], NDArray[np
     return np.unique(image_of, return_index=True)[1], image_of
 
 
-def _score(
-    pairs: DrawnPairs,
-    logits: list[NDArray[np.float32]],
-    maps: list[NDArray[np.float32]],
-    queries: Queries,
-    measure: Measure,
-) -> Scored:
+def _score(part: _AskedBlock, measure: Measure) -> Scored:
     """Sweeps the maps of the pairs of a block."""
-    swept = np.concatenate(maps)
-    counts, native = measure.count(pairs, swept)
-    return Scored(pairs, counts, queries.logits(np.concatenate(logits)), swept, native)
+    swept = np.concatenate(part.maps)
+    counts, native = measure.count(part.pairs, swept)
+    return Scored(part.pairs, counts, part.queries.logits(np.concatenate(part.logits)), swept, native)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +50,14 @@ class CaseColumns:
             )
         return columns
 
+    def asked(self, all_findings: Sequence[str], findings: Sequence[str]) -> CaseColumns:
+        """The columns with the faults of `findings` alone, some of `all_findings`, those of these columns."""
+        if tuple(findings) == tuple(all_findings):
+            return self
+        place = {all_findings.index(name): at for at, name in enumerate(findings)}
+        faults = sorted((case, place[at], fault) for case, at, fault in self.faults if at in place)
+        return replace(self, faults=faults)
+
     def put(self, decoded: Sequence[tuple[int, DecodedCase]]) -> None:
         """Enters cases that were decoded one by one, with their places and without their faults."""
         for at, decoded_case in decoded:
@@ -91,6 +99,26 @@ class DrawnPairs:
         sizes = np.array([decoded_case.size or (0, 0) for decoded_case in decoded], np.int32).reshape(-1, 2)
         cases = [decoded_case.case for decoded_case in decoded]
         return DrawnPairs(findings, of_case, of_finding, masks, frames[of_case], sub_pixel, cases, sizes)
+
+    def asked(self, findings: Sequence[str]) -> DrawnPairs:
+        """The pairs of some of the findings, in the order of these."""
+        if tuple(findings) == tuple(self.findings):
+            return self
+        place = np.full(len(self.findings), -1, np.intp)
+        place[[self.findings.index(name) for name in findings]] = np.arange(len(findings))
+        of_finding = place[self.of_finding]
+        kept = np.flatnonzero(of_finding >= 0)
+        kept = kept[np.lexsort((of_finding[kept], self.of_case[kept]))]
+        return DrawnPairs(
+            findings,
+            self.of_case[kept],
+            of_finding[kept],
+            self.masks[kept],
+            self.frames[kept],
+            self.sub_pixel[kept],
+            self.cases,
+            self.sizes,
+        )
 
     def part(self, start: int, stop: int) -> DrawnPairs:
         """The pairs of the cases from `start` to before `stop`."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,10 @@ class PlannedCell:
     @property
     def title(self) -> str:
         return f"{self.model} on {self.loaded.name}"
+
+
+Work = Callable[[Sequence[PlannedCell], Callable[[int], None]], Sequence[int]]
+"""Computes cells of one dataset, counts finished cases, and returns how many it computed of each cell."""
 
 
 class Finisher:
@@ -163,26 +168,39 @@ class Finisher:
             self.outcome.mostly_lost.append((cell.model, name, unread.sentence(name)))
         return unread.words(cell.loaded.name)
 
-    def compute(self, cell: PlannedCell, work: Callable[[CellFiles, Callable[[int], None]], int]) -> None:
-        """Reuses a cell that is on disk, else calls `work` to compute it.
-
-        `work` gets the cell's files and a function to call with the number of newly finished cases; it returns the
-        number of cases it computed.
-        """
-        if self.taken_over(cell):
-            return
-        before = self._run.cell(cell.model, cell.loaded.name)
-        self.begin(cell)
-        start = time.monotonic()
+    def compute(self, cells: Sequence[PlannedCell], work: Work) -> None:
+        """Reuses cells that are on disk, and calls `work` for the others. Several are tried alone after an error."""
         try:
-            with self._progress.cell(cell.title, len(cell.loaded.cases)) as advance:
-                computed = work(self.files(cell), advance)
+            self._compute(cells, work)
+        except Exception as error:
+            if len(cells) == 1 or isinstance(error, RunError):
+                raise
+            self._progress.say(f"{cells[0].loaded.name}: each prompt set is computed alone, because of all: {error}")
+            for cell in cells:
+                if (cell.model, cell.loaded.name) not in self.outcome.finished_cells:
+                    self.guarded(cell.model, cell.loaded.name, partial(self._compute, [cell], work))
+
+    def _compute(self, cells: Sequence[PlannedCell], work: Work) -> None:
+        left = [cell for cell in cells if not self.taken_over(cell)]
+        if not left:
+            return
+        before = [self._run.cell(cell.model, cell.loaded.name) for cell in left]
+        for cell in left:
+            self.begin(cell)
+        start = time.monotonic()
+        title = left[0].title if len(left) == 1 else f"{len(left)} prompt sets on {left[0].loaded.name}"
+        try:
+            with self._progress.cell(title, len(left[0].loaded.cases)) as advance:
+                computed = work(left, advance)
         except (KeyboardInterrupt, RunError):
-            self.interrupted(cell)
+            for cell in left:
+                self.interrupted(cell)
             raise
-        self.done(cell, computed, time.monotonic() - start)
-        if before is not None and before.get("weights") == "live" and before.get("version") is None:
-            self._discard(before)
+        seconds = (time.monotonic() - start) / len(left)  # each second counts once
+        for cell, count, entry in zip(left, computed, before, strict=True):
+            self.done(cell, count, seconds)
+            if entry is not None and entry.get("weights") == "live" and entry.get("version") is None:
+                self._discard(entry)
 
     def _discard(self, entry: Mapping[str, Any]) -> None:
         """Deletes the files of a live model without a version: no later run can use them."""

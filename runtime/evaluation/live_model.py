@@ -50,8 +50,8 @@ class LiveModel:
 
 
 class LiveEngine(Engine):
-    """Calls a live model for one list of findings, or for phrases (`ask_texts`), and checks what it returns. It has no real
-    bundle: its `bundle` holds the geometry and the grid, and no file. `secret`: no message repeats the texts.
+    """Calls a live model for one list of findings, or for phrases (`ask_texts`), and checks what it returns. It has no
+    real bundle: its `bundle` holds the geometry and the grid, and no file. `secret`: no message repeats the texts.
 
     The model is first called with one black image: this gives its grid, and shows errors before images are decoded.
     Raises EngineError.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...engines.bundle import Bundle, find_bundles
@@ -76,9 +76,15 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
     """The prompt set of `bundle` for a dataset: the configured one, else the dataset's name, else its reader's name,
     else the set of all findings of a supervised model.
 
-    None when the bundle has none of them. Raises BundleError when a configured one is missing.
+    None when the bundle has none of them. Raises BundleError when a configured one is missing, and ConfigError for
+    several (`DatasetConfig.each_set`).
     """
     have = bundle.manifest.prompt_sets
+    if isinstance(config.prompts, tuple):
+        raise ConfigError(
+            f"The dataset '{config.name}' names several prompt sets ({some_names(config.prompts)}), and one is needed "
+            f"here; name it with --data-option {config.name}.prompts=SET."
+        )
     if config.prompts is not None and config.prompts not in have:
         hint = did_you_mean(config.prompts, sorted(have))
         raise BundleError(
@@ -87,6 +93,28 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
         )
     last = FINDINGS_SET if bundle.manifest.findings else None
     return next((name for name in (config.prompts, config.name, dataset.name, last) if name in have), None)
+
+
+@dataclass(frozen=True)
+class AskedSet:
+    """A prompt set that a bundle is asked on a dataset. model: the name of the cell's model, `variant_name` of several;
+    findings: class of the dataset -> finding of the set."""
+
+    model: str
+    loaded: LoadedDataset
+    prompts: PromptSet
+    findings: dict[str, str]
+
+
+def variant_name(model: str, prompts: str) -> str:
+    """The model of the cell of one of several prompt sets: a row of its own in every table, MODEL@SET."""
+    return f"{model}@{prompts}"
+
+
+def cell_models(model: str, config: DatasetConfig) -> list[tuple[str, DatasetConfig]]:
+    """The names of the models of a bundle's cells on a dataset, and the dataset with the prompt set of each."""
+    several = isinstance(config.prompts, tuple)
+    return [(variant_name(model, str(one.prompts)) if several else model, one) for one in config.each_set]
 
 
 def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tuple[PromptSet, dict[str, str]] | str:
@@ -129,7 +157,7 @@ def missing_prompts(config: DatasetConfig, bundles: Sequence[Path]) -> list[str]
             if manifest.findings and config.prompts is None:
                 return []
             sets |= dict.fromkeys(sorted(manifest.prompt_sets))
-    names = [config.name, config.reader] if config.prompts is None else [config.prompts]
+    names = [config.name, config.reader] if config.prompts is None else [one.prompts for one in config.each_set]
     if not sets or not sets.keys().isdisjoint(names):
         return []
     subject = "No bundle has a" if len(bundles) > 1 else f"The bundle {bundles[0].name} has no"
@@ -161,10 +189,19 @@ def needed_geometries(bundles: Sequence[Path], rules: Protocol, loaded: LoadedDa
     for path in bundles:
         with suppress(BundleError):
             bundle = Bundle.load(path, check_hashes=False)
-            if loaded.dataset.asks_phrases or prompt_set_name(bundle, loaded.config, loaded.dataset) is not None:
+            if loaded.dataset.asks_phrases or _has_prompts(bundle, loaded):
                 geometry = input_geometry(bundle.manifest.geometry, loaded.config, rules)
                 geometries.setdefault(geometry.key, geometry)
     return list(geometries.values())
+
+
+def _has_prompts(bundle: Bundle, loaded: LoadedDataset) -> bool:
+    """Whether a bundle has a prompt set that is asked on a dataset."""
+    for config in loaded.config.each_set:
+        with suppress(BundleError):
+            if prompt_set_name(bundle, config, loaded.dataset) is not None:
+                return True
+    return False
 
 
 def shared_findings(findings: Sequence[str], classes: Sequence[str]) -> dict[str, str]:

@@ -10,7 +10,6 @@ from ...engines.bundle import Bundle
 from ...engines.errors import DataError
 from ...engines.geometry import Geometry
 from ...engines.manifest import parity_summary
-from ...engines.prompts.prompt_set import PromptSet
 from ..data.datasets.dataset import Dataset
 from ..data.images.decoders import Decoder
 from ..host.code_numbers import code_number
@@ -21,7 +20,7 @@ from .cell_options import Options
 from .finishing import PlannedCell
 from .live_model import LiveModel
 from .measure import Measure
-from .pairing import input_geometry
+from .pairing import AskedSet, input_geometry
 from .phrase_queries import PhraseQueries
 
 RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps", "boxes"]
@@ -41,18 +40,14 @@ class Planning:
         return input_geometry(geometry, loaded.config, self.measure.protocol)
 
     def of_bundle(
-        self,
-        bundle: Bundle,
-        engine: Engine,
-        loaded: LoadedDataset,
-        prompts: PromptSet,
-        findings: dict[str, str],
-        phrases: PhraseQueries | None = None,
+        self, bundle: Bundle, engine: Engine, asked_set: AskedSet, phrases: PhraseQueries | None = None
     ) -> PlannedCell:
         """The cell of a bundle. Raises DataError when the dataset has no images at all."""
+        loaded, prompts, findings = asked_set.loaded, asked_set.prompts, asked_set.findings
         geometry = self.geometry(bundle.manifest.geometry, loaded)
         how = self._how(loaded, geometry, "cpu" if engine.info.device == "cpu" else "gpu") | _how_asked(phrases)
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
+        ingredients["model"] = asked_set.model
         asked = {phrase for case in loaded.asked for phrase in case.phrases.values()}
         alone = "_alone" if phrases is not None and phrases.alone else ""
         facts = {
@@ -75,12 +70,13 @@ class Planning:
                 if (activation := (bundle.manifest.checkpoint or {}).get("activation"))
                 else {}
             ),
+            **({"variant_of": bundle.name} if asked_set.model != bundle.name else {}),
             **({"supervised": True} if bundle.manifest.findings else {}),
             **({"uncompared_texts": True} if bundle.manifest.uncompared_texts else {}),
             **extent(loaded),
         }
         threads = self.options.threads if engine.info.device == "cpu" else None
-        return PlannedCell(bundle.name, loaded, list(findings), ingredients, facts, threads)
+        return PlannedCell(asked_set.model, loaded, list(findings), ingredients, facts, threads)
 
     def of_live(
         self, model: LiveModel, engine: Engine, loaded: LoadedDataset, phrases: PhraseQueries | None = None

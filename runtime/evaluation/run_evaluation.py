@@ -6,7 +6,7 @@ The command line and the Python interface both use it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -112,6 +112,8 @@ class Evaluation:
             gpu=settings.gpu or 0,
         )
         datasets = select_datasets(config, asked.datasets)
+        if settings.prompts:
+            datasets = [replace(item, prompts=item.prompts or settings.prompts) for item in datasets]
         if not datasets:
             raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
         baselines, others = split_baselines(asked.models)
@@ -237,7 +239,7 @@ class Evaluation:
                     "prompts": item.prompts,
                     "options": dict(item.options),
                 }
-                for name, item in config.datasets.items()
+                for name, item in {**config.datasets, **{item.name: item for item in self.datasets}}.items()
             },
             "cache": str(config.cache.absolute()) if config.cache else None,
             "decoder": decoder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,30 +11,29 @@ from typing import TYPE_CHECKING
 
 from ...engines.base import Engine, Scores
 from ...engines.bundle import Bundle
-from ...engines.errors import ConfigError, RunError, XBenchError
+from ...engines.errors import RunError, XBenchError
 from ...engines.prompts.phrase_features import PhraseFeatures
-from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
 from ..data.images.decoders import CPU, Decoder
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
 from ..results.cell_key import reference_ingredients
-from ..results.loaded_dataset import LoadedDataset, load_dataset
+from ..results.loaded_dataset import LoadedDataset
 from ..results.run_directory import RunDirectory
 from ..results.run_outcome import RunOutcome
-from ..results.storage import CellFiles
 from .cell import CellWork
+from .cell_inputs import CellInputs
 from .cell_options import Options
 from .cell_sources import OpenMasks, OpenSource, drawn_each_time
+from .computing import compute_anywhere
 from .finishing import Finisher, PlannedCell
-from .gpu.device_cell import compute_anywhere
 from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
 from .opening import NextEngine, Opened, Turn
-from .pairing import asked_prompts, missing_prompts
+from .pairing import AskedSet
 from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent, made_by
-from .progress import Progress, not_asked_line, some_names
+from .progress import Progress, not_asked_line
 from .reference.box_models import BoxModel
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference, find_reference
@@ -70,8 +69,8 @@ class Runner:
         self._measure = Measure(protocol(options.protocol), parts.sweep)
         self._planning = Planning(options, self._measure, parts.decoder)
         self._phrase_features = parts.phrase_features
-        self._loaded: dict[str, LoadedDataset | XBenchError] = {}
         self._cells = Finisher(run, progress, options.protocol)
+        self._inputs = CellInputs(options, self._cells.learn)
         self._say = progress.say
 
     def evaluate(
@@ -112,20 +111,7 @@ class Runner:
         with ExitStack() as stack:
             opened = following.take(stack)
             bundle = opened.bundle if opened else Bundle.load(path)
-            ready: list[tuple[LoadedDataset, PromptSet, dict[str, str]]] = []
-            for config in datasets:
-                try:
-                    pair = self._pair(bundle, config)
-                except XBenchError as error:
-                    self._cells.fail(bundle.name, config.name, error)
-                    continue
-                if isinstance(pair, str):
-                    self._cells.skip(bundle.name, config.name, pair)
-                    continue
-                ready.append(pair)
-                classes = pair[0].dataset.classes
-                if left := [finding for finding in classes if finding not in pair[2]]:
-                    self._cells.remark(bundle.name, config.name, not_asked_line(pair[1].name, left, len(classes)))
+            ready = [pairs for config in datasets if (pairs := self._asked(bundle, config))]
             if not ready:
                 return
             try:
@@ -134,35 +120,60 @@ class Runner:
                     stack.push(opened.closing)
                 opened.turn.begin()
             except XBenchError as error:
-                for loaded, _, _ in ready:
-                    self._cells.fail(bundle.name, loaded.name, error)
+                for asked in (each for pairs in ready for each in pairs):
+                    self._cells.fail(asked.model, asked.loaded.name, error)
                 return
             following.start_after(path)
-            for loaded, prompts, findings in ready:
-                run = partial(self._cell, bundle, opened.engine, loaded, prompts, findings)
-                self._cells.guarded(bundle.name, loaded.name, run)
+            for pairs in ready:
+                self._evaluate_sets(bundle, opened.engine, pairs)
 
     def _opened(self, datasets: Sequence[DatasetConfig], path: Path, turn: Turn) -> Opened | None:
         """The open engine of a bundle; None where no cell needs one. Raises what its turn will raise."""
         bundle = Bundle.load(path)
-        return self._opening(bundle, turn) if any(self._is_asked(bundle, config) for config in datasets) else None
-
-    def _is_asked(self, bundle: Bundle, config: DatasetConfig) -> bool:
-        with suppress(XBenchError):
-            return not isinstance(self._pair(bundle, config), str)
-        return False
+        return (
+            self._opening(bundle, turn) if any(self._inputs.is_asked(bundle, config) for config in datasets) else None
+        )
 
     def _opening(self, bundle: Bundle, turn: Turn) -> Opened:
         closing = self._open_engine(bundle, self._options.engine, threads=self._options.threads, turn=turn)
         return Opened(bundle, closing.__enter__(), closing, turn)
 
-    def _cell(
-        self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
-    ) -> None:
-        if not loaded.dataset.asks_phrases:
-            planned = self._planning.of_bundle(bundle, engine, loaded, prompts, findings)
-            self._compute_here(planned, engine, prompts, findings)
+    def _asked(self, bundle: Bundle, config: DatasetConfig) -> list[AskedSet]:
+        """What a dataset asks of a bundle; what it cannot ask is recorded as failed or skipped."""
+        pairs = list[AskedSet]()
+        for model, one in self._inputs.models(bundle.name, config):
+            try:
+                pair = self._inputs.pair(bundle, model, one)
+            except XBenchError as error:
+                self._cells.fail(model, config.name, error)
+                continue
+            if isinstance(pair, str):
+                self._cells.skip(model, config.name, pair)
+                continue
+            pairs.append(pair)
+            classes = pair.loaded.dataset.classes
+            if left := [finding for finding in classes if finding not in pair.findings]:
+                self._cells.remark(model, config.name, not_asked_line(pair.prompts.name, left, len(classes)))
+        return pairs
+
+    def _evaluate_sets(self, bundle: Bundle, engine: Engine, pairs: Sequence[AskedSet]) -> None:
+        """Evaluates the prompt sets of a dataset; if there are several, in one pass over its images."""
+        first = pairs[0]
+        if first.loaded.dataset.asks_phrases:
+            self._cells.guarded(first.model, first.loaded.name, partial(self._ask_phrases, bundle, engine, first))
             return
+        planned = list[tuple[PlannedCell, AskedSet]]()
+        for asked in pairs:
+
+            def plan(asked: AskedSet = asked) -> None:
+                planned.append((self._planning.of_bundle(bundle, engine, asked), asked))
+
+            self._cells.guarded(asked.model, asked.loaded.name, plan)
+        if planned:
+            run = partial(self._compute_here, planned, engine)
+            self._cells.guarded(planned[0][0].model, first.loaded.name, run)
+
+    def _ask_phrases(self, bundle: Bundle, engine: Engine, asked: AskedSet) -> None:
         features = PhraseFeatures(bundle, self._phrase_features, threads=self._options.threads)
         with closing(features):
 
@@ -170,10 +181,10 @@ class Runner:
                 return engine.run(pixels, features(texts))
 
             side, precision = bundle.manifest.geometry.size, engine.info.precision
-            phrases = self._phrases(bundle.name, loaded, ask, side, precision)
+            phrases = self._phrases(bundle.name, asked.loaded, ask, side, precision)
             phrases = replace(phrases, most=most_queries(bundle))
-            planned = self._planning.of_bundle(bundle, engine, loaded, prompts, findings, phrases)
-            self._compute_here(planned, engine, prompts, findings, phrases)
+            planned = self._planning.of_bundle(bundle, engine, asked, phrases)
+            self._compute_here([(planned, asked)], engine, phrases)
 
     def _phrases(self, model: str, loaded: LoadedDataset, ask: Ask, side: int, precision: str) -> PhraseQueries:
         """How a model is asked the phrases of a dataset, with a remark where that is not as usual."""
@@ -184,49 +195,11 @@ class Runner:
             self._cells.remark(model, loaded.name, f"cases without a phrase that has a region: {left}, not evaluated")
         return PhraseQueries(tuple(loaded.dataset.classes), ask, alone)
 
-    def _pair(self, bundle: Bundle, config: DatasetConfig) -> tuple[LoadedDataset, PromptSet, dict[str, str]] | str:
-        """The inputs of a cell, or the reason why it is skipped."""
-        if self._options.skip_absent and not has_folder(config.root):
-            return f"its folder {config.root} does not exist"
-        try:
-            loaded = self._load(config)
-        except ConfigError as error:
-            further = missing_prompts(config, [bundle.path])
-            raise ConfigError(" ".join([str(error), *further])) from error
-        if loaded.dataset.asks_phrases:
-            if supervised := bundle.manifest.findings:
-                names = some_names(supervised)
-                return f"it reads no phrases: it is supervised and knows {len(supervised)} findings ({names})"
-            if config.prompts is not None:
-                raise ConfigError(
-                    f"The dataset '{config.name}' asks each image its own phrases, so it takes no prompt set; leave "
-                    f"prompts={config.prompts} out."
-                )
-            bundle.graph("text")  # raises
-            classes = loaded.dataset.classes
-            return loaded, one_query_each(classes, "report"), {name: name for name in classes}
-        asked = asked_prompts(bundle, config, loaded.dataset)
-        return asked if isinstance(asked, str) else (loaded, *asked)
-
-    def _load(self, config: DatasetConfig) -> LoadedDataset:
-        loaded = self._loaded.get(config.name)
-        if loaded is None:
-            try:
-                options = self._options
-                loaded = load_dataset(config, options.limit, options.shard, options.chunk, verify=options.verify)
-                self._cells.learn(loaded)
-            except XBenchError as error:
-                loaded = error
-            self._loaded[config.name] = loaded
-        if isinstance(loaded, XBenchError):
-            raise loaded
-        return loaded
-
     def _live(self, model: LiveModel, config: DatasetConfig) -> None:
         if self._options.skip_absent and not has_folder(config.root):
             self._cells.skip(model.name, config.name, f"its folder {config.root} does not exist")
             return
-        loaded = self._load(config)
+        loaded = self._inputs.load(config)
         classes = loaded.dataset.classes
         asks_phrases = loaded.dataset.asks_phrases
         texts = first_phrases(loaded.asked) if asks_phrases else classes
@@ -234,48 +207,47 @@ class Runner:
             side = model.geometry.size
             phrases = self._phrases(model.name, loaded, engine.ask_texts, side, "fp32") if asks_phrases else None
             cell = self._planning.of_live(model, engine, loaded, phrases)
-            prompts = one_query_each(classes)
-            self._compute_here(cell, engine, prompts, {name: name for name in classes}, phrases)
+            asked = AskedSet(model.name, loaded, one_query_each(classes), {name: name for name in classes})
+            self._compute_here([(cell, asked)], engine, phrases)
 
     def _compute_here(
-        self,
-        planned: PlannedCell,
-        engine: Engine,
-        prompts: PromptSet,
-        findings: dict[str, str],
-        phrases: PhraseQueries | None = None,
+        self, planned: Sequence[tuple[PlannedCell, AskedSet]], engine: Engine, phrases: PhraseQueries | None = None
     ) -> None:
-        loaded = planned.loaded
+        loaded, sets = planned[0][0].loaded, {cell.model: asked for cell, asked in planned}
         geometry = self._planning.geometry(engine.bundle.manifest.geometry, loaded)
 
-        def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
+        def compute(cells: Sequence[PlannedCell], advance: Callable[[int], None]) -> list[int]:
             with self._open_source(loaded, geometry) as source, self._open_masks(loaded) as draw:
-                cell = CellWork(
-                    model=planned.model,
-                    dataset=loaded.name,
-                    prompts=prompts,
-                    findings=findings,
-                    cases=loaded.cases,
-                    files=files,
-                    source=source,
-                    batch=self._options.batch,
-                    chunk=self._options.chunk,
-                    workers=self._options.threads,
-                    contents=loaded.contents,
-                    sizes=loaded.file_sizes,
-                    phrases=phrases,
-                    draw=draw,
-                )
-                return compute_anywhere(cell, engine, self._measure, advance)
+                work = [
+                    CellWork(
+                        model=cell.model,
+                        dataset=loaded.name,
+                        prompts=sets[cell.model].prompts,
+                        findings=sets[cell.model].findings,
+                        cases=loaded.cases,
+                        files=self._cells.files(cell),
+                        source=source,
+                        batch=self._options.batch,
+                        chunk=self._options.chunk,
+                        workers=self._options.threads,
+                        contents=loaded.contents,
+                        sizes=loaded.file_sizes,
+                        phrases=phrases,
+                        draw=draw,
+                        one_of_several="variant_of" in cell.facts,
+                    )
+                    for cell in cells
+                ]
+                return compute_anywhere(work, engine, self._measure, advance)
 
-        self._cells.compute(planned, compute)
+        self._cells.compute([cell for cell, _ in planned], compute)
 
     def _reference(self, model: str | MapFolder | BoxModel, config: DatasetConfig) -> None:
         name = model if isinstance(model, str) else model.name
         if self._options.skip_absent and not has_folder(config.root):
             self._cells.skip(name, config.name, f"its folder {config.root} does not exist")
             return
-        options, loaded = self._options, self._load(config)
+        options, loaded = self._options, self._inputs.load(config)
         reference, rows_of = find_reference(model, loaded, self._measure)
         if isinstance(reference, str):
             self._cells.skip(name, config.name, reference)
@@ -285,14 +257,12 @@ class Runner:
         how = options.ingredients(batch=False) | made_by(self._measure, loaded.dataset, rows_of)
         ingredients = reference_ingredients(name, reference.description, (loaded.name, loaded.digest), how)
 
-        def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
-            return compute_reference(
-                reference, loaded, files, chunk=options.chunk, workers=options.threads, advance=advance
-            )
+        def compute(cells: Sequence[PlannedCell], advance: Callable[[int], None]) -> list[int]:
+            files, how = self._cells.files(cells[0]), {"chunk": options.chunk, "workers": options.threads}
+            return [compute_reference(reference, loaded, files, **how, advance=advance)]
 
         facts = {**reference.facts, **extent(loaded), **({"fault": reference.fault} if reference.fault else {})}
-        self._cells.compute(
-            PlannedCell(name, loaded, reference.findings, ingredients, facts, warnings=reference.warnings), compute
-        )
+        planned = PlannedCell(name, loaded, reference.findings, ingredients, facts, warnings=reference.warnings)
+        self._cells.compute([planned], compute)
         if reference.fault:
             self._cells.outcome.mostly_lost.append((name, config.name, reference.fault))

@@ -11,6 +11,7 @@
     root = "my_hospital"
     reader = "readers/mine.py:MyReader"   # a known name, "module:Class" or "file.py:Class"; default: the dataset's name
     prompts = "chestxdet10"               # which prompt set of a bundle to use; default: the dataset's name
+                                          # ["a", "b"]: several, each a result of its own (docs/run-directory.md §3)
     attributes = "patients.csv"           # view, sex, age ... for `study subgroups`; default: its own files
     part = true                           # images of a part of it are enough; default: from half missing on, eval fails
 
@@ -26,6 +27,7 @@
     gpu = 0                               # number of the GPU among those in CUDA_VISIBLE_DEVICES
     build = true                          # allow building TensorRT plans
     tf32 = false                          # allow float32 products on a GPU to round their inputs to TF32
+    prompts = ["a", "b"]                  # prompt sets of all datasets that name none themselves
 
 Relative paths are relative to the file, except those in the options of a reader (such as `annotations` or `list`),
 which are relative to the dataset's root. Every key is also a flag of `xbench-fast`; a flag has priority.
@@ -34,10 +36,10 @@ which are relative to the dataset's root. Every key is also a flag of `xbench-fa
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -58,18 +60,25 @@ _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of 
 class DatasetConfig:
     """One dataset: its folder, its reader and the reader's options.
 
-    `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name. `attributes`: a table of
-    the cases' attributes, which no result depends on; None: from the dataset's files. `part`: only a part of
+    `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name. A tuple names several,
+    and each gives a cell of its own (`each_set`). `attributes`: a table of the cases'
+    attributes, which no result depends on; None: from the dataset's files. `part`: only a part of
     the images is meant to be there (docs/datasets.md §0.1); no result depends on it.
     """
 
     name: str
     root: Path
     reader: str
-    prompts: str | None = None
+    prompts: str | tuple[str, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     attributes: Path | None = None
     part: bool = False
+
+    @property
+    def each_set(self) -> list[DatasetConfig]:
+        """The dataset with one prompt set each; alone, where `prompts` is no tuple."""
+        several = isinstance(self.prompts, tuple)
+        return [replace(self, prompts=name) for name in self.prompts or ()] if several else [self]
 
     def with_option(self, key: str, value: Any) -> DatasetConfig:
         """A copy with one more key of the table `[datasets.NAME]`. Raises ConfigError."""
@@ -79,6 +88,8 @@ class DatasetConfig:
                     f"The option 'part' of the dataset '{self.name}' must be true or false, not {value!r}."
                 )
             return replace(self, part=value)
+        if key == "prompts" and not isinstance(value, str):
+            return replace(self, prompts=tuple(dict.fromkeys(value)))
         if key in ("reader", "prompts"):
             return replace(self, **{key: value})
         if key == "root":
@@ -123,6 +134,12 @@ class Config:
     def with_settings(self, **given: Any) -> Config:
         """A copy with these keys of `[eval]`; None keeps the value of the file."""
         return replace(self, eval=replace(self.eval, **{key: v for key, v in given.items() if v is not None}))
+
+    def with_prompts(self, names: Sequence[str]) -> Config:
+        """A copy whose datasets are all asked these prompt sets, whatever they name; without names, a plain copy."""
+        given = tuple(dict.fromkeys(names))
+        asked = {name: replace(item, prompts=given) for name, item in self.datasets.items()}
+        return replace(self, datasets=asked) if given else self
 
     def with_dataset(self, dataset: DatasetConfig) -> Config:
         """A copy with `dataset` added; it replaces a dataset of the same name."""
@@ -176,7 +193,7 @@ class _File(msgspec.Struct):
 class _Dataset(msgspec.Struct):
     root: Path
     reader: Text = ""
-    prompts: Text | None = None
+    prompts: Text | Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
     attributes: Path | None = None
     part: bool = False
 
@@ -193,7 +210,7 @@ def parse_config(data: Mapping[str, Any], path: Path) -> Config:
         cache=file.cache,
         cache_limit=None if file.cache_limit is None else parse_bytes(file.cache_limit, f"{path}: cache_limit"),
         datasets={name: _dataset(name, value, path) for name, value in file.datasets.items()},
-        eval=convert(file.eval, EvalConfig, "eval", path, _WORDS),
+        eval=convert(file.eval, EvalConfig, "eval", path, {**_WORDS, "`array": "a list of texts"}),
     )
 
 
@@ -207,7 +224,8 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     if colon and file.endswith(".py"):
         reader = f"{path.parent / file}:{attribute}"
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
-    return DatasetConfig(name, table.root, reader, table.prompts, options, table.attributes, table.part)
+    prompts = tuple(dict.fromkeys(table.prompts)) if isinstance(table.prompts, list) else table.prompts
+    return DatasetConfig(name, table.root, reader, prompts, options, table.attributes, table.part)
 
 
 def _check_keys(table: Mapping[str, Any], keys: Iterable[str], where: str) -> None:

@@ -74,6 +74,15 @@ class EvalConfig:
     tf32: bool = field(
         default=False, metadata=described("Let float32 matrix products on a GPU round their inputs to TF32.")
     )
+    prompts: tuple[Text, ...] = field(
+        default=(),
+        metadata=described(
+            "Prompt set to ask on every dataset. Each one gives a result of its own, of the model MODEL@SET; several "
+            "are asked in one pass over the images.",
+            shown="the dataset's",
+            metavar="SET",
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ def _option(declaration: Field[Any], annotation: Any, configured: bool, stated: 
     (value_type,) = [part for part in _alternatives(annotation) if part is not type(None)]
     rest = {"metavar": metadata["metavar"], "shell_complete": _COMPLETIONS.get(name)}
     if get_origin(value_type) is tuple:
-        return repeated(f"--{flag}", name, type=_type(get_args(value_type)[0]), help=metadata["help"], **rest)
+        part = _type(get_args(value_type)[0])
+        return repeated(f"--{flag}", name, type=part, help=metadata["help"], default=stated, **rest)
     names, shown = f"--{flag}", stated or (f"{default:g}" if isinstance(default, float) else default)
     if value_type is bool:
         names, shown = f"--{flag}/--no-{flag}", flag if default else f"no-{flag}"

@@ -23,7 +23,7 @@ from ....engines.errors import EngineError
 from ....metrics_gpu.nvrtc import KernelError
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
-from ..cell import CellWork, compute_cell, distinct_images
+from ..cell import CellWork, distinct_images
 from ..decoded_blocks import CaseReader
 from ..drawn import CaseColumns
 from ..measure import Measure
@@ -33,7 +33,6 @@ from .device_sweep import Started, start
 from .feeding import Batch, PinnedFeed
 
 if TYPE_CHECKING:
-    from ....engines.base import Engine
     from ...data.datasets.dataset import Case
 
 _BATCHES_OF_ROWS = 4  # batches of a chunk that wait for the writer; more would only use memory
@@ -72,14 +71,6 @@ def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, ad
             loop.close()
     cell.files.merge(cell.chunks, result_schema(metadata))
     return computed
-
-
-def compute_anywhere(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """`compute_cell`, or `compute_on_device` for an engine that keeps its scores on the GPU, but not for phrases, which
-    differ from batch to batch."""
-    if isinstance(engine, DeviceEngine) and cell.phrases is None:
-        return compute_on_device(cell, engine, measure, advance)
-    return compute_cell(cell, engine, measure, advance)
 
 
 def _batches(cell: CellWork, index: int, most: int) -> list[tuple[int, bool, Sequence[Case]]]:

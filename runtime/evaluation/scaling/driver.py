@@ -20,18 +20,17 @@ from ....engines.base import Engine, EngineInfo, Scores
 from ....engines.bundle import Bundle
 from ....engines.errors import ConfigError, EngineError, RunError, XBenchError
 from ....engines.geometry import Geometry
-from ....engines.prompts.prompt_set import PromptSet
 from ....metrics_gpu.sweep.sweep import sweep
 from ...data.images.decoders import Decoder
 from ...host.config import DatasetConfig
 from ...results.cell_key import annotation_digest, cases_digest
-from ...results.loaded_dataset import LoadedDataset
 from ...results.run_directory import RunDirectory
 from ...results.run_outcome import RunOutcome
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
 from ..cell_sources import source_opener
 from ..finishing import PlannedCell
+from ..pairing import AskedSet
 from ..progress import Progress
 from ..reference.box_models import BoxModel
 from ..reference.map_files import MapFolder
@@ -133,21 +132,25 @@ class ClusterRunner(Runner):
                 self._fail(cell, str(error))
         return outcome
 
-    def _cell(
-        self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
-    ) -> None:
+    def _evaluate_sets(self, bundle: Bundle, engine: Engine, pairs: Sequence[AskedSet]) -> None:
+        """Each prompt set is a cell of its own here, whose images the workers compute for it alone."""
+        for asked in pairs:
+            self._cells.guarded(asked.model, asked.loaded.name, partial(self._send, bundle, engine, asked))
+
+    def _send(self, bundle: Bundle, engine: Engine, asked: AskedSet) -> None:
+        loaded = asked.loaded
         if loaded.dataset.asks_phrases:
             raise ConfigError(
                 f"The phrases of '{loaded.name}' are not asked by the workers of a cluster; leave --cluster out, or "
                 "divide the evaluation with --shard."
             )
-        planned = self._planning.of_bundle(bundle, engine, loaded, prompts, findings)
+        planned = self._planning.of_bundle(bundle, engine, asked)
         if self._cells.taken_over(planned):
             return
         self._cells.begin(planned)
         files, chunks = self._cells.files(planned), -(-len(loaded.cases) // self._options.chunk)
         missing = {index for index in range(chunks) if not files.has_part(index)}
-        self._waiting.append(_Waiting(planned, bundle, prompts.name, findings, missing))
+        self._waiting.append(_Waiting(planned, bundle, asked.prompts.name, asked.findings, missing))
 
     def _compute(self) -> None:
         """Computes all missing chunks of all cells as one stream, so that no worker waits for the end of a cell."""
@@ -185,6 +188,7 @@ class ClusterRunner(Runner):
             start, stop = index * chunk, min((index + 1) * chunk, len(loaded.cases))
             yield ChunkJob(
                 model=cell.planned.model,
+                bundle_name=cell.bundle.name,
                 dataset=loaded.name,
                 chunk=index,
                 start=start,

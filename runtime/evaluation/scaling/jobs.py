@@ -36,13 +36,15 @@ class WorkPlan:
 
 @dataclass(frozen=True)
 class ChunkJob:
-    """One chunk of one cell: the cases at the positions `start` .. `stop` - 1 of the dataset.
+    """One chunk of one cell: the cases at the positions `start` .. `stop` - 1 of the dataset. `model`: of its rows,
+    that of `bundle_name` or a variant of it.
 
     `bundle`, `annotations` and `cases` are digests of the driver's data; `engine` ("backend precision") and `decoder`
     are from the cell's key. A worker with other data, engine or decoder must reject the job.
     """
 
     model: str
+    bundle_name: str
     dataset: str
     chunk: int
     start: int

@@ -26,7 +26,7 @@ from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.storage import CellFiles
 from ..cell import CellWork
 from ..cell_sources import masks_opener, source_opener
-from ..gpu.device_cell import compute_anywhere
+from ..computing import compute_anywhere
 from ..measure import Measure
 from ..pairing import input_geometry, needed_geometries
 from .jobs import ChunkJob, Described, Part, WorkPlan
@@ -92,8 +92,9 @@ class ChunkWorker:
                 workers=options.threads,
                 contents=loaded.contents,
                 draw=draw,
+                one_of_several=job.model != job.bundle_name,
             )
-            compute_anywhere(cell, engine, self._measure, lambda count: None)
+            compute_anywhere([cell], engine, self._measure, lambda count: None)
             return files.final.read_bytes()
 
     def _dataset(self, job: ChunkJob) -> LoadedDataset:
@@ -120,10 +121,10 @@ class ChunkWorker:
         return loaded
 
     def _open(self, job: ChunkJob) -> Engine:
-        if self._engine is None or self._engine.bundle.name != job.model:
+        if self._engine is None or self._engine.bundle.name != job.bundle_name:
             self._source, self._engine = None, None
             self.close()
-            self._engine = self._engines.enter_context(_engine(self._plan, job.model, self._said.append))
+            self._engine = self._engines.enter_context(_engine(self._plan, job.bundle_name, self._said.append))
         engine, info = self._engine, self._engine.info
         if engine.bundle.digest != job.bundle:
             raise BundleError(f"A worker sees another bundle in {engine.bundle.path}; {_SAME}.")

@@ -35,6 +35,11 @@ class StudyCell:
         return self.rows.model
 
     @property
+    def bundle(self) -> str:
+        """The model, or that of which it is a variant with one of several prompt sets."""
+        return str(self.rows.entry.get("variant_of") or self.model)
+
+    @property
     def dataset(self) -> str:
         return self.rows.dataset
 

@@ -103,7 +103,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
     by: `model` or `family`, what the variants of a group have in common besides the dataset. Raises RunError if there
     is nothing to compare, or variants were swept by different protocols.
     """
-    variants_of, remarks = group_variants(materials, lambda cell: cell.model if by == "model" else cell.family)
+    variants_of, remarks = group_variants(materials, lambda cell: cell.bundle if by == "model" else cell.family)
     compared = _Compared(materials, remarks)
     for key, title, variants in variants_of:
         group = beside(key, title, variants, materials[0])
@@ -115,8 +115,8 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
             remarks.append(f"{key} on {title}: some variants have the same prompts, so they differ in something else.")
         compared.add(group, group.by_class(), "class", "prompt sets side by side")
     differences = compared.differences(
-        "No model has two prompt sets on one dataset: give several runs, or evaluate a dataset twice with other "
-        "prompts under another name."
+        "No model has two prompt sets on one dataset: evaluate it with --prompts for each of them, or give several "
+        "runs."
     )
     means = [row for row in differences if row["class"] == "mean"]
     spread = _spread_rows(compared.values)

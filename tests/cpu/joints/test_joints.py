@@ -19,6 +19,7 @@ import pairs_of_limit
 import pairs_of_patients
 import pairs_of_phrases
 import pairs_of_protocol
+import pairs_of_sets
 import pairs_of_shards
 import pairs_of_twin
 import phrases_with_commands
@@ -44,6 +45,7 @@ FILES = (
     pairs_of_twin,
     pairs_of_patients,
     pairs_of_phrases,
+    pairs_of_sets,
     boxes_with_commands,
     phrases_with_commands,
     published_numbers,

@@ -95,7 +95,7 @@ def test_options_of_a_command_are_those_declared(command: click.Command, declare
             assert option.help.endswith(f"  [default: {words}]"), name
         # A flag that was not given must not hide what xbench.toml says.
         context = click.Context(command)
-        kept = declaration.default if name not in EvalConfig.__dataclass_fields__ else None
+        kept = None if name in EvalConfig.__dataclass_fields__ and not option.multiple else declaration.default
         assert option.get_default(context) == (kept if kept != () else option.get_default(context))
         assert set(words_of(declared).get(name, ())) == set(getattr(option.type, "choices", ()))
 
@@ -131,7 +131,7 @@ def test_one_name_for_one_thing(options: list[tuple[str, click.Option]]) -> None
     assert several == {
         "--name": {"NAME=PRINTED", "NAME", "MODEL-VARIANT"},  # printed names; a model's name; a bundle's
         "--geometry": {"MODE-SIZE-RESIZE-INTERPOLATION[-INTENSITY]", "MODE:SIZE[:RESIZE[:INTERPOLATION]]"},
-        "--prompts": {"FILE", "Path"},  # also a checkout of the authors' repository
+        "--prompts": {"FILE", "Path", "SET"},  # also a checkout of the authors' repository; sets of an evaluation
         "--saliency": {"NAME", "Choice"},  # the map to export; the kind of values that a graph gives
         "--protocol": {"NAME", "Choice"},  # one of an evaluation; also scorers in a report
         "--by": {"Choice", "ATTRIBUTE"},  # of the studies prompts and subgroups

@@ -51,7 +51,7 @@ def test_boxes_and_phrases_meet_the_same() -> None:
 
 def test_the_study_of_trust_meets_what_changes_maps_regions_or_patients() -> None:
     have = {row.second for row in trust_joints()}
-    assert set(features()) - have == {"prompts", "reader", "engine"}
+    assert set(features()) - have == {"prompts", "sets", "reader", "engine"}
     assert have - set(features()) == {"live", "readers"}
 
 

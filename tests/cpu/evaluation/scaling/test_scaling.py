@@ -266,3 +266,15 @@ def test_paths_mean_the_same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_pat
     moved = everywhere(DatasetConfig("mine", Path("data"), "readers/mine.py:Mine"))
     assert moved.root == tmp_path / "data" and moved.reader == f"{tmp_path}/readers/mine.py:Mine"
     assert everywhere(DatasetConfig("mine", Path("data"), "package.module:Mine")).reader == "package.module:Mine"
+
+
+def test_several_prompt_sets(inputs: Inputs, tmp_path: Path) -> None:
+    """Each is a cell of its own on the workers, with the rows and the key of one pass here."""
+    made = make_bundle(tmp_path / "blocks-32", sets=("coco", "other"))
+    data = [DatasetConfig("coco", inputs.root, "coco", ("coco", "other"))]
+    far, near, backend = ClusterWorld(tmp_path / "far"), World(tmp_path / "near"), InProcess()
+    assert far.on_workers(backend, [made.path], data, engine=ENGINE, chunk=4, baselines=()).computed == 2
+    assert {job.model for job in backend.jobs} == {"blocks-32@coco", "blocks-32@other"}
+    assert near.run([made.path], data, sweep=sweep, chunk=4).computed == 2
+    for name in ("blocks-32@coco--coco", "blocks-32@other--coco"):
+        assert same(far.table(name), near.table(name)) and far.entry(name)["key"] == near.entry(name)["key"]

@@ -1,0 +1,80 @@
+"""The datasets of an evaluation, each loaded once, and what each asks of a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from ...engines.bundle import Bundle
+from ...engines.errors import ConfigError, XBenchError
+from ..host.config import DatasetConfig
+from ..host.paths import has_folder
+from ..results.loaded_dataset import LoadedDataset, load_dataset
+from .cell_options import Options
+from .live_model import one_query_each
+from .pairing import AskedSet, asked_prompts, cell_models, missing_prompts
+from .progress import some_names
+
+
+class CellInputs:
+    """The inputs of cells. learn: is called with each dataset that is loaded."""
+
+    def __init__(self, options: Options, learn: Callable[[LoadedDataset], None]) -> None:
+        self._options, self._learn = options, learn
+        self._loaded: dict[str, LoadedDataset | XBenchError] = {}
+
+    def load(self, config: DatasetConfig) -> LoadedDataset:
+        """The cases of a dataset. Raises XBenchError, each time the same."""
+        loaded = self._loaded.get(config.name)
+        if loaded is None:
+            try:
+                options = self._options
+                loaded = load_dataset(config, options.limit, options.shard, options.chunk, verify=options.verify)
+                self._learn(loaded)
+            except XBenchError as error:
+                loaded = error
+            self._loaded[config.name] = loaded
+        if isinstance(loaded, XBenchError):
+            raise loaded
+        return loaded
+
+    def models(self, model: str, config: DatasetConfig) -> list[tuple[str, DatasetConfig]]:
+        """As `cell_models`; a dataset of phrases has one cell, as the sets of all datasets do not ask it."""
+        try:
+            phrases = isinstance(config.prompts, tuple) and self.load(config).dataset.asks_phrases
+        except XBenchError:  # of every cell, which says so
+            phrases = False
+        return [(model, replace(config, prompts=None))] if phrases else cell_models(model, config)
+
+    def pair(self, bundle: Bundle, model: str, config: DatasetConfig) -> AskedSet | str:
+        """The inputs of a cell of `model`, or the reason why it is skipped. Raises XBenchError."""
+        if self._options.skip_absent and not has_folder(config.root):
+            return f"its folder {config.root} does not exist"
+        try:
+            loaded = self.load(config)
+        except ConfigError as error:
+            further = missing_prompts(config, [bundle.path])
+            raise ConfigError(" ".join([str(error), *further])) from error
+        if loaded.dataset.asks_phrases:
+            if supervised := bundle.manifest.findings:
+                names = some_names(supervised)
+                return f"it reads no phrases: it is supervised and knows {len(supervised)} findings ({names})"
+            if config.prompts is not None:
+                raise ConfigError(
+                    f"The dataset '{config.name}' asks each image its own phrases, so it takes no prompt set; leave "
+                    f"prompts={config.prompts} out."
+                )
+            bundle.graph("text")  # raises
+            classes = loaded.dataset.classes
+            return AskedSet(model, loaded, one_query_each(classes, "report"), {name: name for name in classes})
+        asked = asked_prompts(bundle, config, loaded.dataset)
+        return asked if isinstance(asked, str) else AskedSet(model, loaded, *asked)
+
+    def is_asked(self, bundle: Bundle, config: DatasetConfig) -> bool:
+        """Whether a dataset asks the bundle anything."""
+        for model, one in self.models(bundle.name, config):
+            with suppress(XBenchError):
+                if not isinstance(self.pair(bundle, model, one), str):
+                    return True
+        return False

@@ -1,0 +1,22 @@
+"""Computes cells with the loop of their engine: the one of a GPU that keeps the scores, or the one of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...engines.backends.device import DeviceEngine
+from ...engines.base import Engine
+from .cell import CellWork, compute_cells
+from .gpu.device_cell import compute_on_device
+from .measure import Measure
+
+
+def compute_anywhere(
+    cells: Sequence[CellWork], engine: Engine, measure: Measure, advance: Callable[[int], None]
+) -> list[int]:
+    """`compute_cells`, or `compute_on_device` of each for an engine that keeps its scores on the GPU, but not for
+    phrases, which differ from batch to batch."""
+    if not isinstance(engine, DeviceEngine) or cells[0].phrases is not None:
+        return compute_cells(cells, engine, measure, advance)
+    counted = [advance] + [lambda count: None] * (len(cells) - 1)  # a case counts once, when its first set is computed
+    return [compute_on_device(cell, engine, measure, count) for cell, count in zip(cells, counted, strict=True)]
