@@ -62,7 +62,8 @@ def find_cut(nodes: Sequence[CutNode]) -> Cut | None:
     """The cut of a graph of `nodes`, in the order in which they are computed; None if it does not fall apart.
 
     The features are the last tensors before the text, so that as much as possible is computed once. Two with the same
-    content in another form count as one.
+    content in another form count as one. The sizes of pixels and features are not among them: the part of the text asks
+    for them itself, so that it can be given the features of more images than the other part.
     """
     of_pixels, of_text = _reached(nodes, PIXELS), _reached(nodes, TEXT)
     if any(name in of_pixels and name not in of_text for name in OUTPUTS):
@@ -87,6 +88,8 @@ def find_cut(nodes: Sequence[CutNode]) -> Cut | None:
             if earlier and PIXELS not in sources:
                 del features[name]
                 features.update(dict.fromkeys(sources))
+        for name in _sizes(nodes, alone, {PIXELS, *features}) & features.keys():
+            del features[name]
     image, text = (_needed(nodes, maker, wanted, stop) for wanted, stop in ((features, ()), (OUTPUTS, features)))
     layers = any(nodes[place].operator not in _PREPARING and not alone.isdisjoint(nodes[place].outputs)
                  for place in image)  # fmt: skip
@@ -98,6 +101,17 @@ def too_large(size: int) -> str:
     if size <= LARGEST_FEATURES:
         return ""
     return f"an image has {size / 2**20:.0f} MiB of features, {LARGEST_FEATURES >> 20} are allowed"
+
+
+def _sizes(nodes: Sequence[CutNode], alone: set[str], given: set[str]) -> set[str]:
+    """The names in `alone` that follow from the shapes of the `given` tensors and from constants."""
+    sizes = set[str]()
+    for node in nodes:
+        sources = _sources(node, alone)
+        asks = node.operator in ("Shape", "Size") and given.issuperset(sources)
+        if sources and not alone.isdisjoint(node.outputs) and (asks or sizes.issuperset(sources)):
+            sizes.update(node.outputs)
+    return sizes
 
 
 def _sources(node: CutNode, alone: set[str]) -> list[str]:

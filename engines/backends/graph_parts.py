@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..external_data import wire_fields
-from .graph_cut import OUTPUTS, PIXELS, Cut, find_cut
+from .graph_cut import OUTPUTS, Cut, find_cut
 
 _GRAPH: Final = 7  # of a model
 _NODE, _INITIALIZER, _INPUT, _OUTPUT, _VALUE, _SPARSE = 1, 5, 11, 12, 13, 15  # of a graph
@@ -52,19 +52,17 @@ class GraphParts:
 
     def image(self) -> bytes:
         """Pixels -> the features, in order. Their types are left out; a runtime infers them."""
-        return self._part(self.cut.image, {PIXELS}, [_field(1, name.encode()) for name in self.cut.features], ())
+        return self._part(self.cut.image, [_field(1, name.encode()) for name in self.cut.features], ())
 
     def text(self, features: Sequence[Any]) -> bytes:
-        """The features and the text -> logits and saliency. features: what ONNX Runtime says of the outputs of the
-        image part, each with a name, a type and a shape."""
-        return self._part(
-            self.cut.text, {"text"}, None, [_value(item.name, item.type, item.shape) for item in features]
-        )
+        """The features, the text, and the pixels if it asks for their shape -> logits and saliency.
 
-    def _part(
-        self, places: frozenset[int], inputs: set[str], outputs: Sequence[bytes] | None, given: Sequence[bytes]
-    ) -> bytes:
-        """The nodes at `places`, with the `inputs` of the graph that are kept, those that are `given`, and `outputs`;
+        features: what ONNX Runtime says of the outputs of the image part, each with a name, a type and a shape.
+        """
+        return self._part(self.cut.text, None, [_value(item.name, item.type, item.shape) for item in features])
+
+    def _part(self, places: frozenset[int], outputs: Sequence[bytes] | None, given: Sequence[bytes]) -> bytes:
+        """The nodes at `places`, with the inputs of the graph that they read, those that are `given`, and `outputs`;
         None: those of the graph."""
         data, kept, node = self._data, list[bytes](), iter(range(len(self._nodes)))
         made = {name for place in places for name in self._nodes[place].outputs}
@@ -73,7 +71,7 @@ class GraphParts:
             _NODE: lambda first, last: next(node) in places,
             _INITIALIZER: lambda first, last: _text(data, first, last, 8) in read,
             _SPARSE: lambda first, last: _text(data, *_inner(data, first, last, 1), 8) in read,
-            _INPUT: lambda first, last: _text(data, first, last, 1) in inputs | (read - {PIXELS, "text"}),
+            _INPUT: lambda first, last: _text(data, first, last, 1) in read,
             _OUTPUT: lambda first, last: outputs is None,
             _VALUE: lambda first, last: _text(data, first, last, 1) in made,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from ..base import Engine, EngineInfo, Scores, joined_scores
 from ..errors import EngineError, MissingExtraError
 from .graph_cut import too_large
-from .ort_parts import EXTERNAL_DATA, OrtParts, size_of
+from .ort_parts import EXTERNAL_DATA, OrtParts, PartFeatures
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, graph_for_cpu, load_onnxruntime, open_session
 
 _PAIR: Final = 2
@@ -34,6 +35,15 @@ def cpu_reason(device: int = 0) -> str | None:
     except (EngineError, MissingExtraError) as error:
         return str(error)
     return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Features:
+    """Of `images` images, the last one perhaps twice: by pairs, or joined where the graph allows it."""
+
+    images: int
+    pairs: list[PartFeatures] | None
+    joined: PartFeatures | None
 
 
 class CpuEngine(Engine):
@@ -57,6 +67,7 @@ class CpuEngine(Engine):
         precision, apart = self.bundle.manifest.precision, self.options.throughput
         self._session: Any = self._opened(self._graph())
         self._divided: OrtParts | None = None
+        self._same_bits: dict[tuple[int, ...], bool] = {}
         check_interface(self._session, self.bundle.graph("image"), self.bundle)
         threads = self.threads or os.cpu_count() or 1
         at_once = threads if apart else min(_AT_ONCE, threads)
@@ -73,23 +84,40 @@ class CpuEngine(Engine):
 
         return _trimmed(self._at_once(run, _pairs(pixels)), len(pixels))
 
-    def _encode(self, pixels: NDArray[np.uint8]) -> tuple[int, list[Any]] | str:
-        """The number of images, and the features of each pair."""
+    def _encode(self, pixels: NDArray[np.uint8]) -> _Features | str:
         if self._divided is None:
             divided = OrtParts.of(self._graph(), self._opened)
             if isinstance(divided, str):
                 return divided
             self._session, self._divided = None, divided  # the weights would be in memory twice
-        features = self._at_once(self._divided.encode, _pairs(pixels))
-        if fault := too_large(size_of(features[0]) // _PAIR):
+        pairs = self._at_once(self._divided.encode, _pairs(pixels))
+        if fault := too_large(pairs[0].size):
             self._divided = None
             return fault
-        return len(pixels), features
+        joined = self._divided.joined(pairs) if len(pairs) > 1 else None
+        return _Features(len(pixels), pairs if joined is None else None, joined)
 
-    def _ask(self, part: tuple[int, list[Any]], text: NDArray[np.float32]) -> Scores:
-        (images, features), divided = part, self._divided
+    def _ask(self, part: _Features, text: NDArray[np.float32]) -> Scores:
+        """The scores of all images at once, which reads the weights once and not for every pair; or by pairs, where the
+        other shapes give other bits. That is seen once for each shape: the order of sums does not depend on values."""
+        divided = self._divided
         assert divided is not None
-        return _trimmed(self._at_once(lambda pair: divided.ask(pair, text), features), images)
+        if part.joined is None:
+            return _trimmed(self._at_once(lambda pair: divided.ask(pair, text), part.pairs or []), part.images)
+        shape = (*part.joined.pixels.shape[:1], *text.shape)
+        if self._same_bits.get(shape, True):
+            (together,) = self._at_once(lambda every: divided.ask(every, text), [part.joined])
+            if shape in self._same_bits:
+                return _trimmed([together], part.images)
+        every = range(0, len(part.joined.pixels), _PAIR)
+        pairs = [divided.part(part.joined, start, start + _PAIR) for start in every]
+        scores = joined_scores(self._at_once(lambda pair: divided.ask(pair, text), pairs))
+        if shape not in self._same_bits:
+            self._same_bits[shape] = all(
+                np.array_equal(one, other, equal_nan=True)
+                for one, other in ((scores.logits, together.logits), (scores.saliency, together.saliency))
+            )
+        return _trimmed([scores], part.images)
 
     def _at_once(self, work: Callable[[Item], Result], pairs: Sequence[Item]) -> list[Result]:
         """What `work` gives of each pair, a few of them at the same time."""

@@ -22,7 +22,7 @@ from .cuda_libraries import lacking_libraries
 from .device import DeviceEngine, DeviceScores, OutOfMemory, is_out_of_memory
 from .gpu import gpu_reason, gpu_seen
 from .graph_cut import too_large
-from .ort_parts import EXTERNAL_DATA, OrtParts, size_of
+from .ort_parts import EXTERNAL_DATA, OrtParts
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 from .torch_reasons import one_line
 
@@ -216,7 +216,7 @@ class HostCudaEngine(CopyingEngine):
             features = self._divided.encode(pixels)
         except Exception as error:  # see open_session
             raise _failure(self.bundle, self.backend, error) from error
-        return too_large(size_of(features) // len(pixels)) or features
+        return too_large(features.size) or features
 
     def _compute_scores(self, features: Any, text: NDArray[np.float32]) -> Scores:
         assert self._divided is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..base import Scores
 from ..errors import EngineError
-from .graph_cut import OUTPUTS, WHOLE
+from .graph_cut import OUTPUTS, PIXELS, WHOLE
 from .graph_parts import GraphParts
 from .ort_session import load_onnxruntime
 
@@ -22,6 +23,20 @@ EXTERNAL_DATA: Final = "session.model_external_initializers_file_folder_path"
 _BYTES: Final = {"tensor(double)": 8, "tensor(int64)": 8, "tensor(uint64)": 8, "tensor(float)": 4, "tensor(int32)": 4}
 
 
+@dataclass(frozen=True, eq=False)
+class PartFeatures:
+    """pixels: uint8 [B, 1, S, S], of whose shape the graph may ask; values: the features, in the order of `names`."""
+
+    pixels: NDArray[np.uint8]
+    values: Sequence[Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the features of an image."""
+        held = sum(math.prod(value.shape()) * _BYTES.get(value.data_type(), 2) for value in self.values)
+        return int(held // len(self.pixels))
+
+
 class OrtParts:
     """Both sessions of a graph that falls apart. The features are the library's own values, in the host's memory."""
 
@@ -29,6 +44,7 @@ class OrtParts:
         self.names = parts.cut.features
         self._image = open_part(parts.image())
         self._text = open_part(parts.text(self._image.get_outputs()))
+        self._read = [item.name for item in self._text.get_inputs()]
         self._value = load_onnxruntime().OrtValue.ortvalue_from_numpy
 
     @staticmethod
@@ -40,17 +56,28 @@ class OrtParts:
         except (EngineError, KeyError, ValueError, OSError) as error:  # an own operator whose types nobody infers
             return f"the parts of its graph cannot be opened ({' '.join(str(error).split())[:200]})"
 
-    def encode(self, pixels: NDArray[np.uint8]) -> Any:
-        """The features, in the order of `names`."""
-        return self._image.run_with_ort_values(list(self.names), {"pixels": self._value(pixels)})
+    def encode(self, pixels: NDArray[np.uint8]) -> PartFeatures:
+        """The features of a batch."""
+        return PartFeatures(pixels, self._image.run_with_ort_values(list(self.names), {PIXELS: self._value(pixels)}))
 
-    def ask(self, features: Sequence[Any], text: NDArray[np.float32]) -> Scores:
+    def joined(self, parts: Sequence[PartFeatures]) -> PartFeatures | None:
+        """The features of several batches as those of one; None where a feature's first axis is not the images."""
+        (batch, *_), outputs = self._image.get_inputs()[0].shape, self._image.get_outputs()
+        if not isinstance(batch, str) or any(item.shape[:1] != [batch] for item in outputs):
+            return None
+        arrays = zip(*([value.numpy() for value in part.values] for part in parts), strict=True)
+        values = [self._value(np.concatenate(several)) for several in arrays]
+        return PartFeatures(np.concatenate([part.pixels for part in parts]), values)
+
+    def part(self, features: PartFeatures, start: int, stop: int) -> PartFeatures:
+        """The features of some images of a batch, of those that `joined` gives."""
+        values = [self._value(np.ascontiguousarray(value.numpy()[start:stop])) for value in features.values]
+        return PartFeatures(features.pixels[start:stop], values)
+
+    def ask(self, features: PartFeatures, text: NDArray[np.float32]) -> Scores:
         """The scores of the images of `features`."""
-        inputs = {**dict(zip(self.names, features, strict=True)), "text": self._value(text)}
-        used = {name: inputs[name] for name in (item.name for item in self._text.get_inputs())}
+        inputs = {**dict(zip(self.names, features.values, strict=True)), "text": self._value(text)}
+        if PIXELS in self._read:
+            inputs[PIXELS] = self._value(features.pixels)
+        used = {name: inputs[name] for name in self._read}
         return Scores(*(value.numpy() for value in self._text.run_with_ort_values(list(OUTPUTS), used)))
-
-
-def size_of(features: Sequence[Any]) -> int:
-    """Bytes of these features."""
-    return sum(math.prod(value.shape()) * _BYTES.get(value.data_type(), 2) for value in features)

@@ -35,8 +35,10 @@ from xbench_fast.runtime.cli.app import _run
 RESULTS = {
     "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "device_loop": "device-loop",
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
-    "host_loop": "host-loop", "int8": "int8", "prepare": "prepare", "ray_overhead": "ray", "reading": "reading",
+    "host_loop": "host-loop", "int8": "int8", "prepare": "prepare", "prompt_sets": "prompt-sets",
+    "ray_overhead": "ray", "reading": "reading",
     "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton", "sweep": "sweep",
+    "text_share": "text-share",
     "torch_parity": "torch-parity", "trust": "trust",
 }  # fmt: skip
 """Script -> its committed result, benchmarks/results/NAME-cpu.json."""
@@ -195,6 +197,49 @@ def test_an_evaluation_beside_the_usual_pipeline(
     made = script("evaluate", *given, "--bundle", tmp_path / "bundles" / "kad-demo")
     assert made["images"] == 2 and made["pairs"] == sum(len(set(entry["syms"])) for entry in listed)
     writes_again(root, "evaluate", made)
+
+
+@pytest.fixture
+def exported_kad(kad_demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports of an image graph give the one that this session has made, of the small KAD."""
+    from xbench_fast.export import onnx_graph
+
+    def export_image(adapter: Any, folder: Path) -> Any:
+        shutil.copy2(kad_demo.folder / "image.onnx", folder)
+        return onnx_graph.image_spec(adapter)
+
+    monkeypatch.setattr(onnx_graph, "export_image", export_image)
+    monkeypatch.setattr("xbench_fast.export.stand_in_adapter", lambda *names: stand_in_adapter("kad", "demo"))
+
+
+def test_the_share_behind_the_text(script: Script, root: Path, exported_kad: None) -> None:
+    made = script("text_share", "--models", "kad")
+    wanted = committed(root, "text_share")
+    assert not lacking(made, wanted, 1) and made["models"]["kad"].keys() == wanted["models"]["kad"].keys()
+    assert 0 < made["models"]["kad"]["text_macs"] < made["models"]["kad"]["image_macs"]
+
+
+def test_many_prompt_sets(
+    script: Script, module: Any, root: Path, exported_kad: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands run in this process."""
+    cells = list[int]()
+
+    def spend(program: str, bundle: Path, data: Path, cache: Path, *more: str) -> dict[str, float]:
+        line = ["--bundles", bundle.parent, "--model", bundle.name, "--cache", cache, "--data", f"chestxdet10={data}"]
+        assert _run([program, *map(str, line), *more]) == 0
+        if program == "eval":
+            out = Path(more[more.index("--out") + 1])
+            cells.append(len(json.loads((out / "run.json").read_text(encoding="utf-8"))["cells"]))
+        images = len(list((data / "test_data").iterdir()))
+        return {"wall_s": images, "cpu_s": images * (1 + more.count("--prompts")), "mib": 1}
+
+    monkeypatch.setattr(module("prompt_sets"), "spend", spend)
+    made = script("prompt_sets", "--models", "kad:demo", "--sets", 3, "--images", 5, "--side", 64)
+    wanted = committed(root, "prompt_sets")
+    assert cells == [1, 3, 1, 3] and not lacking(made, wanted, 1)
+    figures = made["models"]["kad-demo"]
+    assert figures.keys() == wanted["models"]["kad-224"].keys() and figures["ratio_of_one_more_image"] == 2.0
 
 
 def test_exports(script: Script, module: Any, root: Path, kad_demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:

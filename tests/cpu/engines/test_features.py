@@ -12,7 +12,7 @@ import synthetic
 from xbench_fast.engines.backends import graph_cut, ort_parts
 from xbench_fast.engines.backends.graph_parts import GraphParts
 from xbench_fast.engines.backends.ort_session import CPU_PROVIDER, open_session
-from xbench_fast.engines.base import EngineOptions
+from xbench_fast.engines.base import EngineOptions, Scores
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.select import open_engine
@@ -105,6 +105,30 @@ def test_an_engine_of_the_user_runs_whole(tmp_path: Path) -> None:
     with synthetic.BlockEngine(made) as engine:
         check(engine, engine.encode(PIXELS))
         assert engine.calls == [5, 5, 5]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_all_images_are_asked_at_once_where_the_bits_are_those_of_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    """Seen once for each number of images and texts."""
+    asked, ask = list[int](), ort_parts.OrtParts.ask
+
+    def watched(self: Any, features: Any, text: Any) -> Any:
+        images = len(features.pixels)
+        asked.append(images)
+        scores = ask(self, features, text)
+        return scores if same or images == 2 else Scores(scores.logits, np.nextafter(scores.saliency, np.float32(9e9)))
+
+    monkeypatch.setattr(ort_parts.OrtParts, "ask", watched)
+    with open_engine(bundle(tmp_path), "onnxruntime-cpu", threads=1) as engine:
+        features = engine.encode(PIXELS)
+        check(engine, features, TEXTS[:1])
+        assert asked == [6, 2, 2, 2], "five images, the last one twice"
+        check(engine, features, TEXTS[:1])
+        assert asked[4:] == ([6] if same else [2, 2, 2])
+        check(engine, features, TEXTS[1:2])
+        assert asked[-4:] == [6, 2, 2, 2]
 
 
 def test_the_whole_graph_is_closed_for_its_parts(tmp_path: Path) -> None:

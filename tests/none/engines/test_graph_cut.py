@@ -40,8 +40,9 @@ TOWER = ("grey = Cast pixels", "maps = Conv grey weight")
         (("more = Mul maps factor", "seen = MatMul more text"), ["maps"]),
         (("one = ReduceL2 maps", "unit = Div maps one", "seen = MatMul unit text"), ["unit"]),
         (("q = QuantizeLinear maps s", "d = DequantizeLinear q s", "seen = MatMul d text"), ["q"]),
-        (("n = Shape pixels", "k = Concat n many", "t = Expand text k", "seen = MatMul maps t"), ["k", "maps"]),
-        (("n = Shape maps", "k = Concat n one", "e = Expand maps k", "seen = MatMul e text"), ["maps", "k"]),
+        (("n = Shape pixels", "k = Concat n many", "t = Expand text k", "seen = MatMul maps t"), ["maps"]),
+        (("n = Shape maps", "k = Concat n one", "e = Expand maps k", "seen = MatMul e text"), ["maps"]),
+        (("n = Shape grey", "k = Concat n one", "e = Expand maps k", "seen = MatMul e text"), ["maps", "k"]),
         (("words = Gemm text w", "seen = MatMul maps words"), ["maps"]),
     ],
 )
@@ -56,8 +57,9 @@ def test_features_are_the_last_tensors_of_the_pixels_alone(between: tuple[str, .
 
 
 def _behind(graph: list[Node], features: list[str]) -> set[str]:
-    """The results between the features and the text: of the last nodes that only change the form of a feature."""
-    late = {"turned", "flat", "many", "more", "d", "e"} & {name for node in graph for name in node.outputs}
+    """The results between the features and the text: sizes, and of the last nodes that only change a feature's form."""
+    sizes = set() if "k" in features else {"n", "k"}
+    late = (sizes | {"turned", "flat", "many", "more", "d", "e"}) & {name for node in graph for name in node.outputs}
     return {name for name in late if name not in features and not (name == "more" and features == ["more", "one"])}
 
 
