@@ -48,8 +48,9 @@ def text_macs(graph: Path, side: int, text: NDArray[np.float32]) -> int | None:
     image = open_session(parts.image(), [CPU_PROVIDER], None)
 
     def inputs(batch: int) -> dict[str, Any]:
-        features = image.run(list(parts.cut.features), {"pixels": _black(batch, side)})
-        return {**dict(zip(parts.cut.features, features, strict=True)), "text": text}
+        pixels = _black(batch, side)
+        features = image.run(list(parts.cut.features), {"pixels": pixels})
+        return {**dict(zip(parts.cut.features, features, strict=True)), "pixels": pixels, "text": text}
 
     return _for_one_more(parts.text(image.get_outputs()), inputs)
 

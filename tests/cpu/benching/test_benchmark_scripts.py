@@ -209,7 +209,8 @@ def exported_kad(kad_demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         return onnx_graph.image_spec(adapter)
 
     monkeypatch.setattr(onnx_graph, "export_image", export_image)
-    monkeypatch.setattr("xbench_fast.export.stand_in_adapter", lambda *names: stand_in_adapter("kad", "demo"))
+    adapter = lambda *names: stand_in_adapter("kad", "demo")  # noqa: E731
+    monkeypatch.setattr(sys.modules["xbench_fast.export"], "stand_in_adapter", adapter)
 
 
 def test_the_share_behind_the_text(script: Script, root: Path, exported_kad: None) -> None:
