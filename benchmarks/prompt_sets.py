@@ -5,7 +5,7 @@
 Full sizes with stand-in weights; each set has one made-up feature for each of the ten findings of ChestX-Det10. A round
 runs `xbench-fast eval` with prepared images for one set and for all, on 4 images and on --images, in turns. Two ratios
 follow from the medians of CPU seconds: of one more image of the dataset, and of the whole command, whose start also
-opens the engine and takes its graph apart. Memory is the peak of the process. Separate evaluations of the sets cost
+opens the engine and takes its graph apart. Separate evaluations of the sets cost
 their number times one set.
 """
 
@@ -75,7 +75,7 @@ def make_bundle(model: str, variant: str, sets: int, folder: Path) -> Path:
 
 
 def spend(program: str, bundle: Path, data: Path, cache: Path, *more: str) -> dict[str, float]:
-    """Wall and CPU seconds and MiB of one command. Ends the benchmark if it fails."""
+    """Wall and CPU seconds of one command. Ends the benchmark if it fails."""
     from xbench_fast.runtime.benching.timing import clocked
 
     line = [*COMMAND, "fast", program, "--bundles", str(bundle.parent), "--model", bundle.name, "--cache", str(cache)]
@@ -93,7 +93,7 @@ def spend(program: str, bundle: Path, data: Path, cache: Path, *more: str) -> di
 
     timed = clocked(wait)
     usage = timed.result
-    return {"wall_s": timed.wall, "cpu_s": usage.ru_utime + usage.ru_stime, "mib": usage.ru_maxrss / 1024}
+    return {"wall_s": timed.wall, "cpu_s": usage.ru_utime + usage.ru_stime}
 
 
 def measure(model: str, variant: str, sets: int, images: int, rounds: int, side: int) -> dict[str, Any]:
@@ -123,7 +123,6 @@ def measure(model: str, variant: str, sets: int, images: int, rounds: int, side:
         "ratio_of_one_more_image": round(slopes[sets] / slopes[1], 3),
         "ratio_of_the_command": round(middle[images, sets]["cpu_s"] / middle[images, 1]["cpu_s"], 3),
         "ratio_of_wall_time": round(middle[images, sets]["wall_s"] / middle[images, 1]["wall_s"], 3),
-        "peak_mib": {number: round(middle[images, number]["mib"]) for number in ask},
         "spent": {f"{count} images, {number} sets": told for (count, number), told in spent.items()},
     }
 

@@ -233,7 +233,7 @@ def test_many_prompt_sets(
             out = Path(more[more.index("--out") + 1])
             cells.append(len(json.loads((out / "run.json").read_text(encoding="utf-8"))["cells"]))
         images = len(list((data / "test_data").iterdir()))
-        return {"wall_s": images, "cpu_s": images * (1 + more.count("--prompts")), "mib": 1}
+        return {"wall_s": images, "cpu_s": images * (1 + more.count("--prompts"))}
 
     monkeypatch.setattr(module("prompt_sets"), "spend", spend)
     made = script("prompt_sets", "--models", "kad:demo", "--sets", 3, "--images", 5, "--side", 64)
