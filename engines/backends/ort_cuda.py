@@ -7,6 +7,7 @@ from and to the host is used instead.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -103,11 +104,11 @@ class OrtCudaEngine(DeviceEngine):
         stream = {"user_compute_stream": str(self.stream.ptr)}
         if capture:
             try:
-                self._session = _cuda_session(self, **stream, enable_cuda_graph="1")
+                self._session = _cuda_session(self, provider={**stream, "enable_cuda_graph": "1"})
             except EngineError:
                 self._capture = False
         if not self._capture:
-            self._session = _cuda_session(self, **stream)
+            self._session = _cuda_session(self, provider=stream)
         self._bindings: dict[tuple[int, int, int], Any] = {}
         self._captures: dict[tuple[int, int, int], int] = {}
         self._numbers = iter(range(1, _MOST_CAPTURES + 1))
@@ -240,7 +241,7 @@ def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
     return EngineInfo(backend, device, precision, f"onnxruntime {load_onnxruntime().__version__}")
 
 
-def _cuda_session(engine: Engine, part: bytes | None = None, **more: str) -> Any:
+def _cuda_session(engine: Engine, part: bytes | None = None, provider: Mapping[str, str] | None = None) -> Any:
     """A session of the image graph, or of a part of it, that runs on the GPU. Raises OutOfMemory or EngineError."""
     bundle, options = engine.bundle, engine.options
     settings = {
@@ -253,7 +254,7 @@ def _cuda_session(engine: Engine, part: bytes | None = None, **more: str) -> Any
         "prefer_nhwc": "1" if bundle.manifest.precision in LOW_TYPES else "0",
         # An arena that grows by powers of two would take memory that CuPy needs.
         "arena_extend_strategy": "kSameAsRequested",
-        **more,
+        **(provider or {}),
     }
     try:
         session = open_session(

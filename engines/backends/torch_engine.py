@@ -1,7 +1,5 @@
-"""PyTorch's operators as an engine: on a GPU with CUDA graphs and without a copy to the host, on the CPU for tests.
-
-It needs neither TensorRT nor onnxruntime-gpu. Torch is imported inside functions, so that nothing else waits for it.
-"""
+"""PyTorch's operators as an engine, without TensorRT and onnxruntime-gpu: on a GPU with CUDA graphs and without a copy to
+the host, on the CPU for tests. Torch is imported inside functions."""
 
 from __future__ import annotations
 
@@ -228,11 +226,11 @@ class CopyingTorchEngine(_GraphReader, CopyingEngine):
 
         precision, device, say = chosen_precision(self.bundle, tf32=self.options.tf32), "cpu", self.options.say
         if self._reason is None:
-            if self.options.device >= (count := torch.cuda.device_count()):
-                raise no_such_gpu(self.options.device, count)
-            device = f"cuda:{self.options.device}"
-            say(f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: "
-                f"{gpu_reason(self.options.device)}")  # fmt: skip
+            if (number := self.options.device) >= (count := torch.cuda.device_count()):
+                raise no_such_gpu(number, count)
+            device = f"cuda:{number}"
+            why = gpu_reason(number)
+            say(f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: {why}")
         elif self.options.tf32:
             raise EngineError(f"TF32 is for GPUs, and torch runs {self.bundle.name} on the CPU: {self._reason}.")
         elif gpu_seen():

@@ -13,6 +13,7 @@ from ...engines.base import Engine, Scores
 from ...engines.bundle import Bundle
 from ...engines.errors import RunError, XBenchError
 from ...engines.prompts.phrase_features import PhraseFeatures
+from ...engines.select import runs_on_gpu
 from ...metrics_gpu.grounding.protocols import protocol
 from ..data.images.decoders import CPU, Decoder
 from ..host.config import DatasetConfig
@@ -84,7 +85,9 @@ class Runner:
 
         Raises RunError when results can no longer be written.
         """
-        with NextEngine(bundles, partial(self._opened, datasets), self._say) as following:
+        # On a CPU the next engine would take memory and cores from the one that computes.
+        ahead = bundles if runs_on_gpu(self._options.engine, self._options.gpu) else ()
+        with NextEngine(ahead, partial(self._opened, datasets), self._say) as following:
             for path in bundles:
                 try:
                     self._bundle(path, datasets, following)

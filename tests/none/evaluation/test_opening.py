@@ -14,7 +14,7 @@ from synthetic import BlockEngine, make_bundle, make_dataset
 from xbench_fast.engines.base import EngineInfo, EngineOptions
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.runtime.evaluation import run_evaluation
+from xbench_fast.runtime.evaluation import run_evaluation, runner
 from xbench_fast.runtime.evaluation.opening import NextEngine, Turn
 from xbench_fast.runtime.evaluation.run_evaluation import Asked, Evaluation
 from xbench_fast.runtime.host.config import Config, DatasetConfig
@@ -85,8 +85,15 @@ class TracedWorld(World):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> TracedWorld:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TracedWorld:
+    monkeypatch.setattr(runner, "runs_on_gpu", lambda name, device: True)
     return TracedWorld(tmp_path)
+
+
+def test_on_a_cpu_engines_open_one_after_the_other(world: TracedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "runs_on_gpu", lambda name, device: False)
+    world.evaluate()
+    assert world.events == [f"{what} {name}" for name in "abc" for what in ("open", "close")]
 
 
 def in_turn(patch: pytest.MonkeyPatch) -> None:
