@@ -1,5 +1,5 @@
-"""PyTorch's operators as an engine, without TensorRT and onnxruntime-gpu: on a GPU with CUDA graphs and without a copy to
-the host, on the CPU for tests. Torch is imported inside functions."""
+"""PyTorch's operators as an engine, without TensorRT and onnxruntime-gpu. On a GPU it uses CUDA graphs and copies no
+scores to the host; on the CPU it is for tests. Torch is imported inside functions."""
 
 from __future__ import annotations
 
