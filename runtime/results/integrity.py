@@ -30,14 +30,39 @@ BLANK: Final = {_FIELD: _PREFIX + _ZEROS}
 _TAIL: Final = 1 << 16  # the metadata are at the very end of a footer, and take about 3 kB
 _BLOCK: Final = 1 << 20
 
+Begun = tuple[Any, int]
+"""A SHA-256 of the first bytes of a file, and their number."""
 
-def seal(path: Path) -> None:
-    """Writes the checksum into a file that was written with `BLANK`. Raises OSError, RunError."""
+
+class HashedStream:
+    """Writes to a stream, and hashes what it writes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._sha, self._length = stream, hashlib.sha256(), 0
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Writes all bytes; their number."""
+        self._sha.update(data)
+        written = self._stream.write(data)
+        self._length += written
+        return written
+
+    def begun(self) -> Begun:
+        """The hash and the number of the bytes that are written so far."""
+        return self._sha.copy(), self._length
+
+
+def seal(path: Path, begun: Begun | None = None) -> None:
+    """Writes the checksum into a file that was written with `BLANK`. Raises OSError, RunError.
+
+    begun: the hash of the first bytes of the file, before its footer, and their number, where they were hashed as they
+    were written.
+    """
     with path.open("rb+") as stream:
         place, _ = _find(stream)
         if place is None:
             raise RunError(f"{path} was written without room for its checksum; report this as a bug.")
-        checksum = _digest(stream, place)
+        checksum = _digest(stream, place, begun)
         stream.seek(place)
         stream.write(checksum)
 
@@ -81,11 +106,11 @@ def _find(stream: IO[bytes]) -> tuple[int | None, bool]:
     return (start + found[-1] if found else None), bool(found) or _FIELD in footer
 
 
-def _digest(stream: IO[bytes], place: int) -> bytes:
-    """The checksum of the file, as text, with zeros instead of the digits at `place`."""
-    sha = hashlib.sha256()
-    stream.seek(0)
-    left = place
+def _digest(stream: IO[bytes], place: int, begun: Begun | None = None) -> bytes:
+    """The checksum of the file, as text, with zeros instead of the digits at `place`, which lie behind what `begun`."""
+    sha, start = begun or (hashlib.sha256(), 0)
+    stream.seek(start)
+    left = place - start
     while left > 0 and (block := stream.read(min(left, _BLOCK))):
         sha.update(block)
         left -= len(block)

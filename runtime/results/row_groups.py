@@ -7,7 +7,9 @@ this, because the loop already fills both cores.
 
 from __future__ import annotations
 
-from typing import IO, Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, Protocol
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # bytes of the footer's length and of the magic number behind it
@@ -26,30 +28,57 @@ Struct = dict[int, tuple[int, Any]]
 """Number of a field -> its type and value: a number as it is stored, bytes, a list's type and elements, a struct."""
 
 
+class Writable(Protocol):
+    """A stream of bytes that are written in order."""
+
+    def write(self, data: bytes | memoryview, /) -> int: ...
+
+
+class ParsedFile(NamedTuple):
+    """A Parquet file: its bytes, the place of its footer, and the footer."""
+
+    content: bytes
+    start: int
+    footer: Struct
+
+    @staticmethod
+    def of(content: bytes) -> ParsedFile:
+        """Reads the footer of a file. Raises ValueError for one that is none."""
+        start = len(content) - _END - int.from_bytes(content[-_END:-4], "little")
+        if content[:4] != _MAGIC or content[-4:] != _MAGIC or start < len(_MAGIC):
+            raise ValueError("it is no Parquet file")
+        with _footer_errors():
+            return ParsedFile(content, start, _read_footer(content[start:-_END]))
+
+
+@contextmanager
+def _footer_errors() -> Iterator[None]:
+    """Raises ValueError where a field of a footer has another type than it must have."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, RecursionError):
+        raise ValueError("its footer is cut off, or none of row groups") from None
+
+
 class JoinedFiles:
     """Writes into `stream` a Parquet file with the row groups of others, in order, and the metadata of the first."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: Writable) -> None:
         self._stream = stream
         self._end = stream.write(_MAGIC)
         self._footer: Struct = {}
 
-    def add(self, content: bytes) -> None:
-        """Adds a whole file. Raises ValueError for one that is none, or has another schema than the first."""
-        start = len(content) - _END - int.from_bytes(content[-_END:-4], "little")
-        if content[:4] != _MAGIC or content[-4:] != _MAGIC or start < len(_MAGIC):
-            raise ValueError("it is no Parquet file")
+    def add(self, file: ParsedFile) -> None:
+        """Adds a whole file. Raises ValueError for one with another schema than the first."""
+        content, start, footer = file
         first = self._footer
-        try:
-            footer = _read_footer(content[start:-_END])
+        with _footer_errors():
             _move(footer, self._end - len(_MAGIC), len(first[_GROUPS][1][1]) if first else 0)
             if first and any(footer[field] != first[field] for field in first if field < _ROWS):
                 raise ValueError("it has other columns than the first part")
             if first:
                 first[_ROWS] = _LONG, _shifted(first[_ROWS][1], footer[_ROWS][1] >> 1)
                 first[_GROUPS][1][1].extend(footer[_GROUPS][1][1])
-        except (LookupError, TypeError, AttributeError, RecursionError):  # a field has another type than it must have
-            raise ValueError("its footer is cut off, or none of row groups") from None
         self._footer = first or footer
         self._end += self._stream.write(memoryview(content)[len(_MAGIC) : start])
 

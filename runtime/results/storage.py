@@ -13,7 +13,9 @@ import json
 import os
 import re
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,15 +26,17 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError, RunError
 from ...engines.visible_text import visible_json
-from .integrity import BLANK, checksum_fault, seal
+from .integrity import BLANK, HashedStream, checksum_fault, seal
 from .schema import count_faults, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .row_groups import JoinedFiles
+    from .row_groups import JoinedFiles, ParsedFile
 
 KEY_FIELD = "xbench_cell_key"
+
+_READERS: Final = 2  # threads that read parts ahead of their merging, and parts that wait
 
 _ROWS: Final = 4096  # whose regions are in memory at once
 
@@ -204,7 +208,7 @@ class CellFiles:
         return {**images, **count_faults(table["region_fault"])}
 
     def merge(self, count: int, schema: pa.Schema) -> None:
-        """Joins parts 0..count-1 into the final file, one part in memory at a time; what is encoded stays as it is.
+        """Joins parts 0..count-1 into the final file, with three of them in memory; what is encoded stays as it is.
         `schema`: of a cell without a part.
 
         Raises RunError when writing fails, and DataError for a damaged part, which is deleted so that the same command
@@ -214,12 +218,19 @@ class CellFiles:
         def write(draft: Path) -> None:
             from .row_groups import JoinedFiles
 
-            with draft.open("wb") as stream:
-                joined = JoinedFiles(stream)
-                for index in range(count):
-                    self._join(joined, self.part(index))
+            with draft.open("wb") as stream, ThreadPoolExecutor(_READERS) as readers:
+                hashed = HashedStream(stream)
+                joined = JoinedFiles(hashed)
+                # The next parts are read and compared with their checksums while this one is hashed and written.
+                waiting: deque[Future[ParsedFile]] = deque()
+                for index in range(count + _READERS):
+                    if index < count:
+                        waiting.append(readers.submit(self._read, self.part(index)))
+                    if index >= _READERS and waiting:
+                        self._join(joined, waiting.popleft().result(), self.part(index - _READERS))
+                begun = hashed.begun()
                 joined.finish()
-            seal(draft)
+            seal(draft, begun)
 
         if count:
             write_atomic(self.final, write)
@@ -228,21 +239,29 @@ class CellFiles:
         shutil.rmtree(self.parts, ignore_errors=True)
 
     @staticmethod
-    def _join(joined: JoinedFiles, path: Path) -> None:
+    def _read(path: Path) -> ParsedFile:
+        from .row_groups import ParsedFile
+
         try:
-            fault = checksum_fault(path)
-            content = b"" if fault else path.read_bytes()
-        except OSError as error:
-            fault = str(error)
-        if not fault:
-            try:
-                joined.add(content)
-                return
-            except ValueError as error:
-                fault = str(error)
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        raise DataError(f"{path} was damaged ({fault}) and is deleted; run the same command again.")
+            if fault := checksum_fault(path):
+                raise ValueError(fault)
+            return ParsedFile.of(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise _deleted(path, error) from error
+
+    @staticmethod
+    def _join(joined: JoinedFiles, part: ParsedFile, path: Path) -> None:
+        try:
+            joined.add(part)
+        except ValueError as error:  # not OSError, of the file that is written
+            raise _deleted(path, error) from error
+
+
+def _deleted(path: Path, fault: Exception) -> DataError:
+    """The error for a part that is not whole, which is deleted so that the same command computes it again."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+    return DataError(f"{path} was damaged ({fault}) and is deleted; run the same command again.")
 
 
 def _disk_reason(error: OSError, option: str) -> str:

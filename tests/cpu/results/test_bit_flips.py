@@ -25,7 +25,7 @@ from xbench_fast.runtime.data.cache.image_store import PreparedStore
 from xbench_fast.runtime.data.datasets.formats.coco import Coco
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load_rows import load_run
-from xbench_fast.runtime.results.row_groups import JoinedFiles
+from xbench_fast.runtime.results.row_groups import JoinedFiles, ParsedFile
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
 from xbench_fast.runtime.results.runs.merging import merge_shards
@@ -146,7 +146,7 @@ def test_parts(tmp_path: Path, world: World) -> None:
         if not files.has_part(0):
             return "named"
         joined = JoinedFiles(stream := io.BytesIO())
-        joined.add(path.read_bytes())
+        joined.add(ParsedFile.of(path.read_bytes()))
         joined.finish()
         found = pq.read_table(stream, schema=schema, page_checksum_verification=True)
         return "harmless" if same(found, table) else "other rows"

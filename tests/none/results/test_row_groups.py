@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from result_rows import table_of
 from stored_counts import random_rows
-from xbench_fast.runtime.results.row_groups import JoinedFiles
+from xbench_fast.runtime.results.row_groups import JoinedFiles, ParsedFile
 from xbench_fast.runtime.results.storage import KEY_FIELD
 
 
@@ -27,7 +27,7 @@ def joined(*contents: bytes) -> bytes:
     stream = io.BytesIO()
     files = JoinedFiles(stream)
     for content in contents:
-        files.add(content)
+        files.add(ParsedFile.of(content))
     files.finish()
     return stream.getvalue()
 
