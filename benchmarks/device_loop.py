@@ -204,7 +204,7 @@ def compute(cache, cases, out, options):
     cupy = sys.modules["cupy"] = make_cupy()
     for module in (device, device_cell, device_sweep):
         vars(module)["load_cupy"] = lambda: cupy
-    vars(device)["gpu_reason"] = lambda: None
+    vars(device)["gpu_reason"] = lambda number: None
     swept, vars(device_sweep)["mean_maps"] = answers(options.batch * count)
     device_cell._WRITERS = options.writers
     with PreparedSet.open(cache, "bench", cases, [GEOMETRY]) as images:

@@ -15,7 +15,7 @@ from ..results.runs.shards import Shard
 class Options:
     """How cells are computed.
 
-    `chunk`: cases in a part file; a killed run repeats at most one, and the one before it while that is being written.
+    `chunk`: cases in a part file; a killed run repeats one, and those before it that were still being written.
     `skip_absent`: a dataset whose folder does not exist is skipped with a message instead of failing. `protocol`: one
     of `metrics_gpu.PROTOCOLS`. `shard`: the part of every dataset that is evaluated, None for all of it. `verify`:
     every image file is read again to answer whether a result or a prepared image is of its content. `gpu`: number of

@@ -236,6 +236,7 @@ def test_many_prompt_sets(
         return {"wall_s": images, "cpu_s": images * (1 + more.count("--prompts"))}
 
     monkeypatch.setattr(module("prompt_sets"), "spend", spend)
+    monkeypatch.setattr(module("prompt_sets"), "use_checkout", lambda: None)  # the package is imported already
     made = script("prompt_sets", "--models", "kad:demo", "--sets", 3, "--images", 5, "--side", 64)
     wanted = committed(root, "prompt_sets")
     assert cells == [1, 3, 1, 3] and not lacking(made, wanted, 1)
