@@ -206,7 +206,7 @@ def compute(cache, cases, out, options):
         vars(module)["load_cupy"] = lambda: cupy
     vars(device)["gpu_reason"] = lambda number: None
     swept, vars(device_sweep)["mean_maps"] = answers(options.batch * count)
-    device_cell._WRITERS = options.writers
+    vars(device_cell)["writers"] = lambda threads: options.writers
     with PreparedSet.open(cache, "bench", cases, [GEOMETRY]) as images:
         images.use(contents)
         with MaskStore.open(cache, "bench", cases, "the cases of this benchmark") as draw:

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from ...data.datasets.dataset import Case
 
 _BATCHES_OF_ROWS = 4  # batches of a chunk that wait for the writer; more would only use memory
-_WRITERS = 3  # threads of rows, and chunks that wait for them: Arrow and Parquet mostly run without Python's lock
+_MOST_WRITERS = 3  # threads of rows, and chunks that wait for them: Arrow and Parquet mostly run without Python's lock
+
+
+def writers(threads: int) -> int:
+    """Threads of rows where the evaluation has so many `threads`. On two cores one reached 0.86 of a device of 35,000
+    images a second, and three, which then wait for the decoding ones, 0.79 (benchmarks/device_loop.py)."""
+    return max(1, min(_MOST_WRITERS, threads // 2))
 
 
 def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]) -> int:
@@ -196,7 +202,8 @@ class _Writer:
         self._columns: list[CaseColumns] = []
         self._scored: list[Future[Scored]] = []
         self._chunks: deque[Future[None]] = deque()
-        self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="rows")
+        self._writers = writers(cell.workers)
+        self._pool = ThreadPoolExecutor(self._writers, thread_name_prefix="rows")
 
     def __enter__(self) -> _Writer:
         return self
@@ -214,7 +221,7 @@ class _Writer:
             # Tasks begin in order, so those that this one waits for never wait for it.
             self._chunks.append(self._pool.submit(self._write, batch.chunk, self._columns, self._scored))
             self._columns, self._scored = [], []
-        while len(self._chunks) > _WRITERS:
+        while len(self._chunks) > self._writers:
             self._chunks.popleft().result()
 
     def finish(self) -> None:

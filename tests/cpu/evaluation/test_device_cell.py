@@ -282,9 +282,14 @@ def test_chunks_are_written_side_by_side_and_not_gathered(
     host.run([bundle], [data], chunk=2)
     with monkeypatch.context() as patch:
         patch.setattr(CellFiles, "write_part", slow)
-        device.run([bundle], [data], chunk=2)
+        device.run([bundle], [data], chunk=2, threads=8)
     assert sorted(done) == list(range(18)) and same(host.table(), device.table())
-    assert max(ahead) <= 2 * device_cell._WRITERS + SLOTS + 1, "memory is bounded"
+    assert max(ahead) <= 2 * 3 + SLOTS + 1, "memory is bounded"
+
+
+@pytest.mark.parametrize(("threads", "wanted"), [(1, 1), (2, 1), (3, 1), (4, 2), (6, 3), (64, 3)])
+def test_a_few_cores_have_few_threads_of_rows(threads: int, wanted: int) -> None:
+    assert device_cell.writers(threads) == wanted
 
 
 def test_a_chunk_that_cannot_be_written_ends_the_run(
