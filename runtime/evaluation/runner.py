@@ -154,6 +154,9 @@ class Runner:
                 self._cells.skip(model, config.name, pair)
                 continue
             pairs.append(pair)
+            if pair.loaded.dataset.asks_phrases and isinstance(config.prompts, tuple):
+                left_out = f"each image is asked its own phrases, not the prompt sets {', '.join(config.prompts)}"
+                self._cells.remark(model, config.name, left_out)
             classes = pair.loaded.dataset.classes
             if left := [finding for finding in classes if finding not in pair.findings]:
                 self._cells.remark(model, config.name, not_asked_line(pair.prompts.name, left, len(classes)))

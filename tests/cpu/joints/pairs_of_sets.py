@@ -144,6 +144,7 @@ def sets_patients(world: World) -> None:
 
 
 def sets_phrases(world: World) -> None:
-    world.eval(*asked(world), "--dataset", "coco", *ALL)
+    said = world.eval(*asked(world), "--dataset", "coco", *ALL)
+    assert said.count(f"each image is asked its own phrases, not the prompt sets {', '.join(SETS)}\n") == 1
     assert world.rows(PHRASES).equals(whole_of_phrases(world))
     expect_separate_rows(world)
