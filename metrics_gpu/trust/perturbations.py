@@ -67,10 +67,14 @@ class Perturbation:
         """By how many pixels of 224 the image moves to the right and down."""
         return int(self.level) if self.transform == "shift" else 0
 
+    def shift_of(self, side: int) -> int:
+        """By how many pixels of `side` the image moves to the right and down."""
+        return round(self.shift * side / _FRAME)
+
     def of(self, image: Grey, name: str) -> Grey:
         """The changed image, uint8 [S, S], of `image`. name: of the stream of its noise."""
         if self.transform == "shift":
-            moved = np.maximum(np.arange(len(image)) - round(self.shift * len(image) / _FRAME), 0)
+            moved = np.maximum(np.arange(len(image)) - self.shift_of(len(image)), 0)
             return np.asarray(image[np.ix_(moved, moved)])
         if self.transform == "flip":
             return image[:, ::-1]

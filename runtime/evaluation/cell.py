@@ -32,7 +32,9 @@ from .scoring import Scored, rows_table
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ...engines.geometry import Geometry
     from ..data.datasets.dataset import Case
+    from ..data.images.views import View
 
 T = TypeVar("T")
 _SWEEPERS = 2  # threads of the sweep, whose kernel runs without Python's lock
@@ -46,7 +48,8 @@ class CellWork:
     `findings`: class of the dataset -> finding of the prompt set; `contents`: those in which `source` enters what it
     reads; `sizes`, `draw`: see `CaseReader`. `phrases`: how cases are asked their own phrases; then
     the features of `prompts`, one per finding, are not used. `one_of_several`: whether the prompt set is one of
-    several: the engine then encodes the images and is asked, also where no other set is left to compute.
+    several: the engine then encodes the images and is asked, also where no other set is left to compute. `view`: what
+    is changed in every image; None: nothing.
     """
 
     model: str
@@ -65,6 +68,17 @@ class CellWork:
     metadata: dict[str, str] = field(default_factory=dict)
     phrases: PhraseQueries | None = None
     one_of_several: bool = False
+    view: View | None = None
+
+    @property
+    def queries(self) -> Queries:
+        """The queries of the findings, whose maps are put back on the unchanged image."""
+        return Queries.of(self.prompts, self.findings, mirrored=self.view is not None and self.view.mirrored)
+
+    def reader(self, geometry: Geometry, findings: Sequence[str]) -> CaseReader:
+        """Reads the cell's cases for a model of this geometry, with the regions of `findings`."""
+        source = self.source if self.view is None else self.view.source(self.source)
+        return CaseReader(source, geometry, findings, self.contents, self.draw, self.sizes, self.view)
 
     @property
     def chunks(self) -> int:
@@ -93,10 +107,11 @@ def compute_cells(
     missing = {index: left for index, left in missing.items() if left}
     advance(len(first.cases) - sum(len(_chunk(first, index)) for index in missing))
     geometry = engine.bundle.manifest.geometry
-    queries = {cell.model: Queries.of(cell.prompts, cell.findings) for cell in cells}
+    queries = {cell.model: cell.queries for cell in cells}
     findings = tuple(dict.fromkeys(name for cell in cells for name in cell.findings))
-    reader = CaseReader(first.source, geometry, findings, first.contents, first.draw, first.sizes)
-    ahead = read_ahead(reader, (_chunk(first, index) for index in missing), first.batch, first.workers)
+    ahead = read_ahead(
+        first.reader(geometry, findings), (_chunk(first, index) for index in missing), first.batch, first.workers
+    )
     sweepers = min(_SWEEPERS, first.workers)
     sweeper = ThreadPoolExecutor(sweepers, thread_name_prefix="sweep")
     # One thread: Arrow and Parquet mostly run without Python's lock, and chunks are written in order.

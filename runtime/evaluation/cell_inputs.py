@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, XBenchError
+from ..data.images.views import View
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
 from ..results.loaded_dataset import LoadedDataset, load_dataset
@@ -40,12 +41,13 @@ class CellInputs:
         return loaded
 
     def models(self, model: str, config: DatasetConfig) -> list[tuple[str, DatasetConfig]]:
-        """As `cell_models`; a dataset of phrases has one cell, as the sets of all datasets do not ask it."""
+        """As `cell_models`; a dataset of phrases has one cell for each view, as the sets of all datasets do not ask
+        it."""
         try:
             phrases = isinstance(config.prompts, tuple) and self.load(config).dataset.asks_phrases
         except XBenchError:  # of every cell, which says so
             phrases = False
-        return [(model, replace(config, prompts=None))] if phrases else cell_models(model, config)
+        return cell_models(model, replace(config, prompts=None) if phrases else config)
 
     def pair(self, bundle: Bundle, model: str, config: DatasetConfig) -> AskedSet | str:
         """The inputs of a cell of `model`, or the reason why it is skipped. Raises XBenchError."""
@@ -66,10 +68,23 @@ class CellInputs:
                     f"prompts={config.prompts} out."
                 )
             bundle.graph("text")  # raises
-            classes = loaded.dataset.classes
-            return AskedSet(model, loaded, one_query_each(classes, "report"), {name: name for name in classes})
+            classes, view = loaded.dataset.classes, self.view(config)
+            return AskedSet(model, loaded, one_query_each(classes, "report"), {name: name for name in classes}, view)
         asked = asked_prompts(bundle, config, loaded.dataset)
-        return asked if isinstance(asked, str) else AskedSet(model, loaded, *asked)
+        return asked if isinstance(asked, str) else AskedSet(model, loaded, *asked, self.view(config))
+
+    def view(self, config: DatasetConfig) -> View | None:
+        """The view of a cell's images; None: plain images. Raises ConfigError where phrases could name the other
+        side."""
+        if not config.view:
+            return None
+        view = View(config.view)
+        if view.mirrored and self.load(config).dataset.asks_phrases:
+            raise ConfigError(
+                f"The phrases of the dataset '{config.name}' can name a side, so its images are not flipped; leave "
+                f"'{config.view}' out of augment."
+            )
+        return view
 
     def is_asked(self, bundle: Bundle, config: DatasetConfig) -> bool:
         """Whether a dataset asks the bundle anything."""

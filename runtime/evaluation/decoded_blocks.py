@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from ..data.datasets.dataset import Case
     from ..data.datasets.pixels import PixelSource
+    from ..data.images.views import View
 
 _PIECE = 4  # cases that one task decodes, at most
 _BLOCK, _BLOCK_BYTES = 256, 16 << 20  # cases that are read and swept together, at most, and the bytes of their pixels
@@ -46,7 +47,7 @@ class CaseReader:
     """Reads cases from `source`, with the regions of `findings` that `draw` draws, as `draw_regions` does.
 
     contents: those in which `source` enters what it reads. sizes: gets the (height, width) of every image that is read,
-    by case.
+    by case. view: the change that `source` makes in every image, which its map must be put back from.
     """
 
     source: PixelSource
@@ -55,6 +56,7 @@ class CaseReader:
     contents: Contents
     draw: DrawRegions = draw_regions
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    view: View | None = None
 
     def begin(self, cases: Sequence[Case], target: NDArray[np.uint8], pool: ThreadPoolExecutor) -> BegunBlock:
         """Reads what is prepared into `target`, uint8 [n, 1, S, S], and hands the other cases to the threads."""
@@ -84,6 +86,7 @@ class CaseReader:
             if decoded.pixels is not None:
                 target[at, 0] = decoded.pixels
                 decoded.pixels = None  # memory of a store need not stay in use
+                decoded.frame = self.frame(*(decoded.file_size or (0, 0)))
             done.append((at, decoded))
         read = [(at, decoded) for at, decoded in done if decoded.size is not None]
         sizes = np.array([decoded.size for _, decoded in read], np.int32).reshape(-1, 2)
@@ -94,9 +97,14 @@ class CaseReader:
     @cached_property
     def frame(self) -> Callable[[int, int], tuple[float, float, float, float]]:
         """The field of view of a native height and width; 0 where the image was not read."""
-        return lru_cache(4096)(
-            lambda height, width: field_of_view(self.geometry, height, width) if height else _NOWHERE
-        )
+
+        def frame(height: int, width: int) -> tuple[float, float, float, float]:
+            if not height:
+                return _NOWHERE
+            covered = field_of_view(self.geometry, height, width)
+            return covered if self.view is None else self.view.frame(covered, self.geometry.size)
+
+        return lru_cache(4096)(frame)
 
 
 @dataclass(frozen=True, eq=False)

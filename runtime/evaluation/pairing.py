@@ -17,6 +17,7 @@ from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ..data.datasets.dataset import Dataset
 from ..data.datasets.dataset_registry import DATASETS
+from ..data.images.views import View
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
 from ..results.choices import SCORERS
@@ -97,13 +98,14 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
 
 @dataclass(frozen=True)
 class AskedSet:
-    """A prompt set that a bundle is asked on a dataset. model: the name of the cell's model, `variant_name` of several;
-    findings: class of the dataset -> finding of the set."""
+    """A prompt set that a bundle is asked on a dataset. model: the name of the cell's model, as `cell_models` makes it;
+    findings: class of the dataset -> finding of the set. view: of the images; None: plain images."""
 
     model: str
     loaded: LoadedDataset
     prompts: PromptSet
     findings: dict[str, str]
+    view: View | None = None
 
 
 def variant_name(model: str, prompts: str) -> str:
@@ -112,9 +114,13 @@ def variant_name(model: str, prompts: str) -> str:
 
 
 def cell_models(model: str, config: DatasetConfig) -> list[tuple[str, DatasetConfig]]:
-    """The names of the models of a bundle's cells on a dataset, and the dataset with the prompt set of each."""
-    several = isinstance(config.prompts, tuple)
-    return [(variant_name(model, str(one.prompts)) if several else model, one) for one in config.each_set]
+    """The names of the models of a bundle's cells on a dataset, and the dataset with the prompt set and view of each: a
+    view is a row of its own in every table too, MODEL+VIEW."""
+    several, cells = isinstance(config.prompts, tuple), []
+    for one in (one for view in config.each_view for one in view.each_set):
+        name = variant_name(model, str(one.prompts)) if several else model
+        cells.append((f"{name}+{View(one.view).name}" if one.view else name, one))
+    return cells
 
 
 def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tuple[PromptSet, dict[str, str]] | str:
@@ -138,9 +144,14 @@ def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tu
 
 
 def check_datasets(datasets: Sequence[DatasetConfig], bundles: Sequence[Path]) -> None:
-    """Raises ConfigError for a dataset whose reader does not exist. Its message also names the prompts that no bundle
-    has: whoever writes a table of a dataset then learns of both faults at once."""
+    """Raises ConfigError for a view that does not exist, and for a dataset whose reader does not exist. Its message
+    also names the prompts that no bundle has: whoever writes a table of a dataset then learns of both at once."""
     for config in datasets:
+        try:
+            for text in config.augment:
+                View(text)  # raises
+        except ConfigError as error:
+            raise ConfigError(f"Dataset '{config.name}': {error}") from error
         try:
             check_reader(config)
         except ConfigError as error:

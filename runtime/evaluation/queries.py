@@ -15,21 +15,28 @@ from ...engines.prompts.prompt_set import PromptSet
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries of a prompt set for each evaluated class: indices into Q. `findings` are the class names."""
+    """The queries of a prompt set for each evaluated class: indices into Q. `findings` are the class names. mirrored:
+    the images are, so that their maps must be mirrored back."""
 
     findings: tuple[str, ...]
     positive: tuple[NDArray[np.intp], ...]
     negative: tuple[NDArray[np.intp], ...]
+    mirrored: bool = False
 
     @staticmethod
-    def of(prompts: PromptSet, findings: Mapping[str, str]) -> Queries:
+    def of(prompts: PromptSet, findings: Mapping[str, str], *, mirrored: bool = False) -> Queries:
         """The queries of `findings`: class name -> finding, which must be one of `prompts`."""
         index = [prompts.findings.index(finding) for finding in findings.values()]
         return Queries(
             tuple(findings),
             tuple(np.flatnonzero((prompts.finding_of == i) & (prompts.polarity > 0)) for i in index),
             tuple(np.flatnonzero((prompts.finding_of == i) & (prompts.polarity < 0)) for i in index),
+            mirrored,
         )
+
+    def upright(self, maps: Any) -> Any:
+        """Maps [P, h, w] of the images, in memory of any device, on the unchanged images."""
+        return maps[:, :, ::-1] if self.mirrored else maps
 
     def by_prompts(self, of_finding: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """The entries of `of_finding` [P] grouped by the number n of positive prompts of their finding: for each n the
@@ -51,12 +58,12 @@ class Queries:
     ) -> NDArray[np.float32]:
         """The maps of pairs, float32 [P, h, w], of saliency [B, Q, h, w]: means over positive prompts of a finding."""
         if self._single is not None:
-            return saliency[of_case, self._single[of_finding]]
+            return np.ascontiguousarray(self.upright(saliency[of_case, self._single[of_finding]]))
         maps = np.empty((len(of_case), *saliency.shape[2:]), np.float32)
         for places, queries in self.by_prompts(of_finding):
             chosen = saliency[of_case[places, None], queries]
             maps[places] = prompt_mean(np.moveaxis(chosen, 1, 0))
-        return maps
+        return np.ascontiguousarray(self.upright(maps))
 
     def logits(self, logits: NDArray[np.float32]) -> Logits:
         """The logits of the findings, from the logits of all queries, float32 [B, Q]."""

@@ -237,6 +237,7 @@ class Evaluation:
                     "root": str(item.root.absolute()),  # a report can be made from another folder
                     "reader": item.reader,
                     "prompts": item.prompts,
+                    **({"augment": list(item.augment)} if item.augment else {}),
                     "options": dict(item.options),
                 }
                 for name, item in {**config.datasets, **{item.name: item for item in self.datasets}}.items()

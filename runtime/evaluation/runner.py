@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,7 @@ from .finishing import Finisher, PlannedCell
 from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
 from .opening import NextEngine, Opened, Turn
-from .pairing import AskedSet
+from .pairing import AskedSet, cell_models
 from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent, made_by
 from .progress import Progress, not_asked_line
@@ -106,7 +108,8 @@ class Runner:
     def evaluate_live(self, model: LiveModel, datasets: Sequence[DatasetConfig]) -> RunOutcome:
         """As `evaluate`, for a live model; the outcome covers all cells of this runner so far."""
         for dataset in datasets:
-            self._cells.guarded(model.name, dataset.name, partial(self._live, model, dataset))
+            for name, one in cell_models(model.name, replace(dataset, prompts=None)):
+                self._cells.guarded(name, dataset.name, partial(self._live, model, name, one))
         return self._cells.outcome
 
     def _bundle(self, path: Path, datasets: Sequence[DatasetConfig], following: NextEngine) -> None:
@@ -163,7 +166,11 @@ class Runner:
         return pairs
 
     def _evaluate_sets(self, bundle: Bundle, engine: Engine, pairs: Sequence[AskedSet]) -> None:
-        """Evaluates the prompt sets of a dataset; if there are several, in one pass over its images."""
+        """Evaluates the prompt sets of a dataset; if there are several, in one pass over the images of each view."""
+        for _, asked in groupby(pairs, key=attrgetter("view")):
+            self._evaluate_view(bundle, engine, list(asked))
+
+    def _evaluate_view(self, bundle: Bundle, engine: Engine, pairs: Sequence[AskedSet]) -> None:
         first = pairs[0]
         if first.loaded.dataset.asks_phrases:
             self._cells.guarded(first.model, first.loaded.name, partial(self._ask_phrases, bundle, engine, first))
@@ -187,7 +194,7 @@ class Runner:
                 return engine.run(pixels, features(texts))
 
             side, precision = bundle.manifest.geometry.size, engine.info.precision
-            phrases = self._phrases(bundle.name, asked.loaded, ask, side, precision)
+            phrases = self._phrases(asked.model, asked.loaded, ask, side, precision)
             phrases = replace(phrases, most=most_queries(bundle))
             planned = self._planning.of_bundle(bundle, engine, asked, phrases)
             self._compute_here([(planned, asked)], engine, phrases)
@@ -201,19 +208,20 @@ class Runner:
             self._cells.remark(model, loaded.name, f"cases without a phrase that has a region: {left}, not evaluated")
         return PhraseQueries(tuple(loaded.dataset.classes), ask, alone)
 
-    def _live(self, model: LiveModel, config: DatasetConfig) -> None:
+    def _live(self, model: LiveModel, name: str, config: DatasetConfig) -> None:
+        """Evaluates one view of a dataset; name: of the cell's model."""
         if self._options.skip_absent and not has_folder(config.root):
-            self._cells.skip(model.name, config.name, f"its folder {config.root} does not exist")
+            self._cells.skip(name, config.name, f"its folder {config.root} does not exist")
             return
         loaded = self._inputs.load(config)
-        classes = loaded.dataset.classes
+        classes, view = loaded.dataset.classes, self._inputs.view(config)
         asks_phrases = loaded.dataset.asks_phrases
         texts = first_phrases(loaded.asked) if asks_phrases else classes
         with LiveEngine(model, texts, secret=asks_phrases) as engine:
             side = model.geometry.size
-            phrases = self._phrases(model.name, loaded, engine.ask_texts, side, "fp32") if asks_phrases else None
-            cell = self._planning.of_live(model, engine, loaded, phrases)
-            asked = AskedSet(model.name, loaded, one_query_each(classes), {name: name for name in classes})
+            phrases = self._phrases(name, loaded, engine.ask_texts, side, "fp32") if asks_phrases else None
+            asked = AskedSet(name, loaded, one_query_each(classes), {each: each for each in classes}, view)
+            cell = self._planning.of_live(model, engine, asked, phrases)
             self._compute_here([(cell, asked)], engine, phrases)
 
     def _compute_here(
@@ -241,6 +249,7 @@ class Runner:
                         phrases=phrases,
                         draw=draw,
                         one_of_several="variant_of" in cell.facts,
+                        view=sets[cell.model].view,
                     )
                     for cell in cells
                 ]

@@ -13,6 +13,7 @@
     prompts = "chestxdet10"               # which prompt set of a bundle to use; default: the dataset's name
                                           # ["a", "b"]: several, each a result of its own (docs/run-directory.md §3)
     attributes = "patients.csv"           # view, sex, age ... for `study subgroups`; default: its own files
+    augment = ["flip", "shift:8"]         # views of every image, each a result of its own (docs/datasets.md §0.9)
     part = true                           # images of a part of it are enough; default: from half missing on, eval fails
 
     [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
@@ -51,7 +52,7 @@ from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
 DEFAULT_FILE = "xbench.toml"
-DATASET_KEYS = ("root", "reader", "prompts", "attributes", "part")
+DATASET_KEYS = ("root", "reader", "prompts", "attributes", "part", "augment")
 """Keys of a dataset's table that are not options of its reader."""
 _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of folders"}
 
@@ -63,7 +64,9 @@ class DatasetConfig:
     `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name. A tuple names several,
     and each gives a cell of its own (`each_set`). `attributes`: a table of the cases'
     attributes, which no result depends on; None: from the dataset's files. `part`: only a part of
-    the images is meant to be there (docs/datasets.md §0.1); no result depends on it.
+    the images is meant to be there (docs/datasets.md §0.1); no result depends on it. `augment`: views of every image
+    (docs/datasets.md §0.9), each of which gives a cell besides the one of the plain images. `view`: the one of a cell,
+    empty for plain images.
     """
 
     name: str
@@ -73,6 +76,13 @@ class DatasetConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     attributes: Path | None = None
     part: bool = False
+    augment: tuple[str, ...] = ()
+    view: str = ""
+
+    @property
+    def each_view(self) -> list[DatasetConfig]:
+        """The dataset with plain images, then with each of its views."""
+        return [replace(self, view=view) for view in ("", *self.augment)]
 
     @property
     def each_set(self) -> list[DatasetConfig]:
@@ -88,6 +98,8 @@ class DatasetConfig:
                     f"The option 'part' of the dataset '{self.name}' must be true or false, not {value!r}."
                 )
             return replace(self, part=value)
+        if key == "augment":
+            return replace(self, augment=tuple(dict.fromkeys(value.split(",") if isinstance(value, str) else value)))
         if key == "prompts" and not isinstance(value, str):
             return replace(self, prompts=tuple(dict.fromkeys(value)))
         if key in ("reader", "prompts"):
@@ -196,6 +208,7 @@ class _Dataset(msgspec.Struct):
     prompts: Text | Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
     attributes: Path | None = None
     part: bool = False
+    augment: Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
 
 
 def parse_config(data: Mapping[str, Any], path: Path) -> Config:
@@ -225,7 +238,8 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
         reader = f"{path.parent / file}:{attribute}"
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
     prompts = tuple(dict.fromkeys(table.prompts)) if isinstance(table.prompts, list) else table.prompts
-    return DatasetConfig(name, table.root, reader, prompts, options, table.attributes, table.part)
+    augment = tuple(dict.fromkeys(table.augment or ()))
+    return DatasetConfig(name, table.root, reader, prompts, options, table.attributes, table.part, augment)
 
 
 def _check_keys(table: Mapping[str, Any], keys: Iterable[str], where: str) -> None:

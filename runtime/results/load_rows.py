@@ -103,6 +103,11 @@ class CellRows:
         limit, every = self.entry["ingredients"].get("limit"), self.entry.get("dataset_cases")
         return limit if limit == self.cases and (every is None or limit < every) else None
 
+    @property
+    def view(self) -> str:
+        """What was changed in every image (docs/datasets.md §0.9); empty: nothing."""
+        return str(self.entry.get("view", ""))
+
 
 class StoredRun:
     """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result, `running` is a

@@ -24,7 +24,6 @@ from ....metrics_gpu.nvrtc import KernelError
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
 from ..cell import CellWork, distinct_images
-from ..decoded_blocks import CaseReader
 from ..drawn import CaseColumns
 from ..measure import Measure
 from ..queries import Queries
@@ -56,7 +55,7 @@ def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, ad
     advance(len(cell.cases) - computed)
     cupy = load_cupy()
     metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
-    queries = Queries.of(cell.prompts, cell.findings)
+    queries = cell.queries
     with engine.device, _Writer(cell, queries, measure, metadata) as writer:
         loop = _Loop(cupy, cell, engine, queries, measure, writer, advance)
         feed = _feed(cupy, cell, engine, batches)
@@ -89,8 +88,7 @@ def _batches(cell: CellWork, index: int, most: int) -> list[tuple[int, bool, Seq
 def _feed(
     cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]
 ) -> PinnedFeed:
-    geometry = engine.bundle.manifest.geometry
-    reader = CaseReader(cell.source, geometry, tuple(cell.findings), cell.contents, cell.draw, cell.sizes)
+    reader = cell.reader(engine.bundle.manifest.geometry, tuple(cell.findings))
     return PinnedFeed(cupy, batches, reader, cell.workers)
 
 

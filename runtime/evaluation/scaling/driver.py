@@ -47,6 +47,7 @@ class _Waiting:
     prompts: str
     findings: Mapping[str, str]
     missing: set[int]
+    view: str
     computed: int = 0
     failed: bool = False
 
@@ -150,7 +151,8 @@ class ClusterRunner(Runner):
         self._cells.begin(planned)
         files, chunks = self._cells.files(planned), -(-len(loaded.cases) // self._options.chunk)
         missing = {index for index in range(chunks) if not files.has_part(index)}
-        self._waiting.append(_Waiting(planned, bundle, asked.prompts.name, asked.findings, missing))
+        view = "" if asked.view is None else asked.view.text
+        self._waiting.append(_Waiting(planned, bundle, asked.prompts.name, asked.findings, missing, view))
 
     def _compute(self) -> None:
         """Computes all missing chunks of all cells as one stream, so that no worker waits for the end of a cell."""
@@ -196,6 +198,7 @@ class ClusterRunner(Runner):
                 key=self._cells.files(cell.planned).key,
                 prompts=cell.prompts,
                 findings=cell.findings,
+                view=cell.view,
                 bundle=cell.bundle.digest,
                 annotations=annotations,
                 cases=cases_digest(loaded.cases[start:stop], loaded.config.root),

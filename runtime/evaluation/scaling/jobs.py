@@ -40,7 +40,8 @@ class ChunkJob:
     that of `bundle_name` or a variant of it.
 
     `bundle`, `annotations` and `cases` are digests of the driver's data; `engine` ("backend precision") and `decoder`
-    are from the cell's key. A worker with other data, engine or decoder must reject the job.
+    are from the cell's key. A worker with other data, engine or decoder must reject the job. `view`: text of the view
+    of the images, empty for plain ones.
     """
 
     model: str
@@ -52,6 +53,7 @@ class ChunkJob:
     key: str
     prompts: str
     findings: Mapping[str, str]
+    view: str
     bundle: str
     annotations: str
     cases: str

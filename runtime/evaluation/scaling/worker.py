@@ -20,6 +20,7 @@ from ....metrics_gpu.sweep.sweep import sweep
 from ...data.datasets.pixels import PixelSource
 from ...data.datasets.region_grid import DrawRegions
 from ...data.images.decoders import choose_decoder
+from ...data.images.views import View
 from ...host.machine_record import code_version
 from ...results.cell_key import annotation_digest, cases_digest
 from ...results.loaded_dataset import LoadedDataset, load_dataset
@@ -93,6 +94,7 @@ class ChunkWorker:
                 contents=loaded.contents,
                 draw=draw,
                 one_of_several=job.model != job.bundle_name,
+                view=View(job.view) if job.view else None,
             )
             compute_anywhere([cell], engine, self._measure, lambda count: None)
             return files.final.read_bytes()

@@ -57,7 +57,9 @@ def group_variants(
         names[cell.dataset] = same
         if cell.digest:
             contents.setdefault(cell.digest, same)
-        members_of.setdefault((key(cell), same), []).append((material, cell))
+        # Variants are compared on the same pixels.
+        name = f"{key(cell)}, {cell.rows.view}" if cell.rows.view else key(cell)
+        members_of.setdefault((name, same), []).append((material, cell))
     groups, alone = [], []
     for (name, _), members in members_of.items():
         title = members[0][1].plain_title

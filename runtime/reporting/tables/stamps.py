@@ -85,6 +85,8 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
         )
         for c in cells
     )
+    views = {cell.model: cell.rows.view for cell in cells if cell.rows.view}
+    worth += tuple(f"{model}: a view of the images ({view}); not ranked" for model, view in views.items())
     first = "only the first {} cases were evaluated"
     worth += _parts((c.title, c.model, "" if c.rows.limit is None else first.format(c.rows.limit)) for c in cells)
     worth += uncertain_stamps((c.title, c.model, c.uncertain) for c in cells)

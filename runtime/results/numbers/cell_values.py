@@ -101,8 +101,9 @@ class CellValues:
 
     @property
     def ranked(self) -> bool:
-        """Whether tables rank this cell: it competes, and is neither a control, a reader nor supervised."""
-        return self.competes and not self.supervised and not self.boxes.keys() & {"moved", "reader"}
+        """Whether tables rank this cell: it competes, and is neither a control, a reader, supervised nor a view."""
+        plain = not self.supervised and not self.rows.view
+        return self.competes and plain and not self.boxes.keys() & {"moved", "reader"}
 
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""

@@ -22,6 +22,7 @@ import pairs_of_protocol
 import pairs_of_sets
 import pairs_of_shards
 import pairs_of_twin
+import pairs_of_views
 import phrases_with_commands
 import published_numbers
 import pytest
@@ -46,6 +47,7 @@ FILES = (
     pairs_of_patients,
     pairs_of_phrases,
     pairs_of_sets,
+    pairs_of_views,
     boxes_with_commands,
     phrases_with_commands,
     published_numbers,

@@ -104,6 +104,14 @@ def trust_precision(world: World) -> None:
     assert "INT8" in said
 
 
+def trust_views(world: World) -> None:
+    world.eval("--data-option", "coco.augment=flip,gamma:0.9")
+    _, rows = studied(world, "trust", "verdicts")
+    assert {(row["model"], row["family"]) for row in rows} == {
+        (name, 9) for name in (FP32, f"{FP32}+flip", f"{FP32}+gamma-0.9")
+    }
+
+
 def trust_patients(world: World) -> None:
     world.eval()
     before = numbers(world)["counts"]
