@@ -169,7 +169,7 @@ def _settings(config: Config, out: FilePath | None, options: EvaluateOptions) ->
         batch=_at_least(1, "batch", options.get("batch")),
         threads=_at_least(1, "threads", options.get("threads"), MAX_THREADS),
         gpu=_at_least(0, "gpu", options.get("gpu")),
-        **{key: options.get(key) for key in ("engine", "protocol", "build", "tf32")},
+        **{key: options.get(key) for key in ("engine", "protocol", "build", "tf32", "tiles", "tile_score")},
     )
 
 

@@ -41,6 +41,8 @@ class EvaluateOptions(TypedDict, total=False):
     chunk: int | None
     protocol: str | None
     prompts: str | Sequence[str] | None
+    tiles: str | None
+    tile_score: Literal["whole", "largest"] | None
     cache: FilePath | Literal[False] | None
     cache_limit: str | int | None
     decoder: Literal["auto", "cpu", "dali"]

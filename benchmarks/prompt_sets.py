@@ -1,6 +1,8 @@
-"""Measures what further prompt sets cost: one set against many of the same images, in one pass each.
+"""Measures what further prompt sets cost: one set against many of the same images, in one pass each. With --tiles, what
+images in tiles cost, against plain ones.
 
-    python benchmarks/prompt_sets.py [--models kad:224,clip:vit-b-16] [--sets 20] [--images 24] [--json FILE]
+    python benchmarks/prompt_sets.py [--models kad:224,clip:vit-b-16] [--sets 20] [--tiles 2x2] [--images 24]
+                                     [--json FILE]
 
 Full sizes with stand-in weights; each set has one made-up feature for each of the ten findings of ChestX-Det10. A round
 runs `xbench-fast eval` with prepared images for one set and for all, on 4 images and on --images, in turns. Two ratios
@@ -96,34 +98,40 @@ def spend(program: str, bundle: Path, data: Path, cache: Path, *more: str) -> di
     return {"wall_s": timed.wall, "cpu_s": usage.ru_utime + usage.ru_stime}
 
 
-def measure(model: str, variant: str, sets: int, images: int, rounds: int, side: int) -> dict[str, Any]:
-    """The figures of one model."""
+def measure(
+    model: str, variant: str, sets: int, images: int, rounds: int, side: int, tiles: str | None = None
+) -> dict[str, Any]:
+    """The figures of one model: of `sets` prompt sets, or of one in tiles, against one."""
+    plain, more = ("1 sets", f"{sets} sets") if tiles is None else ("plain", tiles)
     with tempfile.TemporaryDirectory(prefix="xbench-sets-") as name:
         folder = Path(name)
         bundle = make_bundle(model, variant, sets, folder)
         samples = {count: make_sample(folder / f"data{count}", count, side) for count in (FEW, images)}
-        ask = {1: ["--prompts", "set0"], sets: [part for n in range(sets) for part in ("--prompts", f"set{n}")]}
+        several = [part for n in range(sets) for part in ("--prompts", f"set{n}")]
+        one = ["--data-option", "chestxdet10.prompts=set0"] if tiles else ["--prompts", "set0"]
+        ask = {plain: one, more: several if tiles is None else [*one, "--tiles", tiles]}
         for count, data in samples.items():
             spend("prepare", bundle, data, folder / f"cache{count}", "--data-option", "chestxdet10.prompts=set0")
-        spent: dict[tuple[int, int], list[dict[str, float]]] = {}
+            if tiles is not None:  # prepares the larger size too
+                how = ["--engine", "onnxruntime-cpu", "--out", str(folder / f"first{count}"), *ask[more]]
+                spend("eval", bundle, data, folder / f"cache{count}", *how)
+        spent: dict[tuple[int, str], list[dict[str, float]]] = {}
         for turn in range(rounds):
             for count, data in samples.items():
-                for number, prompts in ask.items():
-                    out = folder / f"run{turn}-{count}-{number}"
+                for label, prompts in ask.items():
+                    out = folder / f"run{turn}-{count}-{label.replace(' ', '-')}"
                     how = ["--engine", "onnxruntime-cpu", "--out", str(out), *prompts]
                     once = spend("eval", bundle, data, folder / f"cache{count}", *how)
-                    spent.setdefault((count, number), []).append(once)
-                    print(f"{bundle.name}: {count} images, {number} sets: {once['cpu_s']:.2f} CPU s", flush=True)
+                    spent.setdefault((count, label), []).append(once)
+                    print(f"{bundle.name}: {count} images, {label}: {once['cpu_s']:.2f} CPU s", flush=True)
     middle = {key: {what: median(one[what] for one in told) for what in told[0]} for key, told in spent.items()}
-    slopes = {
-        number: (middle[images, number]["cpu_s"] - middle[FEW, number]["cpu_s"]) / (images - FEW) for number in ask
-    }
+    slopes = {label: (middle[images, label]["cpu_s"] - middle[FEW, label]["cpu_s"]) / (images - FEW) for label in ask}
     return {
-        "cpu_s_of_one_more_image": {number: round(slope, 4) for number, slope in slopes.items()},
-        "ratio_of_one_more_image": round(slopes[sets] / slopes[1], 3),
-        "ratio_of_the_command": round(middle[images, sets]["cpu_s"] / middle[images, 1]["cpu_s"], 3),
-        "ratio_of_wall_time": round(middle[images, sets]["wall_s"] / middle[images, 1]["wall_s"], 3),
-        "spent": {f"{count} images, {number} sets": told for (count, number), told in spent.items()},
+        "cpu_s_of_one_more_image": {label.split()[0]: round(slope, 4) for label, slope in slopes.items()},
+        "ratio_of_one_more_image": round(slopes[more] / slopes[plain], 3),
+        "ratio_of_the_command": round(middle[images, more]["cpu_s"] / middle[images, plain]["cpu_s"], 3),
+        "ratio_of_wall_time": round(middle[images, more]["wall_s"] / middle[images, plain]["wall_s"], 3),
+        "spent": {f"{count} images, {label}": told for (count, label), told in spent.items()},
     }
 
 
@@ -131,6 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What further prompt sets cost.")
     parser.add_argument("--models", default="kad:224,clip:vit-b-16", metavar="MODEL:VARIANT,...")
     parser.add_argument("--sets", type=int, default=20, help="[20]")
+    parser.add_argument("--tiles", metavar="GRID", help="measure tiles in place of further sets")
     parser.add_argument("--images", type=int, default=24, help="[24]")
     parser.add_argument("--rounds", type=int, default=1, help="[1]")
     parser.add_argument("--side", type=int, default=SIDE, help=f"of the sample's images, in pixels [{SIDE}]")
@@ -144,13 +153,21 @@ def main() -> None:
     for name in options.models.split(","):
         model, variant = name.split(":")
         models[f"{model}-{variant}"] = found = measure(
-            model, variant, options.sets, options.images, options.rounds, options.side
+            model, variant, options.sets, options.images, options.rounds, options.side, options.tiles
         )
-        print(f"{name}: {options.sets} sets cost {found['ratio_of_one_more_image']} of one, for one more image; "
+        more = options.tiles or f"{options.sets} sets"
+        print(f"{name}: {more} cost {found['ratio_of_one_more_image']} of one, for one more image; "
               f"{found['ratio_of_the_command']} for the command with {options.images} images", flush=True)  # fmt: skip
     if options.json is not None:
         what = f"eval with {options.sets} prompt sets of {len(FINDINGS)} findings against one, prepared images"
-        record = {"what": what, "sets": options.sets, "images": options.images, "rounds": options.rounds}
+        if options.tiles is not None:
+            what = f"eval in tiles {options.tiles} against plain images, prepared, {len(FINDINGS)} findings"
+        record = {
+            "what": what,
+            "sets": 1 if options.tiles else options.sets,
+            "images": options.images,
+            "rounds": options.rounds,
+        }
         write_record(options.json, {**record, "load_average_before": round(load, 2), "models": models})
 
 

@@ -11,7 +11,7 @@ import click
 
 from ...engines.commands import WRONG_USAGE, echo
 from ...engines.errors import ConfigError
-from ..host.options import FURTHER_OPTIONS, BadLines, EvalConfig, EvaluationOptions, Missing
+from ..host.options import FURTHER_OPTIONS, BadLines, EvalConfig, EvaluationOptions, Missing, TileScore
 from .options.completing import DATASETS, MODELS
 from .options.declared_options import options_of
 from .options.examples import examples
@@ -59,6 +59,8 @@ def evaluate(
     out: Path | None,
     protocol: str | None,
     prompts: tuple[str, ...],
+    tiles: str | None,
+    tile_score: TileScore | None,
     limit: int | None,
     batch: int | None,
     threads: int | None,
@@ -105,7 +107,16 @@ def evaluate(
     config = resolve_config(config_file, bundles, data, data_options, cache_limit).with_prompts(prompts)
     run, kept = scale.directories(out or config.eval.out, config.cache)
     config = replace(config, cache=None if no_cache else cache or kept).with_settings(
-        engine=engine, gpu=gpu, batch=batch, threads=threads, out=run, protocol=protocol, build=build, tf32=tf32
+        engine=engine,
+        gpu=gpu,
+        batch=batch,
+        threads=threads,
+        out=run,
+        protocol=protocol,
+        build=build,
+        tf32=tf32,
+        tiles=tiles,
+        tile_score=tile_score,
     )
     scale.check_gpu(config.eval.gpu)
     from ..data.answers.box_file import ReadOptions

@@ -6,7 +6,7 @@ At most two computed chunks are not on disk yet.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ...engines.geometry import Geometry
     from ..data.datasets.dataset import Case
+    from ..data.images.tiles import Tiling
     from ..data.images.views import View
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class CellWork:
     reads; `sizes`, `draw`: see `CaseReader`. `phrases`: how cases are asked their own phrases; then
     the features of `prompts`, one per finding, are not used. `one_of_several`: whether the prompt set is one of
     several: the engine then encodes the images and is asked, also where no other set is left to compute. `view`: what
-    is changed in every image; None: nothing.
+    is changed in every image; None: nothing. `tiles`: how images are divided, which `source` does; None: not at all.
     """
 
     model: str
@@ -69,6 +70,7 @@ class CellWork:
     phrases: PhraseQueries | None = None
     one_of_several: bool = False
     view: View | None = None
+    tiles: Tiling | None = None
 
     @property
     def queries(self) -> Queries:
@@ -78,7 +80,8 @@ class CellWork:
     def reader(self, geometry: Geometry, findings: Sequence[str]) -> CaseReader:
         """Reads the cell's cases for a model of this geometry, with the regions of `findings`."""
         source = self.source if self.view is None else self.view.source(self.source)
-        return CaseReader(source, geometry, findings, self.contents, self.draw, self.sizes, self.view)
+        planes = 1 if self.tiles is None else 1 + len(self.tiles)
+        return CaseReader(source, geometry, findings, self.contents, self.draw, self.sizes, self.view, planes)
 
     @property
     def chunks(self) -> int:
@@ -219,18 +222,32 @@ def _ask(block: Block, engine: Engine, asked: Sequence[_AskedBlock], advance: Ca
 def _answers(
     engine: Engine, pixels: NDArray[np.uint8], cases: Sequence[Case], cells: Sequence[CellWork]
 ) -> Iterator[Scores]:
-    """What the engine says of a batch for each cell, with one forward pass for each image."""
-    if cells[0].phrases is not None:
-        yield cells[0].phrases.run(pixels, cases)
+    """What the engine says of a batch for each cell, with one forward pass for each image and each of its tiles."""
+    first, size = cells[0], pixels.shape[-1]
+
+    def joined(scores: Iterable[Scores]) -> Scores:
+        return next(iter(scores)) if first.tiles is None else first.tiles.joined(list(scores), size)
+
+    if (phrases := first.phrases) is not None:
+        yield joined(phrases.run(plane, cases) for plane in _planes(pixels))
         return
     firsts, image_of = distinct_images(cases)
     once = len(firsts) == len(cases)
     pixels = pixels if once else pixels[firsts]
-    features = engine.encode(pixels) if cells[0].one_of_several else None
+    planes = _planes(pixels)
+    features = [engine.encode(plane) for plane in planes] if first.one_of_several else None
     for cell in cells:
         text = cell.prompts.features
-        scores = engine.run(pixels, text) if features is None else engine.ask(features, text)
+        if features is None:
+            scores = joined(engine.run(plane, text) for plane in planes)
+        else:
+            scores = joined(engine.ask(of_plane, text) for of_plane in features)
         yield scores if once else Scores(scores.logits[image_of], scores.saliency[image_of])
+
+
+def _planes(pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    """The model inputs [B, 1, S, S] of images, and of each of their tiles."""
+    return [pixels[:, plane : plane + 1] for plane in range(pixels.shape[1])]
 
 
 def distinct_images(cases: Sequence[Case]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -42,12 +42,15 @@ class CellInputs:
 
     def models(self, model: str, config: DatasetConfig) -> list[tuple[str, DatasetConfig]]:
         """As `cell_models`; a dataset of phrases has one cell for each view, as the sets of all datasets do not ask
-        it."""
+        it. In tiles there are no views."""
         try:
             phrases = isinstance(config.prompts, tuple) and self.load(config).dataset.asks_phrases
         except XBenchError:  # of every cell, which says so
             phrases = False
-        return cell_models(model, replace(config, prompts=None) if phrases else config)
+        config = replace(config, prompts=None) if phrases else config
+        if (tiles := self._options.tiles) is not None:
+            return [(f"{name}+{tiles.name}", one) for name, one in cell_models(model, replace(config, augment=()))]
+        return cell_models(model, config)
 
     def pair(self, bundle: Bundle, model: str, config: DatasetConfig) -> AskedSet | str:
         """The inputs of a cell of `model`, or the reason why it is skipped. Raises XBenchError."""
@@ -71,7 +74,15 @@ class CellInputs:
             classes, view = loaded.dataset.classes, self.view(config)
             return AskedSet(model, loaded, one_query_each(classes, "report"), {name: name for name in classes}, view)
         asked = asked_prompts(bundle, config, loaded.dataset)
-        return asked if isinstance(asked, str) else AskedSet(model, loaded, *asked, self.view(config))
+        if isinstance(asked, str):
+            return asked
+        prompts, findings = asked
+        if self._options.tiles is not None and self._options.tiles.largest and (prompts.polarity < 0).any():
+            raise ConfigError(
+                f"The prompt set '{prompts.name}' of {bundle.name} has negative prompts, whose largest score means "
+                "nothing; leave --tile-score largest out."
+            )
+        return AskedSet(model, loaded, prompts, findings, self.view(config))
 
     def view(self, config: DatasetConfig) -> View | None:
         """The view of a cell's images; None: plain images. Raises ConfigError where phrases could name the other

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...engines.base import CPU_BATCH
 from ...engines.select import default_batch, runs_on_gpu
+from ..data.images.tiles import Tiling
 from ..host.options import EvaluationOptions
 from ..results.runs.shards import Shard
 
@@ -19,7 +20,7 @@ class Options:
     `skip_absent`: a dataset whose folder does not exist is skipped with a message instead of failing. `protocol`: one
     of `metrics_gpu.PROTOCOLS`. `shard`: the part of every dataset that is evaluated, None for all of it. `verify`:
     every image file is read again to answer whether a result or a prepared image is of its content. `gpu`: number of
-    the GPU, which no row depends on.
+    the GPU, which no row depends on. `tiles`: how images are divided; None: not at all.
     """
 
     engine: str = EvaluationOptions.engine
@@ -32,6 +33,7 @@ class Options:
     shard: Shard | None = None
     verify: bool = False
     gpu: int = 0
+    tiles: Tiling | None = None
 
     def for_engine(self, name: str, batch: int | None) -> Options:
         """These options with the engine `name`, in batches of `batch` images; None: of as many as the engine's default.

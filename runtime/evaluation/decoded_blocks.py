@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +36,7 @@ DecodedPiece = tuple[list[tuple[int, DecodedCase]], ManyRegions]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Cases with their model inputs. pixels: uint8 [B, 1, S, S], of the readable ones, and `pairs` are theirs."""
+    """Cases with their model inputs. pixels: uint8 [B, planes, S, S], of the readable ones, and `pairs` are theirs."""
 
     columns: CaseColumns
     pixels: NDArray[np.uint8]
@@ -48,6 +49,7 @@ class CaseReader:
 
     contents: those in which `source` enters what it reads. sizes: gets the (height, width) of every image that is read,
     by case. view: the change that `source` makes in every image, which its map must be put back from.
+    planes: model inputs of an image, of it and its tiles.
     """
 
     source: PixelSource
@@ -57,9 +59,10 @@ class CaseReader:
     draw: DrawRegions = draw_regions
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     view: View | None = None
+    planes: int = 1
 
     def begin(self, cases: Sequence[Case], target: NDArray[np.uint8], pool: ThreadPoolExecutor) -> BegunBlock:
-        """Reads what is prepared into `target`, uint8 [n, 1, S, S], and hands the other cases to the threads."""
+        """Reads what is prepared into `target`, uint8 [n, planes, S, S], and hands the other cases to the threads."""
         prepared, sizes, images = read_many(self.source, cases, target)
         self.sizes.update({case.case_id: (h, w) for case, (h, w) in zip(cases, sizes.tolist(), strict=True) if h})
         frames = np.array([self.frame(height, width) for height, width in sizes.tolist()], np.float64)
@@ -84,7 +87,7 @@ class CaseReader:
         for at in places:
             decoded = decode_case(cases[at], self.source, self.geometry, (), self.contents)
             if decoded.pixels is not None:
-                target[at, 0] = decoded.pixels
+                target[at] = decoded.pixels
                 decoded.pixels = None  # memory of a store need not stay in use
                 decoded.frame = self.frame(*(decoded.file_size or (0, 0)))
             done.append((at, decoded))
@@ -155,8 +158,8 @@ def read_ahead(
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
     waiting: deque[tuple[NDArray[np.uint8], Future[BegunBlock]]] = deque()
-    side, free = reader.geometry.size, list[NDArray[np.uint8]]()
-    most = max(1, min(_BLOCK, _BLOCK_BYTES // (side * side)) // batch) * batch
+    shape, free = (reader.planes, *[reader.geometry.size] * 2), list[NDArray[np.uint8]]()
+    most = max(1, min(_BLOCK, _BLOCK_BYTES // prod(shape)) // batch) * batch
     size, ahead = batch, 1 + -(-2 * _PIECE * workers // batch)
     try:
         for chunk in chunks:
@@ -164,7 +167,7 @@ def read_ahead(
             while start < len(chunk):
                 cases = chunk[start : start + size]
                 start += size
-                memory = _take(free, len(cases), side)
+                memory = _take(free, len(cases), shape)
                 waiting.append((memory, pool.submit(reader.begin, cases, memory[: len(cases)], pool)))
                 if len(waiting) > (ahead if size < most else 2):
                     memory, block = waiting.popleft()
@@ -178,7 +181,7 @@ def read_ahead(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _take(free: list[NDArray[np.uint8]], count: int, side: int) -> NDArray[np.uint8]:
+def _take(free: list[NDArray[np.uint8]], count: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Room for the pixels of `count` images, from `free` where one of the arrays is large enough.
 
     Memory that is new costs more time than reading what is prepared into it.
@@ -186,4 +189,4 @@ def _take(free: list[NDArray[np.uint8]], count: int, side: int) -> NDArray[np.ui
     for index, memory in enumerate(free):
         if len(memory) >= count:
             return free.pop(index)
-    return np.empty((count, 1, side, side), np.uint8)
+    return np.empty((count, *shape), np.uint8)

@@ -17,6 +17,7 @@ from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ..data.datasets.dataset import Dataset
 from ..data.datasets.dataset_registry import DATASETS
+from ..data.images.tiles import Tiling
 from ..data.images.views import View
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
@@ -193,16 +194,19 @@ def input_geometry(geometry: Geometry, dataset: DatasetConfig, rules: Protocol) 
     return replace(geometry, intensity="equalised") if dataset.reader in rules.equalises else geometry
 
 
-def needed_geometries(bundles: Sequence[Path], rules: Protocol, loaded: LoadedDataset) -> list[Geometry]:
-    """The distinct geometries that these bundles need for a dataset under a protocol; a damaged bundle, or one without
-    prompts for the dataset, needs none."""
+def needed_geometries(
+    bundles: Sequence[Path], rules: Protocol, loaded: LoadedDataset, tiles: Tiling | None = None
+) -> list[Geometry]:
+    """The distinct geometries that these bundles need for a dataset under a protocol, also for tiles; a damaged bundle,
+    or one without prompts for the dataset, needs none."""
     geometries: dict[str, Geometry] = {}
     for path in bundles:
         with suppress(BundleError):
             bundle = Bundle.load(path, check_hashes=False)
             if loaded.dataset.asks_phrases or _has_prompts(bundle, loaded):
                 geometry = input_geometry(bundle.manifest.geometry, loaded.config, rules)
-                geometries.setdefault(geometry.key, geometry)
+                for each in (geometry, *([tiles.geometry(geometry)] if tiles else ())):
+                    geometries.setdefault(each.key, each)
     return list(geometries.values())
 
 

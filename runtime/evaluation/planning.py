@@ -12,7 +12,6 @@ from ...engines.geometry import Geometry
 from ...engines.manifest import parity_summary
 from ..data.datasets.dataset import Dataset
 from ..data.images.decoders import Decoder
-from ..data.images.views import View
 from ..host.code_numbers import code_number
 from ..host.paths import has_file
 from ..results.cell_key import cell_ingredients, reader_code, reference_ingredients
@@ -49,7 +48,7 @@ class Planning:
         how = self._how(loaded, geometry, "cpu" if engine.info.device == "cpu" else "gpu") | _how_asked(phrases)
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         ingredients["model"] = asked_set.model
-        ingredients |= _how_seen(asked_set.view)
+        ingredients |= self._how_seen(asked_set)
         asked = {phrase for case in loaded.asked for phrase in case.phrases.values()}
         alone = "_alone" if phrases is not None and phrases.alone else ""
         facts = {
@@ -61,7 +60,7 @@ class Planning:
             "model_family": bundle.manifest.model,
             "logit_scale": bundle.manifest.logit_scale,
             "engine": asdict(engine.info),
-            "grid": list(bundle.manifest.grid),
+            "grid": self._grid(bundle),
             "prompts": {
                 "set": prompts.name,
                 "queries": len(prompts.texts) if phrases is None else len(asked),
@@ -73,7 +72,7 @@ class Planning:
                 else {}
             ),
             **({"variant_of": bundle.name} if asked_set.model != bundle.name else {}),
-            **_how_seen(asked_set.view),
+            **self._how_seen(asked_set),
             **({"supervised": True} if bundle.manifest.findings else {}),
             **({"uncompared_texts": True} if bundle.manifest.uncompared_texts else {}),
             **extent(loaded),
@@ -85,14 +84,25 @@ class Planning:
         self, model: LiveModel, engine: Engine, asked_set: AskedSet, phrases: PhraseQueries | None = None
     ) -> PlannedCell:
         """The cell of a live model. Raises DataError when the dataset has no images at all."""
-        loaded, seen = asked_set.loaded, _how_seen(asked_set.view)
+        loaded, seen = asked_set.loaded, self._how_seen(asked_set)
         geometry = self.geometry(model.geometry, loaded)
         how = self._how(loaded, geometry, "live")
         ingredients = reference_ingredients(asked_set.model, model.description, (loaded.name, loaded.digest), how)
         ingredients |= {"engine": "live", "geometry": geometry.key, **_how_asked(phrases), **seen}
-        grid = list(engine.bundle.manifest.grid)
+        grid = self._grid(engine.bundle)
         facts = {"weights": "live", "version": model.version, "grid": grid, **seen, **extent(loaded)}
         return PlannedCell(asked_set.model, loaded, list(loaded.dataset.classes), ingredients, facts)
+
+    def _grid(self, bundle: Bundle) -> list[int]:
+        """Height and width of the maps in rows."""
+        grid, tiles = bundle.manifest.grid, self.options.tiles
+        return list(grid if tiles is None else tiles.grid(grid, bundle.manifest.geometry.size))
+
+    def _how_seen(self, asked_set: AskedSet) -> dict[str, str]:
+        """The ingredients, and the facts in run.json, of cells whose images are changed or divided."""
+        view, tiles = asked_set.view, self.options.tiles
+        seen = {} if view is None else {"view": view.description}
+        return seen if tiles is None else {**seen, "tiles": tiles.description}
 
     def _how(self, loaded: LoadedDataset, geometry: Geometry, rows_of: RowsOf) -> dict[str, Any]:
         """What rows depend on besides model, prompts and dataset. Raises DataError when the dataset has no images."""
@@ -115,11 +125,6 @@ def extent(loaded: LoadedDataset) -> dict[str, int]:
 def made_by(measure: Measure, dataset: Dataset, rows_of: RowsOf) -> dict[str, str]:
     """The sweep and the code that make rows of a dataset, by ingredient. Raises DataError."""
     return {"sweep": measure.description, "code": code_number(rows_of), "reader": reader_code(dataset)}
-
-
-def _how_seen(view: View | None) -> dict[str, str]:
-    """The ingredient, and the fact in run.json, of cells whose images are changed."""
-    return {} if view is None else {"view": view.description}
 
 
 def _how_asked(phrases: PhraseQueries | None) -> dict[str, str]:

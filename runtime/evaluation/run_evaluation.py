@@ -19,6 +19,7 @@ from ...engines.prompts.phrase_features import PHRASE_FEATURES
 from ...engines.select import ENGINES, check_engine, choose, open_engine, runs_on_gpu
 from ...metrics_gpu.sweep.sweep import sweep
 from ..data.images.decoders import CPU, choose_decoder
+from ..data.images.tiles import Tiling
 from ..host.config import Config, DatasetConfig
 from ..host.machine_record import usable_cores
 from ..host.options import EvaluationOptions
@@ -110,6 +111,7 @@ class Evaluation:
             shard=asked.shard,
             verify=asked.verify,
             gpu=settings.gpu or 0,
+            tiles=Tiling.of(settings.tiles or "", settings.tile_score),
         )
         datasets = select_datasets(config, asked.datasets)
         if settings.prompts:
@@ -179,7 +181,10 @@ class Evaluation:
                             config.cache,
                             progress.say,
                             geometries=partial(
-                                needed_geometries, self.bundles, configured_protocol(config.eval.protocol)
+                                needed_geometries,
+                                self.bundles,
+                                configured_protocol(config.eval.protocol),
+                                tiles=options.tiles,
                             ),
                             limit=config.cache_limit,
                             decoder=decoder,
@@ -251,5 +256,6 @@ class Evaluation:
             "threads": options.threads,
             "limit": options.limit,
             "chunk": options.chunk,
+            **({"tiles": options.tiles.description} if options.tiles else {}),
             **self.shared,
         }

@@ -33,7 +33,7 @@ from .finishing import Finisher, PlannedCell
 from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
 from .opening import NextEngine, Opened, Turn
-from .pairing import AskedSet, cell_models
+from .pairing import AskedSet
 from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent, made_by
 from .progress import Progress, not_asked_line
@@ -108,7 +108,7 @@ class Runner:
     def evaluate_live(self, model: LiveModel, datasets: Sequence[DatasetConfig]) -> RunOutcome:
         """As `evaluate`, for a live model; the outcome covers all cells of this runner so far."""
         for dataset in datasets:
-            for name, one in cell_models(model.name, replace(dataset, prompts=None)):
+            for name, one in self._inputs.models(model.name, replace(dataset, prompts=None)):
                 self._cells.guarded(name, dataset.name, partial(self._live, model, name, one))
         return self._cells.outcome
 
@@ -231,7 +231,12 @@ class Runner:
         geometry = self._planning.geometry(engine.bundle.manifest.geometry, loaded)
 
         def compute(cells: Sequence[PlannedCell], advance: Callable[[int], None]) -> list[int]:
-            with self._open_source(loaded, geometry) as source, self._open_masks(loaded) as draw:
+            with ExitStack() as stack:
+                source = stack.enter_context(self._open_source(loaded, geometry))
+                if (tiles := self._options.tiles) is not None:
+                    fine = stack.enter_context(self._open_source(loaded, tiles.geometry(geometry)))
+                    source = tiles.source(source, fine, geometry.size)
+                draw = stack.enter_context(self._open_masks(loaded))
                 work = [
                     CellWork(
                         model=cell.model,
@@ -250,6 +255,7 @@ class Runner:
                         draw=draw,
                         one_of_several="variant_of" in cell.facts,
                         view=sets[cell.model].view,
+                        tiles=tiles,
                     )
                     for cell in cells
                 ]

@@ -29,6 +29,8 @@
     build = true                          # allow building TensorRT plans
     tf32 = false                          # allow float32 products on a GPU to round their inputs to TF32
     prompts = ["a", "b"]                  # prompt sets of all datasets that name none themselves
+    tiles = "2x2@0.25"                    # tiles of a higher resolution (docs/saliency.md)
+    tile_score = "whole"                  # or largest
 
 Relative paths are relative to the file, except those in the options of a reader (such as `annotations` or `list`),
 which are relative to the dataset's root. Every key is also a flag of `xbench-fast`; a flag has priority.

@@ -24,6 +24,7 @@ Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
 DecoderName = Literal["auto", "cpu", "dali"]
 Missing = Literal["count", "leave-out"]
 BadLines = Literal["stop", "count"]
+TileScore = Literal["whole", "largest"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,20 @@ class EvalConfig:
             shown="the dataset's",
             metavar="SET",
         ),
+    )
+    tiles: Text | None = field(
+        default=None,
+        metadata=described(
+            "Evaluate every image in tiles of a higher resolution too, such as 2x2@0.25: rows x columns, and the share "
+            "that a tile has in common with the next. The maps of the tiles are stitched. This gives a result of the "
+            "model MODEL+TILES in place of the plain one.",
+            shown="none",
+            metavar="GRID",
+        ),
+    )
+    tile_score: TileScore = field(
+        default="whole",
+        metadata=described("Score of an image in tiles: of the whole image, or the largest of it and its tiles."),
     )
 
 

@@ -95,6 +95,7 @@ class ChunkWorker:
                 draw=draw,
                 one_of_several=job.model != job.bundle_name,
                 view=View(job.view) if job.view else None,
+                tiles=options.tiles,
             )
             compute_anywhere([cell], engine, self._measure, lambda count: None)
             return files.final.read_bytes()
@@ -148,15 +149,18 @@ class ChunkWorker:
                     f"A worker decodes images with {decoder.describe(geometry)}, others with {wanted}; install the "
                     "same versions everywhere."
                 )
-            opened = source_opener(
+            open_source = source_opener(
                 plan.cache,
                 lambda line: None,
-                geometries=partial(needed_geometries, list(plan.bundles.values()), rules),
+                geometries=partial(needed_geometries, list(plan.bundles.values()), rules, tiles=plan.options.tiles),
                 limit=plan.cache_limit,
                 decoder=decoder,
                 threads=plan.options.threads,
-            )(loaded, geometry)
-            source = self._sources.enter_context(opened)
+            )
+            source = self._sources.enter_context(open_source(loaded, geometry))
+            if (tiles := plan.options.tiles) is not None:
+                fine = self._sources.enter_context(open_source(loaded, tiles.geometry(geometry)))
+                source = tiles.source(source, fine, geometry.size)
             masks = masks_opener(plan.cache, lambda line: None, plan.cache_limit)(loaded)
             self._source = loaded.name, geometry.key, source, self._sources.enter_context(masks)
         return self._source[2:]

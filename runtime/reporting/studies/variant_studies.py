@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from ...results.comparing.cell_variants import Variant, Variants
 from ...results.numbers.cell_values import CellValues
 from ..figures.study_figures import draw_differences
 from ..tables.table import Table
-from .columns import StudyTable, of_measure, text
+from .columns import StudyTable, of_measure, text, texts
 from .material import Material
 from .study_cell import PIXELS
 from .study_outcome import Rows, StudyOutcome
@@ -47,6 +47,23 @@ _SPREAD: Final = StudyTable(
         "standard deviation; both are above 0 by chance alone where a class has few pairs",
     ),
     lead=2,
+)
+
+
+_MARGIN: Final = 0.05
+"""A gain in pointing below which resolution is said not to limit a stratum: that of the verdicts of trust.md for
+pointing."""
+
+_ANSWERS: Final = StudyTable(
+    "Does resolution limit grounding?",
+    "answers",
+    (*texts("model", "dataset", "stratum"), text("variant"), of_measure("difference", "pointing"), text("answer")),
+    (
+        "percentage points of pointing, variant minus the coarsest grid, on the same pairs",
+        "resolution limits: the interval is above 0 and p (Holm) is at most 0.05; not resolution: the interval is "
+        f"below {100 * _MARGIN:.0f} points, so the representation limits; cannot tell: neither, or too few pairs",
+    ),
+    lead=4,
 )
 
 
@@ -195,16 +212,32 @@ def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
         "No model family has two variants on one dataset: evaluate another size into the same run, or give its run too."
     )
     by_stratum = [row for row in differences if "stratum" in row]
+    answers = [
+        {**row, "answer": _answer(row)}
+        for row in by_stratum
+        if row["measure"] == "pointing" and row["stratum"] != "mean"
+    ]
     outcome = StudyOutcome(
         name="resolution",
         title="Resolution",
         facts=(),
-        tables=(difference_table(by_stratum, "stratum", "Paired differences by size", compared.stamps),),
-        data={"values": long_rows(compared.values), "differences": differences},
+        tables=(
+            _ANSWERS.table(answers, compared.stamps),
+            difference_table(by_stratum, "stratum", "Paired differences by size", compared.stamps),
+        ),
+        data={"answers": answers, "values": long_rows(compared.values), "differences": differences},
     )
     figure = ("resolution-differences", "Pointing by resolution and size of the region")
     fact = "variants are in the order of their grids; the coarsest is the reference"
     return compared.outcome(outcome, fact, figure, by_stratum)
+
+
+def _answer(row: Mapping[str, Any]) -> str:
+    """What a paired difference in pointing of one stratum says about its resolution."""
+    low, high, p = row["difference_low"], row["difference_high"], row["p_holm"]
+    if low is not None and low > 0 and p is not None and p <= 0.05:
+        return "resolution limits"
+    return "not resolution" if high is not None and high < _MARGIN else "cannot tell"
 
 
 def _grid(variant: Variant) -> tuple[int, int] | None:

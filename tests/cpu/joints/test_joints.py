@@ -21,6 +21,7 @@ import pairs_of_phrases
 import pairs_of_protocol
 import pairs_of_sets
 import pairs_of_shards
+import pairs_of_tiles
 import pairs_of_twin
 import pairs_of_views
 import phrases_with_commands
@@ -48,6 +49,7 @@ FILES = (
     pairs_of_phrases,
     pairs_of_sets,
     pairs_of_views,
+    pairs_of_tiles,
     boxes_with_commands,
     phrases_with_commands,
     published_numbers,

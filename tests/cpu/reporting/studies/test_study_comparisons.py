@@ -15,6 +15,7 @@ from study_world import PIXELS, answer, dice, make_runs, mean, pairs_of, stored,
 from synthetic import _axis, make_bundle, make_dataset
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.reporting.studies.variant_studies import _answer
 from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_json import read_run, store_run
 
@@ -129,6 +130,24 @@ def test_resolution(world: Path, capsys: pytest.CaptureFixture[str], tmp_path: P
     ]
     assert row["n"] == len(small)
     assert row["difference"] == pytest.approx(mean(dice(two[key], 50) - dice(one[key], 50) for key in small))
+    assert {row["measure"] for row in found["answers"]} == {"pointing"} and "mean" not in {
+        row["stratum"] for row in found["answers"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "answer"),
+    [
+        (0.01, 0.2, 0.01, "resolution limits"),
+        (0.01, 0.2, 0.06, "cannot tell"),
+        (0.0, 0.2, 0.01, "cannot tell"),
+        (-0.1, 0.049, 0.5, "not resolution"),
+        (-0.1, 0.05, 0.5, "cannot tell"),
+        (None, None, None, "cannot tell"),
+    ],
+)
+def test_whether_resolution_limits(low: float | None, high: float | None, p: float | None, answer: str) -> None:
+    assert _answer({"difference_low": low, "difference_high": high, "p_holm": p}) == answer
 
 
 @pytest.mark.parametrize("protocol", ["chexlocalize", "medklip"])
