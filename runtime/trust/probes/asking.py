@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.base import Engine, Scores
+from ....engines.base import Engine, Features, Scores
 from ....engines.prompts.prompt_set import PromptSet
 from ....metrics_gpu.recognition.scores import probability
 from ...evaluation.phrase_queries import see_one_another
@@ -89,14 +89,17 @@ class AskedModel:
         every = {name: name for name in prompts.findings}
         return AskedModel(self.engine, prompts, every if findings is None else findings, self._batch, self._count)
 
-    def ask(self, pixels: NDArray[np.uint8], findings: Sequence[str]) -> VariantScores:
-        """The answers about the model inputs `pixels`, uint8 [V, 1, S, S]. Raises EngineError."""
+    def ask(self, images: NDArray[np.uint8] | Features, findings: Sequence[str]) -> VariantScores:
+        """The answers about the model inputs `images`, uint8 [V, 1, S, S], or about a batch that the engine encoded to
+        be asked several prompt sets. Raises EngineError."""
         places = [self.findings.index(name) for name in findings]
+        pixels = images.pixels if isinstance(images, Features) else images
+        step = len(pixels) if isinstance(images, Features) else self._batch
         maps = np.empty((len(pixels), len(places), *self.grid), np.float32)
         logits = []
-        for start in range(0, len(pixels), self._batch):
-            batch = slice(start, start + self._batch)
-            scores = self._run(pixels[batch])
+        for start in range(0, len(pixels), step):
+            batch = slice(start, start + step)
+            scores = self._run(images if isinstance(images, Features) else images[batch])
             logits.append(scores.logits)
             for at, place in enumerate(places):
                 of_prompts = scores.saliency[:, self._queries.positive[place]]
@@ -118,9 +121,10 @@ class AskedModel:
                 logits.append(self._run(pixels).logits)
         return self._answers(logits, [self.findings.index(name) for name in findings])
 
-    def _run(self, pixels: NDArray[np.uint8]) -> Scores:
+    def _run(self, batch: NDArray[np.uint8] | Features) -> Scores:
         """The scores of a batch, which is counted."""
-        scores = self.engine.run(pixels, self.prompts.features)
+        text = self.prompts.features
+        scores = self.engine.ask(batch, text) if isinstance(batch, Features) else self.engine.run(batch, text)
         self._count(len(scores.logits))
         return scores
 

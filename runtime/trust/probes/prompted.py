@@ -56,29 +56,22 @@ class PromptsProbe(ImageProbe):
 
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
         """The scores of a pair's own map and the means over the maps of all other findings."""
-        whole = model.with_prompts(model.prompts)
-        maps, names = whole.ask(image.pixels[None], whole.findings).maps[0], list(whole.findings)
-        own = np.array([names.index(model.asked[finding]) for finding in image.findings], np.intp)
-        source = model.prompts
+        whole, source = model.with_prompts(model.prompts), model.prompts
+        names, others = list(whole.findings), list[str]()
         if len(names) == 1:
             source, others = other_prompts(model.engine.bundle, names[0])
-            if others:
-                other = model.with_prompts(source)
-                maps = np.concatenate([maps, other.ask(image.pixels[None], others).maps[0]])
+        meet = len(names) > 1 and model.queries_meet
+        # Encoded, the part of the graph that sees only the image runs once for all sets.
+        batch = model.engine.encode(image.pixels[None]) if others or meet else image.pixels[None]
+        maps = whole.ask(batch, names).maps[0]
+        own = np.array([names.index(model.asked[finding]) for finding in image.findings], np.intp)
+        if others:
+            maps = np.concatenate([maps, model.with_prompts(source).ask(batch, others).maps[0]])
         scores = _scored(maps, own, image)
-        alone = self._alone(image, model, maps[own]) if len(names) > 1 and model.queries_meet else {}
-        return pair_rows(image.pairs, {"others": len(maps) - 1, "other_prompts": source.name}, scores | alone)
-
-    def _alone(self, image: PreparedImage, model: AskedModel, within: Maps) -> dict[str, NDArray[Any]]:
-        """What changes when each finding of the pairs is asked without the others. within: their maps in the set."""
-        alone_maps = []
-        for finding in image.findings:
-            alone = model.with_prompts(model.prompts.only(model.asked[finding]))
-            alone_maps.append(alone.ask(image.pixels[None], alone.findings).maps[0, 0])
-        maps = np.stack(alone_maps)
-        moved = distances(_maxima(within), _maxima(maps))
-        moved[degenerate_maps(within) | degenerate_maps(maps)] = np.nan
-        return {"alone_spearman": spearman(within, maps), "alone_distance": moved}
+        if meet:
+            sets = [model.with_prompts(model.prompts.only(model.asked[finding])) for finding in image.findings]
+            scores |= _moved(maps[own], np.stack([alone.ask(batch, alone.findings).maps[0, 0] for alone in sets]))
+        return pair_rows(image.pairs, {"others": len(maps) - 1, "other_prompts": source.name}, scores)
 
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
         """Whether maps answer the prompt (line 3 of the card)."""
@@ -136,6 +129,13 @@ def _scored(maps: Maps, own: NDArray[np.intp], image: PreparedImage) -> dict[str
     alike = spearman(maps[first], maps[np.tile(np.arange(count), pairs)]).reshape(pairs, count)
     flat = degenerate_maps(maps)
     return columns | {"spearman": _mean(alike, rest), "degenerate": np.full(pairs, flat.any())}
+
+
+def _moved(within: Maps, alone: Maps) -> dict[str, NDArray[Any]]:
+    """What changes when each finding of the pairs is asked without the others. within: their maps in the set."""
+    moved = distances(_maxima(within), _maxima(alone))
+    moved[degenerate_maps(within) | degenerate_maps(alone)] = np.nan
+    return {"alone_spearman": spearman(within, alone), "alone_distance": moved}
 
 
 def _mean(values: Float, chosen: NDArray[np.bool_]) -> Float:

@@ -30,9 +30,13 @@ BLOCK = SIZE // GRID
 
 class Levels(Engine):
     """Shows in each cell how many pixels have the level 100 + 50 text[0]; `share`: of the other queries' maps that is
-    added; `fixed`: the same map for every prompt; `dead`: none."""
+    added; `fixed`: the same map for every prompt; `dead`: none; `whole`: it does not fall apart."""
 
-    share, fixed, dead = 0.0, False, False
+    share, fixed, dead, whole = 0.0, False, False, False
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle)
+        self.encoded: list[int] = []
 
     def _open(self) -> EngineInfo:
         return EngineInfo("numpy", "cpu", "fp32", "test")
@@ -44,6 +48,13 @@ class Levels(Engine):
         maps = maps + np.float32(self.share) * maps.mean(axis=1, keepdims=True) if self.share else maps
         maps = np.zeros_like(maps) if self.dead else maps + np.linspace(0, 0.1, GRID, dtype=np.float32)
         return Scores(maps.mean(axis=(2, 3)), maps)
+
+    def _encode(self, pixels: Any) -> Any:
+        self.encoded.append(len(pixels))
+        return "it is told to" if self.whole else pixels
+
+    def _ask(self, part: Any, text: Any) -> Scores:
+        return self._run(part, text)
 
     def _close(self) -> None:
         pass
@@ -108,6 +119,7 @@ def test_every_other_finding_of_the_set_is_scored_in_one_pass(engine: Levels) ->
     model, one = asked(engine, "Mass", passes=passes), image("a", "Mass")
     (row,) = PROBE.rows(one, model)
     assert passes == [1] and (row["others"], row["other_prompts"]) == (2, "coco")
+    assert not engine.encoded, "for one question nothing is kept"
     maps = engine.run(one.pixels[None], model.prompts.features).saliency[0]
     own, *others = [scores(each, one.regions[0]) for each in maps]
     names = ("average_precision", "roc_auc", "pointing")
@@ -164,7 +176,9 @@ def test_queries_that_see_one_another_are_asked_alone_too(engine: Levels) -> Non
     model, two = asked(engine, passes=passes), image("a", "Mass", "Effusion")
     assert model.queries_meet and not passes
     rows = PROBE.rows(two, model)
-    assert passes == [1, 1, 1]
+    assert passes == [1, 1, 1] and engine.encoded == [1], "the image part runs once for three prompt sets"
+    apart, engine.whole = rows, True
+    assert PROBE.rows(two, model) == apart
     within = engine.run(two.pixels[None], model.prompts.features).saliency[0]
     moved = []
     for place, row in enumerate(rows):
@@ -190,7 +204,7 @@ def test_a_set_of_one_finding_takes_the_other_prompts_of_the_bundle(tmp_path: Pa
         prompts = engine.bundle.prompt_set("coco").only("mass")
         model = AskedModel(engine, prompts, {"Mass": "mass"}, 8, passes.append)
         (row,) = PROBE.rows(image("a", "Mass"), model)
-        assert passes == [1, 1] and (row["others"], row["other_prompts"]) == (2, "coco")
+        assert passes == [1, 1] and (row["others"], row["other_prompts"]) == (2, "coco") and engine.encoded == [1]
         maps = engine.run(image("a", "Mass").pixels[None], engine.bundle.prompt_set("coco").features).saliency[0]
         region = image("a", "Mass").regions[0]
         wanted = np.mean([scores(each, region)[0] for each in maps[1:]])
