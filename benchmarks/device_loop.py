@@ -232,7 +232,7 @@ def compute(cache, cases, out, options):
                     timed(device_sweep.Started, "scored", spent, "rows")
                     timed(device_cell._Writer, "_write", spent, "rows")
                     timed(CaseReader, "begin", spent, "feed")
-                device_cell.compute_on_device(cell, engine, measure, lambda done: None)
+                device_cell.compute_on_device([cell], engine, measure, lambda done: None)
                 whole, cpu = time.perf_counter() - wall, time.process_time() - cpu
                 CellFiles.merge = real  # type: ignore[method-assign]
     spent["loop"], spent["merging"] = ended[1] - loop, time.thread_time() - ended[1]

@@ -179,8 +179,7 @@ class Engine(ABC):
         for part in self._parts(pixels) if not self._whole else ():
             made = self._encode(part)
             if isinstance(made, str):
-                self._whole = made
-                self.options.say(f"{self.bundle.name}: each prompt set computes the images again, because {made}")
+                self._run_whole(made)
                 break
             parts.append(made)
         return Features(pixels, None if self._whole else tuple(parts))
@@ -196,6 +195,12 @@ class Engine(ABC):
         text = np.ascontiguousarray(text)
         scores = joined_scores([self._ask(part, text) for part in features.parts])
         return self._checked(scores, features.pixels, text)
+
+    def _run_whole(self, why: str) -> None:
+        """From now on every question runs all of the graph; it is said once."""
+        if not self._whole:
+            self._whole = why
+            self.options.say(f"{self.bundle.name}: each prompt set computes the images again, because {why}")
 
     def _parts(self, pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
         most = self.bundle.manifest.batch_within(len(pixels))

@@ -30,7 +30,7 @@ _REASONS = Registry(
         "tensorrt": f"{_PACKAGE}.tensorrt:tensorrt_reason",
         "tensorrt-rtx": f"{_PACKAGE}.tensorrt:tensorrt_rtx_reason",
         "torch": f"{_PACKAGE}.torch_reasons:torch_reason",
-        "onnxruntime-cuda": f"{_PACKAGE}.ort_cuda:cuda_reason",
+        "onnxruntime-cuda": f"{_PACKAGE}.ort_cuda_session:cuda_reason",
         "onnxruntime-cpu": f"{_PACKAGE}.ort:cpu_reason",
     },
 )

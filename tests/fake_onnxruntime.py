@@ -1,6 +1,7 @@
 """An onnxruntime with a CUDA provider that runs the model of `synthetic` from and to bound addresses.
 
-Names and parameters are those of the installed library, which a test compares.
+A graph in bytes, such as a part of a bundle's, is run by the installed library on the CPU. Names and parameters are
+those of the installed library, which a test compares.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from typing import Any
 
 import numpy as np
 import synthetic
-from fake_tensorrt import run
+from fake_tensorrt import at, run
+from xbench_fast.engines.backends.ort_session import IDENTITY
+
+try:
+    import onnxruntime as installed
+except ImportError:  # then no graph is given in bytes
+    installed = None
 
 
 class EPFail(Exception):
@@ -35,6 +42,7 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
         "bound": 0,
         "host_runs": [],
         "graphs": [],
+        "parts": [],
     }
     providers = behaviour.get("providers", ["CUDAExecutionProvider", "CPUExecutionProvider"])
     errors: list[str | None] = list(behaviour.get("run_errors", []))
@@ -59,12 +67,23 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
     class IOBinding:
         def __init__(self, session):
             self.session, self.addresses, self.shapes = session, {}, {}
+            self.values, self.left, self.made = {}, [], []
 
         def bind_input(self, name, device_type, device_id, element_type, shape, buffer_ptr):
             self._bind(name, device_type, device_id, element_type, shape, buffer_ptr)
 
         def bind_output(self, name, device_type="cpu", device_id=0, element_type=None, shape=None, buffer_ptr=None):
+            if buffer_ptr is None:
+                assert (device_type, str(device_id)) == ("cuda", self.session.settings["device_id"])
+                self.left.append(name)
+                return
             self._bind(name, device_type, device_id, element_type, shape, buffer_ptr)
+
+        def bind_ortvalue_input(self, name, ortvalue):
+            self.values[name] = ortvalue
+
+        def get_outputs(self):
+            return self.made
 
         def _bind(self, name, device_type, device_id, element_type, shape, buffer_ptr):
             assert (device_type, str(device_id)) == ("cuda", self.session.settings["device_id"])
@@ -86,6 +105,9 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
             if self.settings.get("enable_cuda_graph") == "1" and (words := behaviour.get("graph_refusal")):
                 raise RuntimeError(words)
             self.captured = {}
+            self.part = None
+            if isinstance(path_or_bytes, bytes) and path_or_bytes != IDENTITY:
+                self.part = installed.InferenceSession(path_or_bytes, providers=["CPUExecutionProvider"])
             log["sessions"].append(self)
 
         def fall_back(self, error):
@@ -101,12 +123,16 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
             return self.providers
 
         def get_inputs(self):
+            if self.part is not None:
+                return self.part.get_inputs()
             return [
                 SimpleNamespace(name="pixels", type="tensor(uint8)", shape=["b", 1, synthetic.SIZE, synthetic.SIZE]),
                 SimpleNamespace(name="text", type="tensor(float)", shape=["q", 2]),
             ]
 
         def get_outputs(self):
+            if self.part is not None:
+                return self.part.get_outputs()
             grid = [synthetic.GRID, synthetic.GRID]
             return [
                 SimpleNamespace(name="logits", type="tensor(float)", shape=["b", "q"]),
@@ -125,14 +151,34 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
         def io_binding(self):
             return IOBinding(self)
 
+        def run_part(self, binding):
+            outputs = [item.name for item in self.part.get_outputs()]
+            given = dict(binding.values)
+            for name in binding.addresses.keys() - set(outputs):
+                dtype = np.dtype(np.uint8 if name == "pixels" else np.float32)
+                array = at(binding.addresses[name], binding.shapes[name], dtype).copy()
+                given[name] = installed.OrtValue.ortvalue_from_numpy(array)
+            assert given.keys() == {item.name for item in self.part.get_inputs()}
+            log["parts"].append(sorted(given))
+            binding.made = self.part.run_with_ort_values(outputs, given)
+            for name, value in zip(outputs, binding.made, strict=True):
+                if name not in binding.left:
+                    at(binding.addresses[name], binding.shapes[name], np.dtype(np.float32))[...] = value.numpy()
+
         def run_with_iobinding(self, iobinding, run_options=None):
-            assert iobinding.session is self and set(iobinding.addresses) == {"pixels", "text", "logits", "saliency"}
+            assert iobinding.session is self
+            if self.part is None:
+                assert set(iobinding.addresses) == {"pixels", "text", "logits", "saliency"}
             entries = dict(run_options.entries)
             assert entries.pop("disable_synchronize_execution_providers") == "1"
             number = int(entries.pop("gpu_graph_id", 0 if self.settings.get("enable_cuda_graph") == "1" else -1))
             assert not entries and (number == -1 or self.settings["enable_cuda_graph"] == "1")
             fail()
             stream = next(s for s in streams if str(s.ptr) == self.settings["user_compute_stream"])
+            if self.part is not None:
+                assert number == -1
+                stream.enqueue(lambda: self.run_part(iobinding))
+                return
             addresses, shapes = dict(iobinding.addresses), dict(iobinding.shapes)
             log["graphs"].append(number)
             if number != -1:
@@ -171,6 +217,7 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
         RunOptions=RunOptions,
         IOBinding=IOBinding,
         InferenceSession=InferenceSession,
+        OrtValue=getattr(installed, "OrtValue", None) or SimpleNamespace(ortvalue_from_numpy=None),
         GraphOptimizationLevel=SimpleNamespace(ORT_DISABLE_ALL=0),
         get_available_providers=lambda: behaviour.get("available", ["CUDAExecutionProvider", "CPUExecutionProvider"]),
         log=log,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base import Engine, EngineInfo, Scores, joined_scores
-from .device import OutOfMemory, does_not_fit
+from .out_of_memory import OutOfMemory, does_not_fit
 
 Result = TypeVar("Result")
 

@@ -6,7 +6,6 @@ return to the host; `run`, as in every engine, copies them back.
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,23 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base import Engine, EngineInfo, Scores, joined_scores
-from ..bundle import Bundle
 from ..errors import EngineError
 from .gpu import gpu_reason, load_cupy
+from .out_of_memory import OutOfMemory, does_not_fit
 
 SLOTS: Final = 2
 """Batches that may be in flight at once: one is computed, one is filled or read."""
 
-_OUT_OF_MEMORY: Final = re.compile(
-    r"failed to allocate memory|out ?of ?memory|smaller than requested bytes|_ALLOC_FAILED|cudaErrorMemoryAllocation",
-    re.I,
-)
-
 Result = TypeVar("Result")
-
-
-class OutOfMemory(Exception):
-    """The device has too little memory for this batch size; internal to this package."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +35,19 @@ class DeviceScores:
     saliency: Any
 
 
-def is_out_of_memory(words: str) -> bool:
-    """Whether a library's message says that the device has too little memory."""
-    return _OUT_OF_MEMORY.search(words) is not None
+@dataclass(frozen=True, eq=False)
+class DeviceFeatures:
+    """A batch of `images` images to be asked several prompt sets, with unused ones in `pixels`, cupy uint8. values: the
+    backend's own tensors; None: all of the graph runs."""
 
-
-def does_not_fit(bundle: Bundle) -> EngineError:
-    """The error for a model that runs out of memory even with the smallest batch."""
-    return EngineError(
-        f"{bundle.name} does not fit the memory of the GPU, not even one image at a time; free the GPU, or use "
-        "--engine onnxruntime-cpu."
-    )
+    images: int
+    pixels: Any
+    values: Any
 
 
 class DeviceEngine(Engine):
-    """Base of the GPU backends: memory, slots and out-of-memory handling; a subclass implements `_load` and `_enqueue`.
+    """Base of the GPU backends: memory and slots; a subclass implements `_load` and `_enqueue`, and where it takes
+    graphs apart `_enqueue_image` and `_enqueue_text`.
 
     `stream` is the cupy.cuda.Stream all work is enqueued in. `max_batch` is the largest batch of one submission; it is
     halved, with a message to `options.say`, when the device has too little memory.
@@ -93,13 +81,33 @@ class DeviceEngine(Engine):
         start = 0
         while start < len(pixels):
             chunk = pixels[start : start + self.max_batch]
-            scores = self.submit(chunk, text, 0)
-            with self._entered():
-                # Copies to pageable memory return when they are done, so the slot may be used again.
-                parts.append(Scores(scores.logits.get(stream=self.stream), scores.saliency.get(stream=self.stream)))
-                self.stream.synchronize()
-            start += len(scores.logits)
+            parts.append(self._on_host(self.submit(chunk, text, 0)))
+            start += len(parts[-1].logits)
         return joined_scores(parts)
+
+    def _encode(self, pixels: NDArray[np.uint8]) -> list[DeviceFeatures] | str:
+        parts, start = list[DeviceFeatures](), 0
+
+        def encoded() -> DeviceFeatures:
+            return self.submit_pixels(pixels[start : start + self.max_batch], 0)
+
+        while start < len(pixels) and not self._whole:
+            parts.append(self.within_memory(encoded))
+            start += parts[-1].images
+        return self._whole or parts
+
+    def _ask(self, part: list[DeviceFeatures], text: NDArray[np.float32]) -> Scores:
+        try:
+            return joined_scores([self._on_host(self.submit_text(features, text, 0)) for features in part])
+        except (OutOfMemory, self._cupy.cuda.memory.OutOfMemoryError) as error:
+            raise does_not_fit(self.bundle) from error
+
+    def _on_host(self, scores: DeviceScores) -> Scores:
+        """Copies to pageable memory, which return when they are done, so that the slot may be used again."""
+        with self._entered():
+            copied = Scores(scores.logits.get(stream=self.stream), scores.saliency.get(stream=self.stream))
+            self.stream.synchronize()
+        return copied
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
@@ -146,27 +154,63 @@ class DeviceEngine(Engine):
             return self.within_memory(lambda: self._submit(pixels[: self.max_batch], text, slot))
 
     def _submit(self, pixels: Any, text: NDArray[np.float32], slot: int) -> DeviceScores:
-        given, queries = len(pixels), len(text)
-        batch = self.max_batch if self.options.pad else given
-        self._reserve(queries)
-        buffer, logits, saliency = self._buffers[slot]
+        self._reserve(len(text))
         features = self._features(text)
-        grid = self.bundle.manifest.grid
-        cells = grid[0] * grid[1]
         with self.stream:
-            source = buffer[:batch]
-            if not isinstance(pixels, self._cupy.ndarray):
-                source[:given].set(np.ascontiguousarray(pixels), stream=self.stream)
-            elif batch == given:
-                source = self._cupy.ascontiguousarray(pixels)
-            elif pixels.data.ptr != buffer.data.ptr:
-                source[:given] = pixels
-            scores = DeviceScores(
-                logits[: batch * queries].reshape(batch, queries),
-                saliency[: batch * queries * cells].reshape(batch, queries, *grid),
-            )
+            source = self._placed(pixels, slot)
+            scores = self._scores(len(source), len(text), slot)
             self._enqueue(source, features, scores, slot)
-        return DeviceScores(scores.logits[:given], scores.saliency[:given])
+        return DeviceScores(scores.logits[: len(pixels)], scores.saliency[: len(pixels)])
+
+    def submit_pixels(self, pixels: Any, slot: int) -> DeviceFeatures:
+        """Enqueues what depends on the pixels alone, once for any number of `submit_text`; returns at once.
+
+        pixels, slot: as in `submit`, of at most `max_batch` images; call `input` for the largest prompt set before.
+        Raises EngineError, and OutOfMemory or CuPy's error: all steps of a batch go through `within_memory` together.
+        """
+        with self._entered(), self.stream:
+            self._reserve(max(1, self._queries))
+            source = self._placed(pixels, slot)
+            values = self._whole or self._enqueue_image(source)
+        if isinstance(values, str):
+            self._run_whole(values)
+            values = None
+        return DeviceFeatures(len(pixels), source, values)
+
+    def submit_text(self, features: DeviceFeatures, text: NDArray[np.float32], slot: int) -> DeviceScores:
+        """Enqueues the scores of such a batch, in the slot's buffers; returns at once. Raises as `submit_pixels`."""
+        with self._entered():
+            self._reserve(len(text))
+            with self.stream:
+                # Not kept: the next prompt set has another one, and what waits for it in the stream comes first.
+                on_device = self._cupy.asarray(np.ascontiguousarray(text))
+                scores = self._scores(len(features.pixels), len(text), slot)
+                if features.values is None:
+                    self._enqueue(features.pixels, on_device, scores, slot)
+                else:
+                    self._enqueue_text(features, on_device, scores)
+        return DeviceScores(scores.logits[: features.images], scores.saliency[: features.images])
+
+    def _placed(self, pixels: Any, slot: int) -> Any:
+        """The pixels on the device, with unused images where `options.pad` asks for them; in the current stream."""
+        buffer, given = self._buffers[slot][0], len(pixels)
+        batch = self.max_batch if self.options.pad else given
+        source = buffer[:batch]
+        if not isinstance(pixels, self._cupy.ndarray):
+            source[:given].set(np.ascontiguousarray(pixels), stream=self.stream)
+        elif batch == given:
+            source = self._cupy.ascontiguousarray(pixels)
+        elif pixels.data.ptr != buffer.data.ptr:
+            source[:given] = pixels
+        return source
+
+    def _scores(self, batch: int, queries: int, slot: int) -> DeviceScores:
+        _, logits, saliency = self._buffers[slot]
+        grid = self.bundle.manifest.grid
+        return DeviceScores(
+            logits[: batch * queries].reshape(batch, queries),
+            saliency[: batch * queries * grid[0] * grid[1]].reshape(batch, queries, *grid),
+        )
 
     def _reserve(self, queries: int) -> None:
         """Buffers for `max_batch` images and at least `queries` queries."""
@@ -237,6 +281,14 @@ class DeviceEngine(Engine):
     @abstractmethod
     def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
         """Enqueues the graph in `stream`, its outputs into `scores`; raises OutOfMemory or EngineError."""
+
+    def _enqueue_image(self, pixels: Any) -> Any:
+        """Enqueues the image part and gives its features, or a text as `_encode`. Raises as `_enqueue`."""
+        return f"{self.info.backend} runs graphs whole"
+
+    def _enqueue_text(self, features: DeviceFeatures, text: Any, scores: DeviceScores) -> None:
+        """Enqueues the rest of the graph, its outputs into `scores`. Raises as `_enqueue`."""
+        raise NotImplementedError
 
     def _moved(self) -> None:
         """Called after buffers have moved: a subclass drops everything that holds their addresses."""

@@ -38,13 +38,17 @@ class PartFeatures:
 
 
 class OrtParts:
-    """Both sessions of a graph that falls apart. The features are the library's own values, in the host's memory."""
+    """Both sessions of a graph that falls apart. Its methods keep features as the library's own values, in the host's
+    memory.
+
+    names: of the features. read: of the inputs of the part of the text.
+    """
 
     def __init__(self, parts: GraphParts, open_part: Callable[[bytes], Any]) -> None:
         self.names = parts.cut.features
-        self._image = open_part(parts.image())
-        self._text = open_part(parts.text(self._image.get_outputs()))
-        self._read = [item.name for item in self._text.get_inputs()]
+        self.image = open_part(parts.image())
+        self.text = open_part(parts.text(self.image.get_outputs()))
+        self.read = frozenset(item.name for item in self.text.get_inputs())
         self._value = load_onnxruntime().OrtValue.ortvalue_from_numpy
 
     @staticmethod
@@ -58,11 +62,11 @@ class OrtParts:
 
     def encode(self, pixels: NDArray[np.uint8]) -> PartFeatures:
         """The features of a batch."""
-        return PartFeatures(pixels, self._image.run_with_ort_values(list(self.names), {PIXELS: self._value(pixels)}))
+        return PartFeatures(pixels, self.image.run_with_ort_values(list(self.names), {PIXELS: self._value(pixels)}))
 
     def joined(self, parts: Sequence[PartFeatures]) -> PartFeatures | None:
         """The features of several batches as those of one; None where a feature's first axis is not the images."""
-        (batch, *_), outputs = self._image.get_inputs()[0].shape, self._image.get_outputs()
+        (batch, *_), outputs = self.image.get_inputs()[0].shape, self.image.get_outputs()
         if not isinstance(batch, str) or any(item.shape[:1] != [batch] for item in outputs):
             return None
         arrays = zip(*([value.numpy() for value in part.values] for part in parts), strict=True)
@@ -77,7 +81,7 @@ class OrtParts:
     def ask(self, features: PartFeatures, text: NDArray[np.float32]) -> Scores:
         """The scores of the images of `features`."""
         inputs = {**dict(zip(self.names, features.values, strict=True)), "text": self._value(text)}
-        if PIXELS in self._read:
+        if PIXELS in self.read:
             inputs[PIXELS] = self._value(features.pixels)
-        used = {name: inputs[name] for name in self._read}
-        return Scores(*(value.numpy() for value in self._text.run_with_ort_values(list(OUTPUTS), used)))
+        used = {name: inputs[name] for name in self.read}
+        return Scores(*(value.numpy() for value in self.text.run_with_ort_values(list(OUTPUTS), used)))

@@ -13,8 +13,9 @@ from ..errors import EngineError, MissingExtraError
 from ..plans.family import load_family
 from ..plans.key import Profile, plan_key
 from ..plans.store import PlanStore, provide_plan
-from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory, is_out_of_memory
+from .device import SLOTS, DeviceEngine, DeviceScores
 from .gpu import current_gpu, gpu_reason, load_cupy
+from .out_of_memory import OutOfMemory, is_out_of_memory
 
 _TENSORS = ("pixels", "text", "logits", "saliency")
 

@@ -4,7 +4,7 @@ scores to the host; on the CPU it is for tests. Torch is imported inside functio
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,16 +16,17 @@ from ..bundle import Bundle
 from ..errors import EngineError
 from ..precisions import LOW_TYPES
 from .copying import CopyingEngine
-from .device import DeviceEngine, DeviceScores, OutOfMemory
+from .device import DeviceEngine, DeviceFeatures, DeviceScores
 from .gpu import gpu_reason, gpu_seen, no_such_gpu
 from .graph_cut import WHOLE, too_large
-from .torch_reasons import one_line, torch_cuda_reason, torch_reason
+from .out_of_memory import OutOfMemory
+from .torch_reader import GraphReader
+from .torch_reasons import torch_cuda_reason
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from .torch_graph.device import Device
-    from .torch_graph.graph import Graph
 
 _MOST_GRAPHS: Final = 16
 """CUDA graphs that are kept: a run has one shape and two slots, a server as many as it meets sizes of batches."""
@@ -41,69 +42,7 @@ def torch_engine(bundle: Bundle, *, threads: int | None = None, options: EngineO
     return CopyingTorchEngine(bundle, threads=threads, options=options, reason=reason)
 
 
-class _GraphReader(Engine):
-    """What both engines share: the graph of the bundle, and why it is refused."""
-
-    backend = "torch"
-    _graph: Graph | None = None
-
-    def complaint(self) -> str | None:
-        return super().complaint() or torch_reason() or self._refusal()
-
-    def _refusal(self) -> str | None:
-        """Why the graph does not run, by its operators and shapes; reads the file. None if it does."""
-        from .torch_graph.graph import read_graph
-        from .torch_graph.program import prepared
-        from .torch_graph.refusal import UnsupportedNodeError
-
-        path = self.bundle.file("image")
-        try:
-            if self._graph is None:
-                graph = prepared(read_graph(path))
-                self._check_results(graph)
-                self._graph = graph
-        except UnsupportedNodeError as error:
-            return (
-                f"{self.bundle.name} does not run on the engine torch: {error}; use --engine onnxruntime-cuda or "
-                "onnxruntime-cpu."
-            )
-        except EngineError as error:
-            return str(error)
-        except Exception as error:  # protobuf's and ONNX's own classes
-            return f"torch cannot load {path}: {one_line(error)}."
-        return None
-
-    def _check_results(self, graph: Graph) -> None:
-        """Raises EngineError unless the graph takes and gives what bundle.json promises; UnsupportedNodeError."""
-        import torch
-
-        from .torch_graph.program import INPUTS, OUTPUTS, ResultShapes, results_of
-
-        spec = self.bundle.graph("image")
-        pixels, text = (tuple(3 if isinstance(n, str) else n for n in tensor.shape) for tensor in spec.inputs)
-        logits = (pixels[0], text[0])
-        wanted = ResultShapes((logits, (*logits, *self.bundle.manifest.grid)), (torch.float32, torch.float32))
-        names = {"inputs": (graph.inputs, INPUTS), "outputs": (graph.outputs, OUTPUTS)}
-        for side, (have, want) in names.items():
-            if set(have) != set(want):
-                raise EngineError(
-                    f"{self.bundle.path / spec.file} has the {side} {', '.join(have)}, bundle.json promises "
-                    f"{', '.join(want)}; export it again."
-                )
-        results = results_of(graph, pixels, text)
-        if results != wanted:
-            raise EngineError(
-                f"{self.bundle.path / spec.file} gives {results}, bundle.json promises {wanted}; export it again."
-            )
-
-    def _read(self) -> Graph:
-        complaint = self._refusal()
-        if self._graph is None:
-            raise EngineError(complaint or "")
-        return self._graph
-
-
-class TorchEngine(_GraphReader, DeviceEngine):
+class TorchEngine(GraphReader, DeviceEngine):
     """The image graph in PyTorch's operators, in its own types; `options.tf32` lets float32 products use TF32.
 
     A launch from the slot's own buffer that comes a second time is captured as a CUDA graph: the first lets the
@@ -139,12 +78,33 @@ class TorchEngine(_GraphReader, DeviceEngine):
     def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
         arrays = (pixels, text, scores.logits, scores.saliency)
         key = (*(int(array.data.ptr) for array in arrays), *scores.logits.shape)
-        try:
+        with self._running():
             if key in self._replays:
                 self._replays.move_to_end(key)
                 self._replays[key]()
-                return
-            self._run_new(key, arrays, own_buffer=pixels.data.ptr == self._buffers[slot][0].data.ptr)
+            else:
+                self._run_new(key, arrays, own_buffer=pixels.data.ptr == self._buffers[slot][0].data.ptr)
+
+    def _enqueue_image(self, pixels: Any) -> list[Tensor] | str:
+        if self._program.cut is None:
+            return WHOLE
+        features: list[Tensor] = []
+        with self._running():
+            plan, images = self._program.image_plan(tuple(pixels.shape)), self._part.tensor(pixels)
+            self._part.launch(lambda: features.extend(plan([images])))
+        return too_large(sum(tensor.nbytes for tensor in features) // len(pixels)) or features
+
+    def _enqueue_text(self, features: DeviceFeatures, text: Any, scores: DeviceScores) -> None:
+        with self._running():
+            plan = self._program.text_plan(tuple(features.pixels.shape), tuple(text.shape))
+            asked, *targets = (self._part.tensor(array) for array in (text, scores.logits, scores.saliency))
+            self._part.launch(lambda: _copy(plan([*features.values, asked]), targets))
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Releases what it can when memory runs out; names the bundle in an error."""
+        try:
+            yield
         except OutOfMemory:
             self._moved()
             self._program.forget()
@@ -158,10 +118,7 @@ class TorchEngine(_GraphReader, DeviceEngine):
 
         def work() -> None:
             plan = self._program.plan(tuple(pixels.shape), tuple(text.shape))
-            for target, made in zip(targets, plan((pixels, text)), strict=True):
-                if target.shape != made.shape:
-                    raise EngineError(f"the graph gave {tuple(made.shape)} instead of {tuple(target.shape)}")
-                target.copy_(made)
+            _copy(plan((pixels, text)), targets)
 
         if key in self._met and self._capture:
             try:
@@ -201,7 +158,7 @@ class TorchEngine(_GraphReader, DeviceEngine):
             del self._part
 
 
-class CopyingTorchEngine(_GraphReader, CopyingEngine):
+class CopyingTorchEngine(GraphReader, CopyingEngine):
     """The same graph on the CPU, or on a GPU without CuPy: every batch is copied there and back.
 
     reason: why no GPU can be used; None on a GPU.
@@ -279,6 +236,13 @@ class CopyingTorchEngine(_GraphReader, CopyingEngine):
     def _close(self) -> None:
         del self._program
         self._graph = None
+
+
+def _copy(made: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+    for target, tensor in zip(targets, made, strict=True):
+        if target.shape != tensor.shape:
+            raise EngineError(f"the graph gave {tuple(tensor.shape)} instead of {tuple(target.shape)}")
+        target.copy_(tensor)
 
 
 def _on_host(made: list[Tensor]) -> Scores:

@@ -32,7 +32,6 @@ from .scoring import Scored, rows_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...engines.geometry import Geometry
     from ..data.datasets.dataset import Case
     from ..data.images.tiles import Tiling
     from ..data.images.views import View
@@ -77,11 +76,10 @@ class CellWork:
         """The queries of the findings, whose maps are put back on the unchanged image."""
         return Queries.of(self.prompts, self.findings, mirrored=self.view is not None and self.view.mirrored)
 
-    def reader(self, geometry: Geometry, findings: Sequence[str]) -> CaseReader:
-        """Reads the cell's cases for a model of this geometry, with the regions of `findings`."""
-        source = self.source if self.view is None else self.view.source(self.source)
-        planes = 1 if self.tiles is None else 1 + len(self.tiles)
-        return CaseReader(source, geometry, findings, self.contents, self.draw, self.sizes, self.view, planes)
+    @property
+    def seen(self) -> PixelSource:
+        """The source of what the model sees: `source`, with the change of the view."""
+        return self.source if self.view is None else self.view.source(self.source)
 
     @property
     def chunks(self) -> int:
@@ -105,16 +103,11 @@ def compute_cells(
     cases computed now for each cell; the others were reused from an earlier process. Raises XBenchError; finished
     chunks stay on disk in every case.
     """
-    first = cells[0]
-    missing = {index: [cell for cell in cells if not cell.files.has_part(index)] for index in range(first.chunks)}
-    missing = {index: left for index, left in missing.items() if left}
-    advance(len(first.cases) - sum(len(_chunk(first, index)) for index in missing))
-    geometry = engine.bundle.manifest.geometry
+    first, missing = cells[0], missing_chunks(cells)
+    advance(len(first.cases) - sum(len(chunk_of(first, index)) for index in missing))
     queries = {cell.model: cell.queries for cell in cells}
-    findings = tuple(dict.fromkeys(name for cell in cells for name in cell.findings))
-    ahead = read_ahead(
-        first.reader(geometry, findings), (_chunk(first, index) for index in missing), first.batch, first.workers
-    )
+    reader = reader_of(cells, engine)
+    ahead = read_ahead(reader, (chunk_of(first, index) for index in missing), first.batch, first.workers)
     sweepers = min(_SWEEPERS, first.workers)
     sweeper = ThreadPoolExecutor(sweepers, thread_name_prefix="sweep")
     # One thread: Arrow and Parquet mostly run without Python's lock, and chunks are written in order.
@@ -123,11 +116,11 @@ def compute_cells(
         for index, left in missing.items():
             chunks = [_CellChunk(cell, queries[cell.model]) for cell in left]
             submitted: list[Future[Scored]] = []
-            waiting = len(_chunk(first, index))
+            waiting = len(chunk_of(first, index))
             while waiting:
                 block = next(ahead)
                 waiting -= len(block.columns.cases)
-                asked = [chunk.begin(block, findings) for chunk in chunks]
+                asked = [chunk.begin(block, reader.findings) for chunk in chunks]
                 _ask(block, engine, asked, advance)
                 for chunk, part in zip(chunks, asked, strict=True):
                     if part.logits:
@@ -146,9 +139,27 @@ def compute_cells(
         ahead.close()
         writer.shutdown(wait=True)  # what is computed is not lost
         sweeper.shutdown(wait=True, cancel_futures=True)
+    return merged(cells, missing)
+
+
+def missing_chunks(cells: Sequence[CellWork]) -> dict[int, list[CellWork]]:
+    """The chunks that are not on disk yet, each with its cells."""
+    missing = {index: [cell for cell in cells if not cell.files.has_part(index)] for index in range(cells[0].chunks)}
+    return {index: left for index, left in missing.items() if left}
+
+
+def reader_of(cells: Sequence[CellWork], engine: Engine) -> CaseReader:
+    """Reads cases with the regions of all findings that a cell asks for."""
+    first, findings = cells[0], tuple(dict.fromkeys(name for cell in cells for name in cell.findings))
+    geometry, planes = engine.bundle.manifest.geometry, 1 if first.tiles is None else 1 + len(first.tiles)
+    return CaseReader(first.seen, geometry, findings, first.contents, first.draw, first.sizes, first.view, planes)
+
+
+def merged(cells: Sequence[CellWork], missing: Mapping[int, Sequence[CellWork]]) -> list[int]:
+    """Merges the chunks, which are on disk; returns how many cases of each cell were missing before."""
     for cell in cells:
-        cell.files.merge(cell.chunks, result_schema(_metadata(cell)))
-    return [sum(len(_chunk(cell, index)) for index, left in missing.items() if cell in left) for cell in cells]
+        cell.files.merge(cell.chunks, result_schema(metadata_of(cell)))
+    return [sum(len(chunk_of(cell, index)) for index, left in missing.items() if cell in left) for cell in cells]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +196,8 @@ class _CellChunk:
         return _AskedBlock(self.cell, self.queries, block.pairs.asked(self.queries.findings))
 
 
-def _chunk(cell: CellWork, index: int) -> Sequence[Case]:
+def chunk_of(cell: CellWork, index: int) -> Sequence[Case]:
+    """The cases of a chunk."""
     return cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
 
 
@@ -195,14 +207,15 @@ def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def _metadata(cell: CellWork) -> dict[str, str]:
+def metadata_of(cell: CellWork) -> dict[str, str]:
+    """The metadata of a cell's files."""
     return {**cell.metadata, KEY_FIELD: cell.files.key}
 
 
 def _write(chunk: _CellChunk, index: int) -> None:
     """Stores the rows of a chunk; little of it holds the interpreter, so the next chunk is computed meanwhile."""
     cell, parts = chunk.cell, [part.result() for part in chunk.scored]
-    table = rows_table(chunk.columns, parts, tuple(cell.findings), cell.model, cell.dataset, _metadata(cell))
+    table = rows_table(chunk.columns, parts, tuple(cell.findings), cell.model, cell.dataset, metadata_of(cell))
     cell.files.write_part(index, table)
 
 

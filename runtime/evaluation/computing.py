@@ -14,9 +14,8 @@ from .measure import Measure
 def compute_anywhere(
     cells: Sequence[CellWork], engine: Engine, measure: Measure, advance: Callable[[int], None]
 ) -> list[int]:
-    """`compute_cells`, or `compute_on_device` of each for an engine that keeps its scores on the GPU, but not for
-    phrases, which differ from batch to batch, and for tiles, whose maps are stitched on the host."""
+    """`compute_cells`, or `compute_on_device` for an engine that keeps its scores on the GPU, but not for phrases,
+    which differ from batch to batch, and for tiles, whose maps are stitched on the host."""
     if not isinstance(engine, DeviceEngine) or cells[0].phrases is not None or cells[0].tiles is not None:
         return compute_cells(cells, engine, measure, advance)
-    counted = [advance] + [lambda count: None] * (len(cells) - 1)  # a case counts once, when its first set is computed
-    return [compute_on_device(cell, engine, measure, count) for cell, count in zip(cells, counted, strict=True)]
+    return compute_on_device(cells, engine, measure, advance)

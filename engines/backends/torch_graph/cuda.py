@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...errors import EngineError
-from ..device import OutOfMemory, is_out_of_memory
+from ..out_of_memory import OutOfMemory, is_out_of_memory
 from .kernels import Convolution, PlainKernels
 
 

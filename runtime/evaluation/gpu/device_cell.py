@@ -1,14 +1,14 @@
-"""Computes one cell on a GPU: pixels are copied in, counts and logits out; maps are never copied at full size.
+"""Computes cells on a GPU: pixels are copied in, counts and logits out; maps are never copied at full size.
 
 Four steps run at the same time: decoding into pinned memory (threads), copies to the device (a stream), engine and
 sweep (the engine's stream), rows and part files (threads). This thread only enqueues work and collects results.
-Rows, chunks and resuming are as in `cell.compute_cell`.
+Rows, chunks and resuming are as in `cell.compute_cells`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.backends.device import SLOTS, DeviceEngine
+from ....engines.backends.device import SLOTS, DeviceEngine, DeviceScores
 from ....engines.backends.gpu import load_cupy
 from ....engines.errors import EngineError
 from ....metrics_gpu.nvrtc import KernelError
-from ...results.schema import result_schema
-from ...results.storage import KEY_FIELD
-from ..cell import CellWork, distinct_images
+from ..cell import CellWork, chunk_of, distinct_images, merged, metadata_of, missing_chunks, reader_of
 from ..drawn import CaseColumns
 from ..measure import Measure
 from ..queries import Queries
 from ..scoring import Scored, rows_table
-from .device_sweep import Started, start
+from .device_sweep import AskedRegions, Started, start
 from .feeding import Batch, PinnedFeed
 
 if TYPE_CHECKING:
@@ -44,21 +42,22 @@ def writers(threads: int) -> int:
     return max(1, min(_MOST_WRITERS, threads // 2))
 
 
-def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """As `cell.compute_cell`, with an engine that keeps its scores on the GPU; the same rows.
+def compute_on_device(
+    cells: Sequence[CellWork], engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]
+) -> list[int]:
+    """As `cell.compute_cells`, with an engine that keeps its scores on the GPU; the same rows.
 
     A batch that does not fit the GPU is computed in parts. Raises XBenchError; finished chunks stay on disk.
     """
-    remaining = [index for index in range(cell.chunks) if not cell.files.has_part(index)]
-    batches = [batch for index in remaining for batch in _batches(cell, index, engine.options.max_batch)]
-    computed = sum(len(cases) for _, _, cases in batches)
-    advance(len(cell.cases) - computed)
+    first, missing = cells[0], missing_chunks(cells)
+    batches = [batch for index in missing for batch in _batches(first, index, engine.options.max_batch)]
+    advance(len(first.cases) - sum(len(cases) for _, _, cases in batches))
     cupy = load_cupy()
-    metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
-    queries = cell.queries
-    with engine.device, _Writer(cell, queries, measure, metadata) as writer:
-        loop = _Loop(cupy, cell, engine, queries, measure, writer, advance)
-        feed = _feed(cupy, cell, engine, batches)
+    queries = {cell.model: cell.queries for cell in cells}
+    asked = {index: [_AskedCell(cell, queries[cell.model]) for cell in left] for index, left in missing.items()}
+    with engine.device, _Writer(measure, writers(first.workers)) as writer:
+        loop = _Loop(cupy, asked, engine, measure, writer, advance)
+        feed = PinnedFeed(cupy, batches, reader_of(cells, engine), first.workers)
         try:
             for batch in feed:
                 loop.add(batch)
@@ -74,46 +73,46 @@ def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, ad
         finally:
             feed.close()
             loop.close()
-    cell.files.merge(cell.chunks, result_schema(metadata))
-    return computed
+    return merged(cells, missing)
 
 
 def _batches(cell: CellWork, index: int, most: int) -> list[tuple[int, bool, Sequence[Case]]]:
     """The batches of a chunk: (chunk, last of it, cases). `most`: cases that the bundle takes at once."""
-    cases, size = cell.cases[index * cell.chunk : (index + 1) * cell.chunk], min(cell.batch, most)
+    cases, size = chunk_of(cell, index), min(cell.batch, most)
     starts = range(0, len(cases), size)
     return [(index, at + size >= len(cases), cases[at : at + size]) for at in starts]
 
 
-def _feed(
-    cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]
-) -> PinnedFeed:
-    reader = cell.reader(engine.bundle.manifest.geometry, tuple(cell.findings))
-    return PinnedFeed(cupy, batches, reader, cell.workers)
+@dataclass(frozen=True, eq=False)
+class _AskedCell:
+    """A cell, and what its prompt set asks."""
+
+    cell: CellWork
+    queries: Queries
 
 
 @dataclass
 class _Piece:
-    """A part of a batch on the GPU; `started` is None if the batch has no readable image. `ends`: its last part."""
+    """A part of a batch on the GPU; `started`, for each cell, is empty if the batch has no readable image. `ends`: its
+    last part."""
 
     batch: Batch
-    started: Started | None
+    started: list[Started]
     ends: bool
 
 
 @dataclass
 class _Loop:
-    """Submits to the engine's slots in turn; at most one submission per slot is running."""
+    """Submits to the engine's slots in turn; at most one batch per slot is running. asked: the cells of each chunk."""
 
     cupy: Any
-    cell: CellWork
+    asked: Mapping[int, Sequence[_AskedCell]]
     engine: DeviceEngine
-    queries: Queries
     measure: Measure
     writer: _Writer
     advance: Callable[[int], None]
     under_way: deque[_Piece] = field(default_factory=deque)
-    parts: list[Started] = field(default_factory=list)
+    parts: list[list[Started]] = field(default_factory=list)
     slot: int = 0
 
     def __post_init__(self) -> None:
@@ -123,13 +122,13 @@ class _Loop:
         """Enqueues a batch, after collecting earlier submissions in its slots."""
         count, begun = len(batch.block.pixels), 0
         if not count:
-            self.under_way.append(_Piece(batch, None, True))
+            self.under_way.append(_Piece(batch, [], True))
         while begun < count:
             while len(self.under_way) >= SLOTS:
                 self._collect()
             # The host makes the next submission while the GPU still computes the other slot.
             started = self._submit(batch, begun)
-            begun += len(started.pairs.cases)
+            begun += len(started[0].pairs.cases)
             self.under_way.append(_Piece(batch, started, begun == count))
             self.slot = (self.slot + 1) % SLOTS
 
@@ -145,15 +144,15 @@ class _Loop:
             with suppress(self.cupy.cuda.runtime.CUDARuntimeError):
                 stream.synchronize()
 
-    def _submit(self, batch: Batch, begun: int) -> Started:
+    def _submit(self, batch: Batch, begun: int) -> list[Started]:
         return self.engine.within_memory(lambda: self._try(batch, begun))
 
-    def _try(self, batch: Batch, begun: int) -> Started:
-        """Copies and computes as many cases from `begun` on as the engine takes, each image once."""
-        engine, features = self.engine, self.cell.prompts.features
+    def _try(self, batch: Batch, begun: int) -> list[Started]:
+        """Copies and computes as many cases from `begun` on as the engine takes, each image once, for each cell."""
+        engine, asked = self.engine, self.asked[batch.chunk]
         pixels = batch.block.pixels[begun : begun + engine.max_batch]
         # Free: `add` has collected the slot's last submission, which was its last reader.
-        buffer = engine.input(self.slot, len(features))
+        buffer = engine.input(self.slot, max(len(each.cell.prompts.features) for each in asked))
         pixels = pixels[: len(buffer)]
         pairs = batch.block.pairs.part(begun, begun + len(pixels))
         # Cases of one image, such as one case a reader, are one forward pass.
@@ -166,42 +165,57 @@ class _Loop:
             target.set(pixels, stream=self.copies)
             batch.copied = self.copies.record(self.cupy.cuda.Event(disable_timing=True))
         engine.stream.wait_event(batch.copied)
-        scores = engine.submit(target, features, self.slot)
-        # An engine may take fewer images than it is given, where memory is short: the cases up to the first image left.
-        taken = int(np.append(image_of >= len(scores.logits), True).argmax())
-        return start(engine, scores, pairs.part(0, taken), image_of[:taken], self.queries, self.measure)
+        started, regions = list[Started](), dict[tuple[str, ...], AskedRegions]()
+        # Each prompt set is asked in the slot's buffers, when all that reads the one before is in the stream.
+        for each, scores in zip(asked, self._answers(target, asked), strict=True):
+            # An engine may take fewer images than it is given, where memory is short: the cases up to the first image
+            # left.
+            taken = int(np.append(image_of >= len(scores.logits), True).argmax())
+            if each.queries.findings not in regions:
+                some = pairs.part(0, taken).asked(each.queries.findings)
+                with engine.stream:
+                    masks = self.cupy.asarray(some.masks)
+                regions[each.queries.findings] = AskedRegions(some, image_of[:taken], masks)
+            started.append(start(engine, scores, regions[each.queries.findings], each.queries, self.measure))
+        return started
+
+    def _answers(self, pixels: Any, asked: Sequence[_AskedCell]) -> Iterator[DeviceScores]:
+        """The scores of a batch for each cell, with one image pass."""
+        if not asked[0].cell.one_of_several:
+            yield self.engine.submit(pixels, asked[0].cell.prompts.features, self.slot)
+            return
+        features = self.engine.submit_pixels(pixels, self.slot)
+        for each in asked:
+            yield self.engine.submit_text(features, each.cell.prompts.features, self.slot)
 
     def _collect(self) -> None:
         piece = self.under_way.popleft()
-        if piece.started is not None:
-            piece.started.done.synchronize()
-            cases, image_of = piece.started.pairs.cases, piece.started.image_of
-            self.engine.check_finite(
-                piece.started.logits,
-                self.cell.prompts.features,
-                lambda image: self._pixels(cases[int(np.argmax(image_of == image))]),
-            )
+        asked = self.asked[piece.batch.chunk]
+        if piece.started:
+            last = piece.started[-1]
+            last.done.synchronize()
+
+            def pixels(image: int) -> NDArray[np.uint8]:
+                """Reads a model input again, uint8 [1, S, S]; its buffer may hold another case now."""
+                return asked[0].cell.seen(last.pairs.cases[int(np.argmax(last.image_of == image))])[0][None]
+
+            for each, started in zip(asked, piece.started, strict=True):
+                self.engine.check_finite(started.logits, each.cell.prompts.features, pixels)
             self.parts.append(piece.started)
         if piece.ends:
-            self.writer.add(piece.batch, self.parts)
+            self.writer.add(piece.batch, asked, self.parts)
             self.parts = []
             self.advance(len(piece.batch.block.columns.cases))
 
-    def _pixels(self, case: Case) -> NDArray[np.uint8]:
-        """Reads the model input of a case again, uint8 [1, S, S]; its buffer may hold another case now."""
-        return self.cell.source(case)[0][None]
-
 
 class _Writer:
-    """Threads that make rows and, of each complete chunk, its part file. Use as a context manager."""
+    """Threads that make rows and, of each complete chunk of a cell, its part file. Use as a context manager."""
 
-    def __init__(self, cell: CellWork, queries: Queries, measure: Measure, metadata: dict[str, str]) -> None:
-        self._cell, self._queries, self._measure, self._metadata = cell, queries, measure, metadata
-        self._columns: list[CaseColumns] = []
-        self._scored: list[Future[Scored]] = []
+    def __init__(self, measure: Measure, threads: int) -> None:
+        self._measure, self._writers = measure, threads
+        self._rows: dict[str, tuple[list[CaseColumns], list[Future[Scored]]]] = {}
         self._chunks: deque[Future[None]] = deque()
-        self._writers = writers(cell.workers)
-        self._pool = ThreadPoolExecutor(self._writers, thread_name_prefix="rows")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="rows")
 
     def __enter__(self) -> _Writer:
         return self
@@ -209,17 +223,23 @@ class _Writer:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def add(self, batch: Batch, parts: Sequence[Started]) -> None:
-        """Accepts a computed batch; waits while too much is unwritten. Raises the error of an earlier one, if any."""
-        self._columns.append(batch.block.columns)
-        self._scored += [self._pool.submit(part.scored, self._queries, self._measure) for part in parts]
-        if len(self._scored) > _BATCHES_OF_ROWS:
-            self._scored[-_BATCHES_OF_ROWS - 1].result()
+    def add(self, batch: Batch, asked: Sequence[_AskedCell], parts: Sequence[Sequence[Started]]) -> None:
+        """Accepts a computed batch: for each part of it what was started for each cell.
+
+        Waits while too much is unwritten. Raises the error of an earlier one, if any.
+        """
+        for each, *started in zip(asked, *parts, strict=True):
+            columns, scored = self._rows.setdefault(each.cell.model, ([], []))
+            columns.append(batch.block.columns.asked(batch.block.pairs.findings, each.queries.findings))
+            scored += [self._pool.submit(part.scored, each.queries, self._measure) for part in started]
+            if len(scored) > _BATCHES_OF_ROWS:
+                scored[-_BATCHES_OF_ROWS - 1].result()
+            if batch.last:
+                # Tasks begin in order, so those that this one waits for never wait for it.
+                self._chunks.append(self._pool.submit(self._write, each, batch.chunk, columns, scored))
         if batch.last:
-            # Tasks begin in order, so those that this one waits for never wait for it.
-            self._chunks.append(self._pool.submit(self._write, batch.chunk, self._columns, self._scored))
-            self._columns, self._scored = [], []
-        while len(self._chunks) > self._writers:
+            self._rows = {}
+        while len(self._chunks) > self._writers * len(asked):
             self._chunks.popleft().result()
 
     def finish(self) -> None:
@@ -227,7 +247,9 @@ class _Writer:
         while self._chunks:
             self._chunks.popleft().result()
 
-    def _write(self, chunk: int, columns: Sequence[CaseColumns], scored: Sequence[Future[Scored]]) -> None:
-        cell, parts = self._cell, [part.result() for part in scored]
-        table = rows_table(columns, parts, self._queries.findings, cell.model, cell.dataset, self._metadata)
+    def _write(
+        self, asked: _AskedCell, chunk: int, columns: Sequence[CaseColumns], scored: Sequence[Future[Scored]]
+    ) -> None:
+        cell, parts = asked.cell, [part.result() for part in scored]
+        table = rows_table(columns, parts, asked.queries.findings, cell.model, cell.dataset, metadata_of(cell))
         cell.files.write_part(chunk, table)

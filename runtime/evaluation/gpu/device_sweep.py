@@ -45,18 +45,24 @@ class Started:
         return Scored(self.pairs, counts, logits, self.maps, native)
 
 
-def start(
-    engine: DeviceEngine,
-    scores: DeviceScores,
-    pairs: DrawnPairs,
-    image_of: NDArray[np.intp],
-    queries: Queries,
-    measure: Measure,
-) -> Started:
-    """Enqueues in the engine's stream all steps after `scores` of the images of the cases of `pairs`; does not wait.
+@dataclass(frozen=True, eq=False)
+class AskedRegions:
+    """The regions that a prompt set, or several with the same findings, asks for, on the GPU.
 
-    image_of: intp [B], the image of each case among the scores."""
-    cupy = load_cupy()
+    pairs: of B readable cases; image_of: intp [B], the image of each case among the scores; masks: cupy, those of the
+    pairs.
+    """
+
+    pairs: DrawnPairs
+    image_of: NDArray[np.intp]
+    masks: Any
+
+
+def start(
+    engine: DeviceEngine, scores: DeviceScores, regions: AskedRegions, queries: Queries, measure: Measure
+) -> Started:
+    """Enqueues in the engine's stream all steps after `scores` of the images of the cases; does not wait."""
+    cupy, pairs, image_of = load_cupy(), regions.pairs, regions.image_of
     swept: tuple[Counts, ...] = ()
     kept: list[Any] = []
     with engine.stream:
@@ -64,10 +70,10 @@ def start(
         maps: NDArray[np.float32] = np.empty((0, *scores.saliency.shape[2:]), np.float32)
         if len(pairs):
             gathered = pair_maps(scores.saliency, replace(pairs, of_case=image_of[pairs.of_case]), queries)
-            on_device = measure.launch(gathered, cupy.asarray(pairs.masks), pairs.frames)
+            on_device = measure.launch(gathered, regions.masks, pairs.frames)
             maps = _to_host(cupy, engine.stream, gathered)
             swept = tuple(counts.copied(partial(_to_host, cupy, engine.stream)) for counts in on_device)
-            kept = [gathered, *on_device]
+            kept = [gathered, regions.masks, *on_device]
         done = engine.stream.record(cupy.cuda.Event(disable_timing=True))
     return Started(pairs, image_of, logits, maps, swept, done, tuple(kept))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xbench_fast.engines.backends.ort import cpu_reason
-from xbench_fast.engines.backends.ort_cuda import cuda_reason
+from xbench_fast.engines.backends.ort_cuda_session import cuda_reason
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.errors import BundleError, ConfigError, EngineError
 from xbench_fast.engines.geometry import Geometry

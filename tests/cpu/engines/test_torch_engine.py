@@ -23,8 +23,9 @@ torch_on_cpu = pytest.importorskip("torch_on_cpu")
 
 from xbench_fast.engines import select  # noqa: E402
 from xbench_fast.engines.backends import torch_engine, torch_reasons  # noqa: E402
-from xbench_fast.engines.backends.device import DeviceEngine, OutOfMemory  # noqa: E402
+from xbench_fast.engines.backends.device import DeviceEngine  # noqa: E402
 from xbench_fast.engines.backends.ort_session import CPU_PROVIDER, graph_for_cpu, open_session  # noqa: E402
+from xbench_fast.engines.backends.out_of_memory import OutOfMemory  # noqa: E402
 from xbench_fast.engines.backends.torch_graph.cuda import exact_products, translated  # noqa: E402
 from xbench_fast.engines.backends.torch_graph.graph import read_graph  # noqa: E402
 from xbench_fast.engines.backends.torch_graph.kernels import PlainKernels  # noqa: E402

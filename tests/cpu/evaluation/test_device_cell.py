@@ -24,8 +24,9 @@ import synthetic
 from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.backends import gpu
-from xbench_fast.engines.backends.device import SLOTS, DeviceEngine, OutOfMemory
+from xbench_fast.engines.backends.device import SLOTS, DeviceEngine
 from xbench_fast.engines.backends.ort_cuda import OrtCudaEngine
+from xbench_fast.engines.backends.out_of_memory import OutOfMemory
 from xbench_fast.engines.backends.tensorrt import TensorRtEngine
 from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.errors import RunError

@@ -13,7 +13,7 @@ from evaluation_world import World, same
 from synthetic import GRID, SIZE, make_bundle, make_dataset, save_graph
 from xbench_fast.engines.backends.device import DeviceEngine
 from xbench_fast.engines.backends.gpu import gpu_reason, load_cupy
-from xbench_fast.engines.backends.ort_cuda import cuda_reason
+from xbench_fast.engines.backends.ort_cuda_session import cuda_reason
 from xbench_fast.engines.backends.tensorrt import tensorrt_reason, tensorrt_rtx_reason
 from xbench_fast.engines.backends.torch_reasons import torch_cuda_reason
 from xbench_fast.engines.base import EngineOptions

@@ -13,11 +13,11 @@ import fake_onnxruntime
 import numpy as np
 import pytest
 import synthetic
-from xbench_fast.engines.backends import cuda_libraries, gpu, ort_cuda
+from xbench_fast.engines.backends import cuda_libraries, gpu, ort_cuda, ort_cuda_session
 from xbench_fast.engines.backends.cuda_libraries import lacking_libraries
 from xbench_fast.engines.backends.device import DeviceEngine
 from xbench_fast.engines.backends.gpu import gpu_reason
-from xbench_fast.engines.backends.ort_cuda import cuda_reason
+from xbench_fast.engines.backends.ort_cuda_session import cuda_reason
 from xbench_fast.engines.backends.ort_session import IDENTITY, open_session
 from xbench_fast.engines.base import EngineOptions, Neighbour
 from xbench_fast.engines.errors import EngineError
@@ -303,7 +303,7 @@ def test_a_library_that_is_missing_is_named_and_auto_goes_on(world, monkeypatch,
         (False, "there is no NVIDIA driver"),
         (True, "libcurand.so.10 and libcudnn.so.9 are not found; install xbench-fast[gpu-cuda13]"),
     ):
-        monkeypatch.setattr(ort_cuda, "gpu_seen", lambda seen=seen: seen)
+        monkeypatch.setattr(ort_cuda_session, "gpu_seen", lambda seen=seen: seen)
         monkeypatch.setattr(
             cuda_libraries, "load_library", lambda name: name not in ("libcurand.so.10", "libcudnn.so.9")
         )
@@ -530,8 +530,10 @@ def fails_once_with(words):
 def test_the_calls_are_those_of_the_library(monkeypatch, capsys):
     real = pytest.importorskip("onnxruntime")
     fake = fake_onnxruntime.make([])
-    for owner, names in {"IOBinding": ["bind_input", "bind_output"], "InferenceSession": ["io_binding", "run"]}.items():
-        for name in [*names, "run_with_iobinding"] if owner == "InferenceSession" else names:
+    of_binding = ["bind_input", "bind_output", "bind_ortvalue_input", "get_outputs"]
+    of_session = ["io_binding", "run", "run_with_iobinding"]
+    for owner, names in {"IOBinding": of_binding, "InferenceSession": of_session}.items():
+        for name in names:
             ours, theirs = (inspect.signature(getattr(getattr(m, owner), name)) for m in (fake, real))
             assert list(ours.parameters) == list(theirs.parameters), name
     with pytest.raises(EngineError, match="out of memory"), monkeypatch.context() as patch:
