@@ -51,7 +51,7 @@ class InProcess:
         try:
             # Backwards: a driver must not rely on the order.
             for number in reversed(range(len(jobs))):
-                yield workers[number % self.count](number, jobs[number])
+                yield from workers[number % self.count](number, jobs[number])
         finally:
             for worker in workers:
                 worker.close()

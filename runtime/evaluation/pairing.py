@@ -114,6 +114,11 @@ def variant_name(model: str, prompts: str) -> str:
     return f"{model}@{prompts}"
 
 
+def is_one_of_several(model: str, bundle: str) -> bool:
+    """Whether the model of a cell is that of one of several prompt sets of a bundle."""
+    return model.startswith(variant_name(bundle, ""))
+
+
 def cell_models(model: str, config: DatasetConfig) -> list[tuple[str, DatasetConfig]]:
     """The names of the models of a bundle's cells on a dataset, and the dataset with the prompt set and view of each: a
     view is a row of its own in every table too, MODEL+VIEW."""

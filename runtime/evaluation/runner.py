@@ -33,7 +33,7 @@ from .finishing import Finisher, PlannedCell
 from .live_model import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
 from .opening import NextEngine, Opened, Turn
-from .pairing import AskedSet
+from .pairing import AskedSet, is_one_of_several
 from .phrase_queries import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent, made_by
 from .progress import Progress, not_asked_line
@@ -253,7 +253,7 @@ class Runner:
                         sizes=loaded.file_sizes,
                         phrases=phrases,
                         draw=draw,
-                        one_of_several="variant_of" in cell.facts,
+                        one_of_several=is_one_of_several(cell.model, str(cell.facts.get("variant_of", cell.model))),
                         view=sets[cell.model].view,
                         tiles=tiles,
                     )

@@ -35,7 +35,7 @@ from ..progress import Progress
 from ..reference.box_models import BoxModel
 from ..reference.map_files import MapFolder
 from ..runner import LoopParts, Runner
-from .jobs import Backend, ChunkJob, Described, Part, WorkPlan
+from .jobs import Backend, ChunkJob, Described, JobCell, Part, WorkPlan
 
 
 @dataclass
@@ -134,7 +134,6 @@ class ClusterRunner(Runner):
         return outcome
 
     def _evaluate_sets(self, bundle: Bundle, engine: Engine, pairs: Sequence[AskedSet]) -> None:
-        """Each prompt set is a cell of its own here, whose images the workers compute for it alone."""
         for asked in pairs:
             self._cells.guarded(asked.model, asked.loaded.name, partial(self._send, bundle, engine, asked))
 
@@ -157,22 +156,22 @@ class ClusterRunner(Runner):
     def _compute(self) -> None:
         """Computes all missing chunks of all cells as one stream, so that no worker waits for the end of a cell."""
         clock = _Clock()
-        for cell in list(self._waiting):
-            self._finish_when_whole(cell, clock)
-        work = [(cell, job) for cell in self._waiting for job in self._jobs(cell)]
+        self._finish_whole(list(self._waiting), clock)
+        work = list(self._jobs())
         if not work:
             return
-        cells = len({id(cell) for cell, _ in work})
+        cells = len(self._waiting)
         title = f"{cells} cell{'' if cells == 1 else 's'} on the workers"
         total = sum(job.stop - job.start for _, job in work)
         clock.restart()
         with self._progress.cell(title, total) as advance:
             for part in self._backend.compute(self._work, [job for _, job in work]):
-                cell, job = work[part.job]
+                asked, job = work[part.job]
                 self._hear(part.said.splitlines())
-                self._take(cell, job, part)
-                advance(job.stop - job.start)
-                self._finish_when_whole(cell, clock)
+                self._take(asked[part.cell], job, part)
+                if part.cell == len(asked) - 1:
+                    advance(job.stop - job.start)
+                    self._finish_whole(asked, clock)
         for cell in self._unfinished():
             self._fail(cell, "the workers did not compute all of its chunks; run the same command again")
 
@@ -183,28 +182,39 @@ class ClusterRunner(Runner):
                 self._heard.add(line)
                 self._progress.say(line)
 
-    def _jobs(self, cell: _Waiting) -> Iterator[ChunkJob]:
-        loaded, chunk = cell.planned.loaded, self._options.chunk
-        annotations = annotation_digest(loaded.dataset) if cell.missing else ""
-        for index in sorted(cell.missing):
-            start, stop = index * chunk, min((index + 1) * chunk, len(loaded.cases))
-            yield ChunkJob(
-                model=cell.planned.model,
-                bundle_name=cell.bundle.name,
-                dataset=loaded.name,
-                chunk=index,
-                start=start,
-                stop=stop,
-                key=self._cells.files(cell.planned).key,
-                prompts=cell.prompts,
-                findings=cell.findings,
-                view=cell.view,
-                bundle=cell.bundle.digest,
-                annotations=annotations,
-                cases=cases_digest(loaded.cases[start:stop], loaded.config.root),
-                engine=str(cell.planned.ingredients["engine"]),
-                decoder=str(cell.planned.ingredients["decoder"]),
-            )
+    def _jobs(self) -> Iterator[tuple[list[_Waiting], ChunkJob]]:
+        """Each chunk with the cells of a bundle and a dataset that miss it: its images are computed once for them."""
+        together: dict[tuple[str, str, str], list[_Waiting]] = {}
+        for cell in self._waiting:
+            together.setdefault((cell.bundle.name, cell.planned.loaded.name, cell.view), []).append(cell)
+        for cells in together.values():
+            first, loaded, chunk = cells[0], cells[0].planned.loaded, self._options.chunk
+            annotations = annotation_digest(loaded.dataset)
+            for index in sorted({index for cell in cells for index in cell.missing}):
+                start, stop = index * chunk, min((index + 1) * chunk, len(loaded.cases))
+                asked = [cell for cell in cells if index in cell.missing]
+                yield (
+                    asked,
+                    ChunkJob(
+                        cells=tuple(
+                            JobCell(
+                                cell.planned.model, self._cells.files(cell.planned).key, cell.prompts, cell.findings
+                            )
+                            for cell in asked
+                        ),
+                        bundle_name=first.bundle.name,
+                        dataset=loaded.name,
+                        chunk=index,
+                        start=start,
+                        stop=stop,
+                        view=first.view,
+                        bundle=first.bundle.digest,
+                        annotations=annotations,
+                        cases=cases_digest(loaded.cases[start:stop], loaded.config.root),
+                        engine=str(first.planned.ingredients["engine"]),
+                        decoder=str(first.planned.ingredients["decoder"]),
+                    ),
+                )
 
     def _take(self, cell: _Waiting, job: ChunkJob, part: Part) -> None:
         """Stores a part, also of a failed cell, so that it is not computed again."""
@@ -214,20 +224,21 @@ class ClusterRunner(Runner):
             cell.computed += job.stop - job.start
         elif not cell.failed:
             cell.failed = True
-            self._cells.guarded(job.model, job.dataset, partial(_raise, part))
+            self._cells.guarded(cell.planned.model, job.dataset, partial(_raise, part))
 
-    def _finish_when_whole(self, cell: _Waiting, clock: _Clock) -> None:
-        if cell.missing or cell.failed:
-            return
+    def _finish_whole(self, cells: Sequence[_Waiting], clock: _Clock) -> None:
+        whole = [cell for cell in cells if not (cell.missing or cell.failed)]
+        seconds = clock.lap() / len(whole) if whole else 0.0  # they share their images
+        for cell in whole:
 
-        def finish() -> None:
-            files = self._cells.files(cell.planned)
-            chunks = -(-len(cell.planned.loaded.cases) // self._options.chunk)
-            files.merge(chunks, result_schema({KEY_FIELD: files.key}))
-            self._cells.done(cell.planned, cell.computed, clock.lap())
+            def finish(cell: _Waiting = cell) -> None:
+                files = self._cells.files(cell.planned)
+                chunks = -(-len(cell.planned.loaded.cases) // self._options.chunk)
+                files.merge(chunks, result_schema({KEY_FIELD: files.key}))
+                self._cells.done(cell.planned, cell.computed, seconds + clock.lap())
 
-        self._cells.guarded(cell.planned.model, cell.planned.loaded.name, finish)
-        self._waiting.remove(cell)
+            self._cells.guarded(cell.planned.model, cell.planned.loaded.name, finish)
+            self._waiting.remove(cell)
 
     def _unfinished(self) -> list[_Waiting]:
         return [cell for cell in self._waiting if not cell.failed]

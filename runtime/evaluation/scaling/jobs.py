@@ -35,24 +35,30 @@ class WorkPlan:
 
 
 @dataclass(frozen=True)
+class JobCell:
+    """What a job computes for one cell. `model`: of its rows, the bundle or a variant of it; `prompts`: a set of it."""
+
+    model: str
+    key: str
+    prompts: str
+    findings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class ChunkJob:
-    """One chunk of one cell: the cases at the positions `start` .. `stop` - 1 of the dataset. `model`: of its rows,
-    that of `bundle_name` or a variant of it.
+    """One chunk of a dataset, the cases at the positions `start` .. `stop` - 1, for the cells of one bundle.
 
     `bundle`, `annotations` and `cases` are digests of the driver's data; `engine` ("backend precision") and `decoder`
     are from the cell's key. A worker with other data, engine or decoder must reject the job. `view`: text of the view
     of the images, empty for plain ones.
     """
 
-    model: str
+    cells: tuple[JobCell, ...]
     bundle_name: str
     dataset: str
     chunk: int
     start: int
     stop: int
-    key: str
-    prompts: str
-    findings: Mapping[str, str]
     view: str
     bundle: str
     annotations: str
@@ -63,11 +69,12 @@ class ChunkJob:
 
 @dataclass(frozen=True)
 class Part:
-    """The result of job number `job`: the bytes of a part file, or the error (`error`, and for a program error a
-    traceback). `worker` is the process that returned it. `said`: messages of its engine since the last part, one a
-    line."""
+    """The result of job number `job` for its cell number `cell`: the bytes of a part file, or the error (`error`, and
+    for a program error a traceback). `worker` is the process that returned it. `said`: messages of its engine since the
+    last job, one a line."""
 
     job: int
+    cell: int
     content: bytes
     error: str
     trace: str
@@ -97,7 +104,7 @@ class Backend(Protocol):
         ...
 
     def compute(self, plan: WorkPlan, jobs: Sequence[ChunkJob]) -> Iterator[Part]:
-        """One part for each job, in the order of completion."""
+        """The parts of each job together, one for each of its cells, in the order of completion."""
         ...
 
 

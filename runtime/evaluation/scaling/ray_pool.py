@@ -7,15 +7,15 @@ results are on the driver's disk. Attempts at a chunk are counted; a chunk whose
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
+
+import msgspec
 
 from ....engines.errors import ConfigError, EngineError, MissingExtraError, XBenchError
 from ....engines.extras import missing_package
@@ -83,7 +83,7 @@ class RayWorkers:
         return description
 
     def compute(self, plan: WorkPlan, jobs: Sequence[ChunkJob]) -> Iterator[Part]:
-        """One part for each job, in the order of completion. Raises EngineError when Ray fails."""
+        """As `Backend.compute`. Raises EngineError when Ray fails."""
         # A separate actor, because workers are independent; Ray deletes it when it is no longer referenced.
         tally = self._ray.remote(_Tally).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         stream = self._stream(plan, jobs, tally)
@@ -115,7 +115,7 @@ class RayWorkers:
         context.enable_progress_bars = False
         context.print_on_execution_start = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)
-        rows = [{"number": number, "job": json.dumps(asdict(job))} for number, job in enumerate(jobs)]
+        rows = [{"number": number, "job": msgspec.json.encode(job)} for number, job in enumerate(jobs)]
         done = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _Actor,
             fn_constructor_args=(plan, tally),
@@ -152,10 +152,10 @@ class _Actor:
     def __call__(self, batch: Any) -> Any:
         import pyarrow as pa
 
-        parts = [self._part(row["number"], ChunkJob(**json.loads(row["job"]))) for row in batch.to_pylist()]
-        return pa.Table.from_pylist([vars(part) for part in parts])
+        jobs = [(row["number"], msgspec.json.decode(row["job"], type=ChunkJob)) for row in batch.to_pylist()]
+        return pa.Table.from_pylist([vars(part) for number, job in jobs for part in self._parts(number, job)])
 
-    def _part(self, number: int, job: ChunkJob) -> Part:
+    def _parts(self, number: int, job: ChunkJob) -> list[Part]:
         import ray
 
         if ray.get(self._tally.begin.remote(number)) > _ATTEMPTS:
@@ -163,7 +163,7 @@ class _Actor:
                 f"the cases {job.start + 1} to {job.stop} ended the process of their worker {_ATTEMPTS} times, perhaps "
                 "because memory ran out; try a smaller --batch or fewer --workers"
             )
-            return Part(number, b"", error, "", os.getpid(), "")
+            return [Part(number, cell, b"", error, "", os.getpid(), "") for cell in range(len(job.cells))]
         return self._worker(number, job)
 
 

@@ -29,7 +29,7 @@ from ..cell import CellWork
 from ..cell_sources import masks_opener, source_opener
 from ..computing import compute_anywhere
 from ..measure import Measure
-from ..pairing import input_geometry, needed_geometries
+from ..pairing import input_geometry, is_one_of_several, needed_geometries
 from .jobs import ChunkJob, Described, Part, WorkPlan
 
 _SAME = "every worker must see the same bundles and datasets under the same paths"
@@ -49,25 +49,34 @@ class ChunkWorker:
         self._source: tuple[str, str, PixelSource, DrawRegions] | None = None
         self._sources = ExitStack()
 
-    def __call__(self, number: int, job: ChunkJob) -> Part:
-        """The part of job `number`. Raises nothing: an error is stored in the part."""
-        content, error, trace = b"", "", ""
-        try:
-            content = self._compute(job)
-        except XBenchError as problem:
-            error = str(problem)
-        # A reader or engine of a third party can raise any exception, and must not end the worker.
-        except Exception as problem:
-            error, trace = f"unexpected {type(problem).__name__}: {problem}", traceback.format_exc()
+    def __call__(self, number: int, job: ChunkJob) -> list[Part]:
+        """The parts of job `number`, whose cells are tried alone after an error of all. Raises nothing: an error is
+        stored in the part."""
+        made = self._tried(job)
+        if len(made) > 1 and (error := made[0][1]):
+            self._said.append(f"{job.dataset}: each prompt set is computed alone, because of all: {error}")
+            made = [self._tried(replace(job, cells=(cell,)))[0] for cell in job.cells]
         said, self._said[:] = "\n".join(self._said), []
-        return Part(number, content, error, trace, os.getpid(), said)
+        return [Part(number, cell, *result, os.getpid(), said) for cell, result in enumerate(made)]
 
     def close(self) -> None:
         """Closes the engine and the source."""
         self._sources.close()
         self._engines.close()
 
-    def _compute(self, job: ChunkJob) -> bytes:
+    def _tried(self, job: ChunkJob) -> list[tuple[bytes, str, str]]:
+        """For each cell the content of its part, or the error and its trace."""
+        error, trace = "", ""
+        try:
+            return [(content, error, trace) for content in self._compute(job)]
+        except XBenchError as problem:
+            error = str(problem)
+        # A reader or engine of a third party can raise any exception, and must not end the worker.
+        except Exception as problem:
+            error, trace = f"unexpected {type(problem).__name__}: {problem}", traceback.format_exc()
+        return [(b"", error, trace)] * len(job.cells)
+
+    def _compute(self, job: ChunkJob) -> list[bytes]:
         loaded = self._dataset(job)
         cases = loaded.cases[job.start : job.stop]
         if cases_digest(cases, loaded.config.root) != job.cases:
@@ -79,26 +88,28 @@ class ChunkWorker:
         source, draw = self._pixels(loaded, engine, job.decoder)
         options = self._plan.options
         with TemporaryDirectory(prefix="xbench-chunk-") as folder:
-            files = CellFiles(Path(folder), "chunk", job.key)
-            cell = CellWork(
-                model=job.model,
-                dataset=job.dataset,
-                prompts=engine.bundle.prompt_set(job.prompts),
-                findings=job.findings,
-                cases=cases,
-                files=files,
-                source=source,
-                batch=options.batch,
-                chunk=len(cases),
-                workers=options.threads,
-                contents=loaded.contents,
-                draw=draw,
-                one_of_several=job.model != job.bundle_name,
-                view=View(job.view) if job.view else None,
-                tiles=options.tiles,
-            )
-            compute_anywhere([cell], engine, self._measure, lambda count: None)
-            return files.final.read_bytes()
+            work = [
+                CellWork(
+                    model=cell.model,
+                    dataset=job.dataset,
+                    prompts=engine.bundle.prompt_set(cell.prompts),
+                    findings=cell.findings,
+                    cases=cases,
+                    files=CellFiles(Path(folder), f"chunk-{number}", cell.key),
+                    source=source,
+                    batch=options.batch,
+                    chunk=len(cases),
+                    workers=options.threads,
+                    contents=loaded.contents,
+                    draw=draw,
+                    one_of_several=is_one_of_several(cell.model, job.bundle_name),
+                    view=View(job.view) if job.view else None,
+                    tiles=options.tiles,
+                )
+                for number, cell in enumerate(job.cells)
+            ]
+            compute_anywhere(work, engine, self._measure, lambda count: None)
+            return [cell.files.final.read_bytes() for cell in work]
 
     def _dataset(self, job: ChunkJob) -> LoadedDataset:
         loaded = self._loaded.get(job.dataset)
@@ -133,8 +144,8 @@ class ChunkWorker:
             raise BundleError(f"A worker sees another bundle in {engine.bundle.path}; {_SAME}.")
         if f"{info.backend} {info.precision}" != job.engine:
             raise EngineError(
-                f"A worker runs {job.model} with {info.backend} {info.precision}, others with {job.engine}; name the "
-                "engine with --engine."
+                f"A worker runs {job.bundle_name} with {info.backend} {info.precision}, others with {job.engine}; name "
+                "the engine with --engine."
             )
         return engine
 

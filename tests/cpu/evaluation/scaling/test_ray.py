@@ -53,6 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = save_graph(made / "blocks.onnx")
     make_bundle(made / "models" / "blocks-32", graph=graph)
     make_bundle(made / "models" / "several-32", several=True, graph=graph)
+    make_bundle(made / "two" / "blocks-32", sets=("coco", "other"), graph=graph)
     make_dataset(made / "slow", 40, missing=(7,))
     make_dataset(made / "deadly", 6, seed=2)
     make_dataset(made / "sound", 6, seed=3)
@@ -129,8 +130,10 @@ def test_a_run_stopped_resumed_and_robbed_of_a_worker_is_that_of_one_machine(
 
 
 def test_what_cannot_work_fails_alone(folder: Path, cluster: RayWorkers, tmp_path: Path) -> None:
-    """A chunk that ends its worker each time, a dataset the workers do not have, and one that is sound."""
-    datasets = [data(folder, "deadly", f"{READERS}:Deadly"), data(folder, "slow"), data(folder, "sound")]
+    """A chunk that ends its worker each time, a dataset the workers do not have, and one that is sound; each is asked
+    two prompt sets in one job."""
+    every = [data(folder, "deadly", f"{READERS}:Deadly"), data(folder, "slow"), data(folder, "sound")]
+    datasets = [replace(one, prompts=("coco", "other")) for one in every]
 
     def elsewhere(plan: WorkPlan) -> WorkPlan:
         moved = replace(plan.datasets["slow"], root=tmp_path / "not-mounted")
@@ -138,15 +141,17 @@ def test_what_cannot_work_fails_alone(folder: Path, cluster: RayWorkers, tmp_pat
 
     world = LocalWorld(tmp_path)
     outcome = world.on_workers(
-        cluster, [folder / "models" / "blocks-32"], datasets, elsewhere, (), engine=ENGINE, chunk=CHUNK
+        cluster, [folder / "two" / "blocks-32"], datasets, elsewhere, (), engine=ENGINE, chunk=CHUNK
     )
+    assert len(outcome.failed) == 4 and outcome.computed == 2
     reasons = {dataset: reason for _, dataset, reason in outcome.failed}
     assert set(reasons) == {"deadly", "slow"}
     assert "the cases 3 to 4 ended the process of their worker 3 times" in reasons["deadly"]
     assert "not-mounted" in reasons["slow"] and "under the same paths" in reasons["slow"]
-    assert world.entry("blocks-32--sound")["state"] == "done"
+    tables = [world.table(f"blocks-32@{name}--sound").drop_columns(["model"]) for name in ("coco", "other")]
+    assert len(tables[0]) == 2 * 6 and same(*tables), "both sets have the same texts"
     # What the deadly chunk's neighbours gave is kept for the next run.
-    assert len(list(world.out.glob("cells/blocks-32--deadly*.parts/0*.parquet"))) == 2
+    assert len(list(world.out.glob("cells/*deadly*.parts/0*.parquet"))) == 2 * 2
 
 
 def test_the_command_on_a_cluster(

@@ -5,18 +5,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+import synthetic
 from evaluation_world import World, same
 from scaling_world import ClusterWorld, InProcess, Watched, plan_for
 from synthetic import BlockEngine, make_bundle, make_dataset, make_rsna
-from xbench_fast.engines.base import EngineOptions
+from xbench_fast.engines.base import EngineOptions, Scores
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError, RunError
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.evaluation.scaling import worker
+from xbench_fast.runtime.evaluation.scaling import driver, worker
 from xbench_fast.runtime.evaluation.scaling.jobs import ChunkJob, Part, WorkPlan, everywhere
 from xbench_fast.runtime.evaluation.scaling.worker import ChunkWorker, describe
 from xbench_fast.runtime.host.config import DatasetConfig
@@ -184,7 +188,7 @@ def job_of(inputs: Inputs, tmp_path: Path) -> tuple[WorkPlan, ChunkJob]:
 def test_a_worker_that_sees_or_runs_something_else_refuses(inputs: Inputs, tmp_path: Path) -> None:
     plan, job = job_of(inputs, tmp_path)
     worker = ChunkWorker(plan)
-    assert worker(0, job).error == ""
+    assert worker(0, job)[0].error == ""
     for change, sentence in (
         ({"annotations": "other"}, "reads other annotations of 'coco'"),
         ({"cases": "other"}, "sees other images"),
@@ -192,7 +196,7 @@ def test_a_worker_that_sees_or_runs_something_else_refuses(inputs: Inputs, tmp_p
         ({"engine": "tensorrt fp16"}, "name the engine with --engine"),
         ({"decoder": "other"}, "decodes images with cpu"),
     ):
-        part = ChunkWorker(plan)(0, replace(job, **change))
+        (part,) = ChunkWorker(plan)(0, replace(job, **change))
         assert sentence in part.error and part.content == b"" and part.trace == ""
     worker.close()
 
@@ -202,10 +206,10 @@ def test_images_that_changed_on_the_worker_are_seen(inputs: Inputs, tmp_path: Pa
     copy = tmp_path / "copy"
     shutil.copytree(inputs.root, copy)
     moved = replace(plan, datasets={**plan.datasets, "coco": replace(plan.datasets["coco"], root=copy)})
-    assert ChunkWorker(moved)(0, job).error == ""  # a copy, of another age
+    assert ChunkWorker(moved)(0, job)[0].error == ""  # a copy, of another age
     image = copy / "images" / "case0001.png"
     image.write_bytes(image.read_bytes() + b"\0")
-    assert "sees other images" in ChunkWorker(moved)(0, job).error
+    assert "sees other images" in ChunkWorker(moved)(0, job)[0].error
 
 
 def test_a_fault_of_the_program_is_one_line_and_a_file(
@@ -268,13 +272,73 @@ def test_paths_mean_the_same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert everywhere(DatasetConfig("mine", Path("data"), "package.module:Mine")).reader == "package.module:Mine"
 
 
-def test_several_prompt_sets(inputs: Inputs, tmp_path: Path) -> None:
-    """Each is a cell of its own on the workers, with the rows and the key of one pass here."""
-    made = make_bundle(tmp_path / "blocks-32", sets=("coco", "other"))
-    data = [DatasetConfig("coco", inputs.root, "coco", ("coco", "other"))]
+class CountingEngine(WorkerEngine):
+    """Takes the graph apart; a text whose first feature is `refused` has a score that is not finite."""
+
+    encoded: ClassVar[list[int]] = []
+    refused: ClassVar[float | None] = None
+
+    def _encode(self, pixels: Any) -> Any:
+        self.encoded.append(len(pixels))
+        return pixels
+
+    def _ask(self, part: Any, text: Any) -> Scores:
+        scores = self._run(part, text)
+        return Scores(scores.logits * np.float32(np.nan), scores.saliency) if text[0, 0] == self.refused else scores
+
+
+@pytest.fixture
+def several(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[DatasetConfig]]:
+    """A bundle with three prompt sets, and a dataset that asks them."""
+    usual = synthetic.prompt_set
+    sets = ("coco", "other", "third")
+
+    def prompt_set(name: str, **how: Any) -> Any:
+        made = usual(name, **how)
+        return replace(made, features=made.features + np.float32(sets.index(name)))
+
+    monkeypatch.setattr(synthetic, "prompt_set", prompt_set)
+    monkeypatch.setattr("xbench_fast.engines.select.ENGINES.load", lambda name: CountingEngine)
+    monkeypatch.setattr(CountingEngine, "refused", None)
+    CountingEngine.encoded.clear()
+    return make_bundle(tmp_path / "blocks-32", sets=sets).path, [DatasetConfig("coco", inputs.root, "coco", sets)]
+
+
+def test_several_prompt_sets(
+    several: tuple[Path, list[DatasetConfig]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each chunk is one job for all sets, which encodes an image once; rows and keys are those of one pass here. A set
+    that is added is asked alone."""
+    bundle, data = several
+    ticks = count()
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     far, near, backend = ClusterWorld(tmp_path / "far"), World(tmp_path / "near"), InProcess()
-    assert far.on_workers(backend, [made.path], data, engine=ENGINE, chunk=4, baselines=()).computed == 2
-    assert {job.model for job in backend.jobs} == {"blocks-32@coco", "blocks-32@other"}
-    assert near.run([made.path], data, sweep=sweep, chunk=4).computed == 2
-    for name in ("blocks-32@coco--coco", "blocks-32@other--coco"):
+    some = [replace(data[0], prompts=("coco", "third"))]
+    models = [f"blocks-32@{name}" for name in ("coco", "other", "third")]
+
+    def run(asked: list[DatasetConfig]) -> list[list[str]]:
+        CountingEngine.encoded.clear()
+        far.on_workers(backend, [bundle], asked, engine=ENGINE, chunk=4, baselines=())
+        return [[cell.model for cell in job.cells] for job in backend.jobs]
+
+    assert run(some) == [[models[0], models[2]]] * 6 and sum(CountingEngine.encoded) == 19
+    entries = [far.entry(f"{models[at]}--coco") for at in (0, 2)]
+    assert all(entry["computed"] == 21 for entry in entries)
+    assert [entry["seconds"] for entry in entries] == [1.5, 1.5], "a second of their images, and one of each"
+    assert run(data) == [[models[1]]] * 6 and sum(CountingEngine.encoded) == 19
+    assert near.run([bundle], data, sweep=sweep, chunk=4).computed == 3
+    for model in models:
+        name = f"{model}--coco"
         assert same(far.table(name), near.table(name)) and far.entry(name)["key"] == near.entry(name)["key"]
+
+
+def test_one_set_that_fails_leaves_the_others(
+    several: tuple[Path, list[DatasetConfig]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, data = several
+    monkeypatch.setattr(CountingEngine, "refused", 2.0)  # of the set `other`
+    far = ClusterWorld(tmp_path / "far")
+    outcome = far.on_workers(InProcess(), [bundle], data, engine=ENGINE, chunk=4, baselines=())
+    assert outcome.computed == 2 and [model for model, *_ in outcome.failed] == ["blocks-32@other"]
+    assert len([line for line in far.lines if "each prompt set is computed alone, because of all:" in line]) == 1
+    assert far.entry("blocks-32@coco--coco")["state"] == far.entry("blocks-32@third--coco")["state"] == "done"
