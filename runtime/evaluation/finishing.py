@@ -67,8 +67,9 @@ class Finisher:
     def taken_over(self, cell: PlannedCell) -> bool:
         """Whether the cell is on disk already; if so, this is reported and recorded.
 
-        Raises DataError when its file must be read and is damaged.
+        Raises DataError when its file must be read and is damaged, and ConfigError for a name that two models have.
         """
+        self._run.check_model(cell.model, cell.facts.get("variant_of"))
         files, entry = self.files(cell), self._entry(cell)
         if not files.finished() or self._other_image(cell) is not None:
             return False
@@ -79,13 +80,8 @@ class Finisher:
         names = ("key", "protocol", "file")
         same = before is not None and before.get("key") == entry["key"]
         self._warn(cell, before["warnings"] if before is not None and same and "warnings" in before else {})
-        if (
-            not same
-            or before is None
-            or before.get("unreadable")
-            or before.get("missing")
-            or cell.facts["weights"] == "maps"
-        ):
+        unread = before is None or before.get("unreadable") or before.get("missing")
+        if not same or unread or cell.facts["weights"] == "maps":
             self._unread(cell)
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
             threads = {"threads": before["threads"]} if before is not None and same and "threads" in before else {}

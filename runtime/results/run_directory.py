@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar, Self
 
-from ...engines.errors import RunError
+from ...engines.errors import ConfigError, RunError
 from ...engines.file_names import joined, plain_stem, unique_stem
 from ...engines.visible_text import visible_text
 from ..host.machine_record import code_version, describe_machine
@@ -132,6 +132,20 @@ class RunDirectory(LockedFolder):
         entry = {"model": model, "dataset": dataset, "state": state, **details, "updated": now()}
         self._data["cells"][joined(model, dataset)] = entry
         self.save()
+
+    def check_model(self, model: str, variant_of: str | None) -> None:
+        """Raises ConfigError if the name is that of another model here: MODEL@SET can also be the name of a folder.
+        variant_of: the bundle whose prompt set it is."""
+        for entry in self._data["cells"].values():
+            if entry.get("model") == model and "key" in entry and entry.get("variant_of") != variant_of:
+                one, other = (
+                    f"a prompt set of the bundle {bundle}" if bundle else "a model of its own"
+                    for bundle in (entry.get("variant_of"), variant_of)
+                )
+                raise ConfigError(
+                    f"'{model}' is {one} in {self.path}, and {other} here; rename the model, or choose another folder "
+                    "with --out."
+                )
 
     def give_up(self, model: str, dataset: str, state: str, reason: str) -> bool:
         """Records that a cell was not computed, and returns whether it has a finished result that is kept.

@@ -86,6 +86,30 @@ def test_one_set_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytes
     assert rows(made, alone, "alone").equals(rows(made, cells["blocks@coco--coco"]))
 
 
+def test_a_folder_with_the_name_of_a_set_is_another_model(bundle: Bundle) -> None:
+    """A folder blocks@other stands for itself in a run directory, and never for the set `other` of blocks."""
+    folder = bundle.path.parent
+    graph = synthetic.save_graph(folder / "more.onnx")
+    made = synthetic.make_bundle(folder / "blocks@other", sets=SETS, graph=graph, several=True)
+    cells = evaluate(made, ["other"]) | evaluate(made, None)
+    assert {(entry["model"], entry.get("variant_of")) for entry in cells.values()} == {
+        ("blocks@other", None),
+        ("blocks@other@other", "blocks@other"),
+    }
+    before = rows(made, cells["blocks@other--coco"])
+    with pytest.raises(
+        RunError, match=r"'blocks@other' is a model of its own in .*run, and a prompt set of the bundle"
+    ):
+        evaluate(bundle, SETS)
+    cells = json.loads((folder / "run/run.json").read_text())["cells"]
+    kept = cells["blocks@other--coco"]
+    assert kept["state"] == "done" and "rename the model" in kept["last_attempt"]["reason"]
+    assert rows(made, kept).equals(before) and cells["blocks@third--coco"]["state"] == "done"
+    evaluate(bundle, SETS, out="other")
+    with pytest.raises(RunError, match=r"is a prompt set of the bundle blocks in .*other, and a model of its own here"):
+        evaluate(made, None, out="other")
+
+
 def test_seconds_of_a_pass_count_once(bundle: Bundle) -> None:
     cells = evaluate(bundle, SETS).values()
     assert len({entry["seconds"] for entry in cells}) == 1 and {entry["computed"] for entry in cells} == {CASES}
