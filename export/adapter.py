@@ -18,6 +18,7 @@ from ..engines.geometry import Geometry
 from ..engines.registry import did_you_mean
 from .libraries import required
 from .models.model_registry import MODELS
+from .models.saliency_maps import Mechanism, mechanism_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -51,11 +52,12 @@ class CheckpointRecord:
 @dataclass(frozen=True)
 class Saliency:
     """The source of the map: `attention` to the image, shares of 1 (raw variants: the scores before the softmax),
-    `similarity` of patches and prompt: cosines, their softmax, or dot products, or `activation`, what each cell adds to
-    the logit; `description` says which. `smoothing`: the standard deviation, in cells, of the Gaussian by which
-    `forward` smooths the map; 0 for a map that is not smoothed."""
+    `similarity` of patches and prompt: cosines, their softmax, or dot products, `activation`, what each cell adds to
+    the logit, or `gradient`, attention weighted by the gradient of the logit; `description` says which. `smoothing`:
+    the standard deviation, in cells, of the Gaussian by which `forward` smooths the map; 0 for a map that is not
+    smoothed."""
 
-    kind: Literal["attention", "similarity", "activation"]
+    kind: Mechanism
     description: str
     smoothing: float = 0.0
 
@@ -198,7 +200,7 @@ class Adapter(ABC):
             raise ConfigError(f"{self.name} has no saliency map '{name}': {did_you_mean(name, self.maps)}.")
         if name != next(iter(self.maps)):
             self.map_name, self.variant = name, f"{self.variant}-{name}"
-            self.saliency = Saliency(self.saliency.kind, self.maps[name])
+            self.saliency = Saliency(mechanism_of(name, self.saliency.kind), self.maps[name])
 
     def rename(self, name: str) -> None:
         """Gives the model the name that the user chose; the built-in prompts of the original name stay."""

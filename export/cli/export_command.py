@@ -16,7 +16,7 @@ from ...engines.commands import WRONG_USAGE, Choice, LazyGroup, echo, limit_blas
 from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import FAMILIES, GPU_BATCH
 from ..models.published_checkpoints import PUBLISHED
-from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
+from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS, PATCH_TEXT
 from .flags import Flags, complete_maps, complete_models, models_named, precision_options
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable
 
@@ -116,9 +116,9 @@ _file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, di
     shell_complete=complete_maps,
     show_default="the authors' own",
     help="Saliency map. Models with attention: "
-    f"{', '.join(ATTENTION_MAPS)}; -raw: the scores before the softmax, -head-max: the maximum over the heads. CLIP, "
-    f"BiomedCLIP: {', '.join(PATCH_MAPS)}. --list describes each. A map that is not the authors' becomes part of "
-    "the variant's name.",
+    f"{', '.join((*ATTENTION_MAPS, PATCH_TEXT))}; -raw: the scores before the softmax, -head-max: the maximum over the "
+    f"heads. CLIP, BiomedCLIP: {', '.join(PATCH_MAPS)}. --list describes each. A map that is not the authors' "
+    "becomes part of the variant's name.",
 )
 @precision_options
 @click.option(

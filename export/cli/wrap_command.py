@@ -48,9 +48,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--saliency",
     "kind",
-    type=Choice(["attention", "similarity", "activation"]),
+    type=Choice(["attention", "similarity", "activation", "gradient"]),
     default="similarity",
-    help="Kind of values in the map: shares of attention, cosines, or the part of the logit that each cell adds.",
+    help="Kind of values in the map: shares of attention, cosines, the part of the logit that each cell adds, or "
+    "attention weighted by the gradient of the logit.",
 )
 @click.option("--description", default="as the wrapped graph computes it", help="Description of the map in words.")
 @click.option("--logit-scale", type=float, default=1.0, help="Factor by which a cosine was multiplied.")

@@ -139,3 +139,8 @@ class BiomedClipAdapter(TwoTowers):
     def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same class token, and the patches with value-value attention in the last block."""
         return self.module.encode_values(image)
+
+    def weigh_attention(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """The same class token, and the last attention weighted by the gradient of the score."""
+        projection = self.module.get_parameter("visual.head.proj.weight").T
+        return self.module.visual.trunk.weigh_attention(image, projection, text, self.scale())

@@ -26,7 +26,7 @@ from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import stand_in_module
 from ..tokenizing.reference import BERT_CASED, bert_reference
 from .layers.bert import Bert, BertConfig
-from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
+from .layers.query_decoder import DecoderConfig, QueryDecoder, cosines, join_layers
 from .layers.vit import VisionTransformer, ViTConfig
 from .saliency_maps import LAYER_MEAN, MAPS, PLAIN, Reading, reading_of
 
@@ -198,7 +198,11 @@ class CarzeroAdapter(Adapter):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """The logit is the authors' score (they apply no sigmoid); the map leaves out the share of the whole image."""
         reading = reading_of(self.map_name, self.maps)
-        (i2t, maps), (t2i, _) = self.module(self.module.encode_image(image), text, reading)
+        tokens = self.module.encode_image(image)
+        (i2t, maps), (t2i, _) = self.module(tokens, text, reading)
+        if reading.similarity:
+            norm = self.module.fusion_module.decoder.norm
+            maps = [cosines(norm(tokens), norm(text[:, 0]))]
         patches = join_layers(maps, reading)[..., 1:]  # without key 0, the whole image, and not normalised again
         return (i2t + t2i.T) / 2, torch.unflatten(patches, -1, self.grid)
 

@@ -18,7 +18,7 @@ from ...engines.geometry import Geometry
 from ..adapter import CheckpointRecord, Weights
 from ..checkpoints.given_paths import weight_files
 from ..checkpoints.stand_in import stand_in_module
-from .clip import PATCHES, SIZE, ClipAdapter, build_clip, image_vectors, read_clip, text_vectors
+from .clip import PATCHES, SIZE, ClipAdapter, build_clip, image_vectors, read_clip, text_vectors, weighed_attention
 from .layers.resampling import Resampled, bicubic_matrix
 from .published_checkpoints import PUBLISHED
 from .saliency_maps import MAPS
@@ -104,16 +104,28 @@ class ChexzeroAdapter(ClipAdapter):
         """The same class token, and the patches with value-value attention in the last block."""
         return self._encode(image, values=True)
 
+    def weigh_attention(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """The same class token, and the mean over the members of their attention weighted by its gradient."""
+        image, texts = self._shrunk(image), text.chunk(len(self._members), dim=-1)
+        pairs = [weighed_attention(model, image, part, self.scale())
+                 for model, part in zip(self._members, texts, strict=True)]  # fmt: skip
+        vectors, maps = zip(*pairs, strict=True)
+        return self._side_by_side(vectors), torch.stack(maps).mean(dim=0)
+
     @property
     def _members(self) -> Sequence[CLIP]:
         return list(self.module.members)
 
     def _encode(self, image: Tensor, *, values: bool = False) -> tuple[Tensor, Tensor]:
-        if image.shape[-1] != SIZE:  # the three channels are equal
-            image = self.module.shrink(image[:, :1]).expand(-1, 3, -1, -1)
+        image = self._shrunk(image)
         vectors = [image_vectors(model, image, values=values) for model in self._members]
         pooled, patches = ([pair[part] for pair in vectors] for part in (0, 1))
         return self._side_by_side(pooled), self._side_by_side(patches)
+
+    def _shrunk(self, image: Tensor) -> Tensor:
+        if image.shape[-1] != SIZE:  # the three channels are equal
+            image = self.module.shrink(image[:, :1]).expand(-1, 3, -1, -1)
+        return image
 
     def _side_by_side(self, vectors: Sequence[Tensor]) -> Tensor:
         if len(vectors) == 1:

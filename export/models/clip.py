@@ -27,6 +27,7 @@ from ..checkpoints.stated_activation import QUICK, configured_activation, script
 from ..libraries import required
 from ..tokenizing.reference import CLIP_BPE, clip_reference
 from .layers.attention import PackedAttention
+from .layers.gradient_attention import LastBlock, quick_gelu_slope
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .published_checkpoints import PUBLISHED
 from .saliency_maps import MAPS, PATCH_TEXT
@@ -120,13 +121,31 @@ def image_vectors(model: CLIP, image: Tensor, *, values: bool = False) -> tuple[
     if not values:
         pooled, tokens = visual(image)
         return pooled, tokens @ visual.proj
+    x, last = _before_last(visual, image)
+    y = x + last.attn.values(last.ln_1(x))
+    y = y + last.mlp(last.ln_2(y))
+    return visual._pool(last(x))[0] @ visual.proj, visual._pool(y)[1] @ visual.proj
+
+
+def weighed_attention(model: CLIP, image: Tensor, text: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Class token [B, 512], and the last attention to each patch, weighted by the gradient of the scaled cosine of each
+    text [Q, 512]: [B, Q, N]."""
+    visual = model.visual
+    x, last = _before_last(visual, image)
+    packed = F.linear(last.ln_1(x), last.attn.in_proj_weight, last.attn.in_proj_bias)
+    mlp = last.mlp
+    block = LastBlock(last.attn.heads, last.attn.out_proj, last.ln_2, mlp.c_fc, mlp.gelu, quick_gelu_slope, mlp.c_proj,
+                      visual.ln_post, visual.proj)  # fmt: skip
+    return block.weigh(x, packed, text, scale)
+
+
+def _before_last(visual: Any, image: Tensor) -> tuple[Tensor, Any]:
+    """What enters the last block, and the block."""
     x = visual._embeds(image)
     *blocks, last = visual.transformer.resblocks
     for block in blocks:
         x = block(x)
-    y = x + last.attn.values(last.ln_1(x))
-    y = y + last.mlp(last.ln_2(y))
-    return visual._pool(last(x))[0] @ visual.proj, visual._pool(y)[1] @ visual.proj
+    return x, last
 
 
 class ClipAdapter(TwoTowers):
@@ -193,6 +212,10 @@ class ClipAdapter(TwoTowers):
     def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same class token, and the patches with value-value attention in the last block."""
         return image_vectors(self.module, image, values=True)
+
+    def weigh_attention(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """The same class token, and the last attention weighted by the gradient of the score."""
+        return weighed_attention(self.module, image, text, self.scale())
 
 
 def canonical_tensors(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:

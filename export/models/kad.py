@@ -21,7 +21,7 @@ from ..checkpoints.stand_in import stand_in_module
 from ..tokenizing.reference import PUBMED_BERT, bert_reference
 from .kad_checkpoint import CONFIGS, KadConfig, read_parts
 from .layers.bert import Bert
-from .layers.query_decoder import QueryDecoder, join_layers
+from .layers.query_decoder import QueryDecoder, read_map
 from .layers.resnet import ResNetGrid
 from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
@@ -93,8 +93,10 @@ class QueryAdapter(Adapter):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
         reading = reading_of(self.map_name, self.maps)
-        logits, maps = self.module.model(self.module.image_encoder(image), text, reading)
-        return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(maps, reading), -1, self.grid)
+        patches = self.module.image_encoder(image)
+        logits, maps = self.module.model(patches, text, reading)
+        score = logits[..., 1] - logits[..., 0]
+        return score, torch.unflatten(read_map(maps, reading, text, patches), -1, self.grid)
 
 
 class KadAdapter(QueryAdapter):

@@ -16,7 +16,7 @@ from ..checkpoints.matching import TensorNames
 from ..checkpoints.names import without_wrappers
 from .clinical_bert import ANCHOR, CELLS, DECODER, RESNET, ClinicalBertAdapter
 from .layers.attention import attend, split_heads
-from .layers.query_decoder import QueryDecoder, join_layers
+from .layers.query_decoder import QueryDecoder, read_map
 from .layers.resnet import resnet_features
 from .saliency_maps import MAPS, PLAIN, Reading
 
@@ -100,12 +100,13 @@ class MavlAdapter(ClinicalBertAdapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability ("feature" mode)."""
-        patches = self.net.patches(self.net.backbone(image))
-        states, layers = self.net.ask(patches, self._queries(text), self.reading)
+        patches, queries = self.net.patches(self.net.backbone(image)), self._queries(text)
+        states, layers = self.net.ask(patches, queries, self.reading)
         logits = self.net.classify(states)
-        aspects = torch.unflatten(join_layers(layers, self.reading), 1, (-1, ASPECTS))
-        attention = torch.stack([aspects[:, :, index] for index in GROUNDING_ASPECTS]).mean(dim=0)
-        return logits[..., 1] - logits[..., 0], torch.unflatten(attention, -1, (CELLS, CELLS))
+        cells = read_map(layers, self.reading, queries, patches)
+        aspects = torch.unflatten(cells, 1, (-1, ASPECTS))
+        grounding = torch.stack([aspects[:, :, index] for index in GROUNDING_ASPECTS]).mean(dim=0)
+        return logits[..., 1] - logits[..., 0], torch.unflatten(grounding, -1, (CELLS, CELLS))
 
     def _queries(self, text: Tensor) -> Tensor:
         """[Q, 9, 768] or [9 Q, 768] -> [9 Q, 256]."""

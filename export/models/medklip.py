@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..checkpoints.matching import TensorNames
 from ..checkpoints.names import without_wrappers
 from .clinical_bert import ANCHOR, CELLS, DECODER, RESNET, ClinicalBertAdapter
-from .layers.query_decoder import QueryDecoder, join_layers
+from .layers.query_decoder import QueryDecoder, read_map
 from .layers.resnet import ResNetGrid
 from .saliency_maps import MAPS, PLAIN, Reading
 
@@ -54,5 +54,7 @@ class MedKlipAdapter(ClinicalBertAdapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
-        logits, layers = self.net.ask(self.net(image), self.net.disease_embedding_layer(text), self.reading)
-        return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(layers, self.reading), -1, (CELLS, CELLS))
+        patches, queries = self.net(image), self.net.disease_embedding_layer(text)
+        logits, layers = self.net.ask(patches, queries, self.reading)
+        score = logits[..., 1] - logits[..., 0]
+        return score, torch.unflatten(read_map(layers, self.reading, queries, patches), -1, (CELLS, CELLS))

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from ...engines.errors import ConfigError
 from ..adapter import Adapter
-from .saliency_maps import PATCH_SOFTMAX, VALUE_VALUE
+from .saliency_maps import GRADIENT_ATTENTION, PATCH_SOFTMAX, VALUE_VALUE
 
 
 class TwoTowers(Adapter):
     """An image tower whose patches have vectors in the space of the texts, and a text tower.
 
-    The map is the cosine between each patch and the prompt.
+    The map is the cosine between each patch and the prompt, or attention weighted by the gradient of the score.
     """
 
     @abstractmethod
@@ -29,6 +29,13 @@ class TwoTowers(Adapter):
             f"{self.name} has '{VALUE_VALUE}' in `maps` and no `encode_values`; define it, or leave it out."
         )
 
+    def weigh_attention(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """The same image vector, and the last attention to each patch [B, Q, N], weighted by the gradient of the score
+        of each text [Q, D], where `maps` has it."""
+        raise ConfigError(
+            f"{self.name} has '{GRADIENT_ATTENTION}' in `maps` and no `weigh_attention`; define it, or leave it out."
+        )
+
     def scale(self) -> Tensor:
         """The factor of the cosine, []."""
         return self.module.get_parameter("logit_scale").exp()
@@ -39,10 +46,14 @@ class TwoTowers(Adapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logits are the scaled cosine of image and prompt, plus the bias."""
-        pooled, patches = self.encode_values(image) if self.map_name == VALUE_VALUE else self.encode_image(image)
-        logits, similarity = contrast(pooled, patches, text, self.scale())
+        if self.map_name == GRADIENT_ATTENTION:
+            pooled, cells = self.weigh_attention(image, text)
+            logits, _ = contrast(pooled, pooled[:, None], text, self.scale())
+        else:
+            pooled, patches = self.encode_values(image) if self.map_name == VALUE_VALUE else self.encode_image(image)
+            logits, similarity = contrast(pooled, patches, text, self.scale())
+            cells = patch_map(similarity, self.scale(), self.map_name)
         bias = self.bias()
-        cells = patch_map(similarity, self.scale(), self.map_name)
         return logits if bias is None else logits + bias, torch.unflatten(cells, -1, self.grid)
 
 

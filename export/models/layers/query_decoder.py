@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..saliency_maps import PLAIN, Reading
@@ -71,6 +72,16 @@ class QueryDecoder(nn.Module):
             heads = seen.scores if reading.raw else seen.weights
             maps.append(heads.amax(dim=1) if reading.head_maximum else heads.mean(dim=1))
         return self.norm(queries), maps
+
+
+def read_map(maps: Sequence[Tensor] | Tensor, reading: Reading, queries: Tensor, patches: Tensor) -> Tensor:
+    """The map [B, Q, N] of a decoder's layers [layers, B, Q, N], or of its queries [Q, C] and patches [B, N, C]."""
+    return cosines(patches, queries) if reading.similarity else join_layers(maps, reading)
+
+
+def cosines(patches: Tensor, queries: Tensor) -> Tensor:
+    """patches [B, N, C], queries [Q, C] -> their cosines [B, Q, N]."""
+    return F.normalize(queries, dim=-1) @ F.normalize(patches, dim=-1).transpose(1, 2)
 
 
 def join_layers(maps: Sequence[Tensor] | Tensor, reading: Reading) -> Tensor:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import timm
-from torch import Tensor
+from torch import Tensor, nn
 
 from .attention import attend, split_heads
+from .gradient_attention import LastBlock, gelu_slope
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,25 @@ class VisionTransformer(timm.models.VisionTransformer):
 
     def value_value(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens of `forward`, and those with value-value attention in the last block."""
+        x, last = self._before_last(image)
+        values = split_heads(last.attn.qkv(last.norm1(x)).chunk(3, dim=-1)[2], last.attn.num_heads)
+        y = x + last.attn.proj(attend(values, values, values).out)
+        return self.norm(last(x)), self.norm(y + last.mlp(last.norm2(y)))
+
+    def weigh_attention(self, image: Tensor, projection: Tensor, text: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """The projected class token [B, D], and the last attention to each patch, weighted by the gradient of the
+        scaled cosine of each text [Q, D]: [B, Q, N]. projection: [C, D]."""
+        x, last = self._before_last(image)
+        mlp, norm = last.mlp, cast(nn.LayerNorm, self.norm)
+        block = LastBlock(last.attn.num_heads, last.attn.proj, last.norm2, mlp.fc1, mlp.act, gelu_slope, mlp.fc2,
+                          norm, projection)  # fmt: skip
+        return block.weigh(x, last.attn.qkv(last.norm1(x)), text, scale)
+
+    def _before_last(self, image: Tensor) -> tuple[Tensor, Any]:
+        """What enters the last block, and the block."""
         x = self._pos_embed(self.patch_embed(image))
         layers: Any = self.blocks
         *blocks, last = layers
         for block in blocks:
             x = block(x)
-        values = split_heads(last.attn.qkv(last.norm1(x)).chunk(3, dim=-1)[2], last.attn.num_heads)
-        y = x + last.attn.proj(attend(values, values, values).out)
-        return self.norm(last(x)), self.norm(y + last.mlp(last.norm2(y)))
+        return x, last
