@@ -49,7 +49,8 @@ def study() -> None:
     RUN defaults to the run directory of the configuration.
 
     If a run has results of several protocols, each gets its own study; the second and later ones go to
-    RUN/studies/NAME-PROTOCOL/. The studies of differences (prompts, resolution) take results of one protocol.
+    RUN/studies/NAME-PROTOCOL/. The studies of differences (prompts, resolution, mechanisms) take results of one
+    protocol.
 
     No model runs. A threshold is in-sample if it was chosen on the pairs that it scores, and cross-fitted if it was
     chosen on other patients.
@@ -253,6 +254,19 @@ def _resolution(runs: tuple[Path, ...], **common: Any) -> int:
     from ..reporting.studies.variant_studies import study_resolution
 
     return _study(runs, common, lambda materials: [study_resolution(materials)])
+
+
+@study.command("mechanisms")
+@_RUNS
+@_common
+def _mechanisms(runs: tuple[Path, ...], **common: Any) -> int:
+    """Saliency maps of one model side by side, such as attention and similarity (xbench-export --saliency).
+
+    The authors' map is the reference of paired differences. Files go to the first run.
+    """
+    from ..reporting.studies.variant_studies import study_mechanisms
+
+    return _study(runs, common, lambda materials: [study_mechanisms(materials)])
 
 
 def _one(run: Path | None, common: dict[str, Any], ask: Callable[[Material], StudyOutcome]) -> int:

@@ -1,4 +1,4 @@
-"""Studies of variants on the same images: prompt sets of one model, and input sizes of one model family."""
+"""Studies of variants on the same images: prompt sets and maps of one model, and input sizes of one model family."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ....engines.errors import RunError
+from ....engines.manifest import OFFICIAL_MAP
 from ....metrics_gpu.grounding.strata import strata_of
 from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ...results.comparing.cell_variants import Variant, Variants
@@ -15,7 +16,7 @@ from ..figures.study_figures import draw_differences
 from ..tables.table import Table
 from .columns import StudyTable, of_measure, text, texts
 from .material import Material
-from .study_cell import PIXELS
+from .study_cell import PIXELS, StudyCell
 from .study_outcome import Rows, StudyOutcome
 from .variants import (
     MEASURE,
@@ -97,7 +98,7 @@ class _Compared:
         return difference_rows(self.groups)
 
     def outcome(self, outcome: StudyOutcome, fact: str, figure: tuple[str, str], differences: Rows) -> StudyOutcome:
-        """The outcome with what both studies report; figure: name and title; differences: the rows that it draws."""
+        """The outcome with what all studies report; figure: name and title; differences: the rows that it draws."""
         pointing = [row for row in differences if row["measure"] == "pointing"]
         sampling = self.materials[0].sampling
         return replace(
@@ -245,3 +246,49 @@ def _grid(variant: Variant) -> tuple[int, int] | None:
     entry = variant.rows.entry
     grid = entry.get("map_size") or entry.get("grid")
     return None if grid is None else (int(grid[0]), int(grid[1]))
+
+
+def study_mechanisms(materials: Sequence[Material]) -> StudyOutcome:
+    """Values of every saliency map of a model, and paired differences from the authors' map, or else the first.
+
+    Raises RunError if no model has two maps on one dataset, or variants were swept by different protocols.
+    """
+    variants_of, remarks = group_variants(materials, _without_map)
+    compared = _Compared(materials, remarks)
+    for key, title, variants in variants_of:
+        maps = [(_map_name(variant.rows.entry), variant) for variant in variants]
+        if len({name for name, _ in maps}) < 2:
+            continue
+        maps.sort(key=lambda item: item[0] != OFFICIAL_MAP)
+        labelled = [replace(variant, label=f"{variant.label} [{name}]") for name, variant in maps]
+        group = beside(key, title, labelled, materials[0])
+        if isinstance(group, str):
+            remarks.append(group)
+            continue
+        if len({str(rows.entry["ingredients"].get("prompt_set")) for rows, _ in group.parts}) > 1:
+            remarks.append(f"{key} on {title}: some variants have other prompts or weights: not only maps differ.")
+        compared.add(group, group.by_class(), "class", "maps side by side")
+    differences = compared.differences(
+        "No model has two saliency maps on one dataset: export another one with xbench-export --saliency and evaluate "
+        "both, or give the run of the other too."
+    )
+    means = [row for row in differences if row["class"] == "mean"]
+    outcome = StudyOutcome(
+        name="mechanisms",
+        title="Mechanisms of maps",
+        facts=(),
+        tables=(difference_table(means, "class", "Paired differences, mean over classes", compared.stamps),),
+        data={"values": long_rows(compared.values), "differences": differences},
+    )
+    fact = f"{len(compared.groups)} models and datasets with several maps; the authors' map is the reference"
+    return compared.outcome(outcome, fact, ("mechanism-differences", "Pointing by saliency map"), means)
+
+
+def _map_name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("saliency_map", OFFICIAL_MAP))
+
+
+def _without_map(cell: StudyCell) -> str:
+    """The model without the name of its map, which its bundle's name has after the variant."""
+    name = _map_name(cell.rows.entry)
+    return cell.model if name == OFFICIAL_MAP else cell.model.replace(f"-{name}", "", 1)

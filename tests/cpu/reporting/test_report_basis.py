@@ -96,7 +96,7 @@ def test_results_of_two_protocols_stand_in_blocks(desk: Desk) -> None:
 def test_what_subtracts_results_of_two_protocols_is_refused(desk: Desk) -> None:
     desk.eval("good", "poor")
     desk.eval("good", protocol="paper")
-    for study in ("prompts", "resolution"):
+    for study in ("prompts", "resolution", "mechanisms"):
         said = desk.command("study", study, desk.run, code=1)
         assert "was evaluated by protocol 'paper'" in said or "by 'paper'" in said, study
         assert "choose cells of one protocol with --model and --dataset" in said

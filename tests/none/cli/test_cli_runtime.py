@@ -37,6 +37,7 @@ STUDIES = (
     "trust",
     "prompts",
     "resolution",
+    "mechanisms",
 )
 ONES = ("eval", "--model", "baseline:ones")
 MINE = (*ONES, "--data", "mine=.", "--data-option")

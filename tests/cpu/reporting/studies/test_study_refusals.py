@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluation_world import World
-from stored_counts import add_cell, random_rows
+from stored_counts import CLASSES, add_cell, random_rows
 from study_world import answer, study
 from synthetic import make_dataset
 from xbench_fast.engines.errors import RunError
@@ -22,6 +22,7 @@ from xbench_fast.runtime.results.run_directory import RunDirectory
 pytestmark = pytest.mark.usefixtures("empty_drawings")
 
 RNG = np.random.default_rng(7)
+INGREDIENTS = {"engine": "numpy fp32", "decoder": "cpu 1", "limit": None}
 
 
 def own_maps(folder: Path, data: Path, *sizes: tuple[int, int]) -> MapFolder:
@@ -60,7 +61,7 @@ def run_of(path: Path, *cells: tuple[str, dict[str, object]], seed: int = 1) -> 
     return path
 
 
-@pytest.mark.parametrize("name", ["prompts", "resolution"])
+@pytest.mark.parametrize("name", ["prompts", "resolution", "mechanisms"])
 def test_variants_of_different_protocols_are_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,7 +72,7 @@ def test_variants_of_different_protocols_are_refused(
     assert "was evaluated by protocol 'default'" in said and "by 'medklip'" in said
     assert "their numbers cannot be compared; evaluate both with the same --protocol" in said
     assert not (one / "studies").exists()
-    three = run_of(tmp_path / "c", ("kad", {"protocol": "medklip", "grid": [4, 4]}))
+    three = run_of(tmp_path / "c", ("kad", {"protocol": "medklip", "grid": [4, 4], "saliency_map": "patch-text"}))
     study(capsys, name, two, three, "--replicates", 40)
 
 
@@ -91,6 +92,47 @@ def test_a_variant_of_unknown_size_is_no_reference(tmp_path: Path, capsys: pytes
     alone = run_of(tmp_path / "alone", ("fine", {"grid": [8, 8]}), ("mixed", {"grid": None}))
     said = study(capsys, "resolution", alone, "--replicates", 40, code=1)
     assert "No model family has two variants on one dataset" in said and "mixed is left out" in said
+
+
+def test_maps_of_one_model_are_compared_with_the_authors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever was evaluated first; another size is another model, and so is another precision."""
+    rows = {name: random_rows(1) for name in ("official", "patch-text")}
+    for index, row in enumerate(rows["patch-text"]):
+        row.hit = row.hit if row.hit is None else index % 3 == 0
+    cells = [
+        ("kad-224-patch-text", "patch-text", "a"),
+        ("kad-512", "official", "a"),
+        ("kad-224", "official", "a"),
+        ("clip-224-value-value-fp16", "value-value", "b"),
+        ("clip-224-fp16", "official", "c"),
+        ("mine-official", "official", "a"),
+        ("mine", "official", "a"),
+    ]
+    with RunDirectory(tmp_path / "run") as made:
+        made.begin({})
+        for model, name, prompts in cells:
+            drawn = rows["patch-text" if name == "patch-text" else "official"]
+            facts: dict[str, Any] = {"saliency_map": name, "ingredients": {**INGREDIENTS, "prompt_set": prompts}}
+            add_cell(made, model, "one", drawn, **facts)
+    said = study(capsys, "mechanisms", tmp_path / "run", "--replicates", 40)
+    assert "kad-512 on The one has no second variant" in said
+    assert "clip-224-fp16 on The one: some variants have other prompts or weights" in said
+    assert "kad-224 on The one: some variants have other prompts" not in said
+    differences = answer(tmp_path / "run", "mechanisms")["differences"]
+    assert {row["model"] for row in differences} == {"kad-224", "clip-224-fp16"}
+    found = [row for row in differences if row["model"] == "kad-224"]
+    assert {(row["reference"], row["variant"]) for row in found} == {
+        ("kad-224 [official]", "kad-224-patch-text [patch-text]")
+    }
+    means = {}
+    for name, drawn in rows.items():
+        hits = [[row.hit for row in drawn if row.finding == finding and row.region_area] for finding in CLASSES[:2]]
+        means[name] = np.mean([np.mean(own) for own in hits])
+    (row,) = (row for row in found if (row["class"], row["measure"]) == ("mean", "pointing"))
+    assert row["difference"] == pytest.approx(means["patch-text"] - means["official"])
+    assert {row["difference"] for row in found if row["measure"] == "auc"} == {0}
+    alone = run_of(tmp_path / "alone", ("kad", {}), ("kad-512", {}))
+    assert "No model has two saliency maps on one dataset" in study(capsys, "mechanisms", alone, code=1)
 
 
 def test_the_size_of_own_maps_is_noted_whether_they_are_kept_or_not(
