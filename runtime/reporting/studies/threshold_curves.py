@@ -30,7 +30,7 @@ SEARCHES: tuple[tuple[str, Unit | None], ...] = (("best", None), ("cross_fitted"
 
 _AREA, _ENTROPY = 0, 1
 _FIRST = 2  # columns ahead of the curves
-_DICE, _IOU, _PIXELS, _INSIDE = (slice(_FIRST + i * LEVELS, _FIRST + (i + 1) * LEVELS) for i in range(4))
+DICE, IOU, _PIXELS, _INSIDE = (slice(_FIRST + i * LEVELS, _FIRST + (i + 1) * LEVELS) for i in range(4))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class CellCurves:
         for name in self.names:
             mean = self.mean(name)
             columns: dict[str, Float] = {}
-            for field, part in (("dice", _DICE), ("iou", _IOU)):
+            for field, part in (("dice", DICE), ("iou", IOU)):
                 columns[field] = mean[part]
                 columns[f"{field}_low"], columns[f"{field}_high"] = band(self.drawn(name)[:, part], self.level)
             key = self.key(name)
@@ -125,8 +125,8 @@ class CellCurves:
         """
         mean, sample = self.mean(name), self.drawn(name)
         tau_from = self.cell.options().tau_from
-        near = near_best(mean[_DICE], within, tau_from)
-        drawn_near = near_best(sample[:, _DICE], within, tau_from)
+        near = near_best(mean[DICE], within, tau_from)
+        drawn_near = near_best(sample[:, DICE], within, tau_from)
         best, group = self.scores["best"], "" if name == "mean" else name
         row: dict[str, Any] = {
             **self.key(name),

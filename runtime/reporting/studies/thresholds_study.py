@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ..figures.study_thresholds import draw_thresholds
 from .columns import StudyTable, metric, numbers, percents, text, texts
+from .fixed_thresholds import AT, FIXED_TABLE, fixed_rows, levels_at
 from .material import Material
 from .study_outcome import StudyOutcome
 from .threshold_curves import CellCurves, cell_curves, model_deltas
@@ -59,16 +61,19 @@ _SENSITIVITY: Final = StudyTable(
 """The means over classes of each model and dataset; classes are in sensitivity.csv."""
 
 
-def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
+def study_thresholds(material: Material, within: float = 0.05, at: Iterable[float] = AT) -> StudyOutcome:
     """How much Dice depends on the threshold.
 
-    within: the share of the best Dice that the `near best` range of thresholds may lose. Raises ValueError unless it
-    lies in [0, 1), RunError when all models are boxes from files.
+    within: the share of the best Dice that the `near best` range of thresholds may lose. at: the fixed thresholds to
+    score. Raises ValueError unless `within` lies in [0, 1), ConfigError for a threshold that was not counted, RunError
+    when all models are boxes from files.
     """
+    levels = levels_at(at)
     material = material.of_maps()
     level = material.sampling.level
     rows: dict[str, list[dict[str, Any]]] = {"delta_dice": [], "sensitivity": [], "curves": [], "reliability": []}
     remarks: list[str] = []
+    curves: list[list[CellCurves]] = []
     for model in material.models:
         kept: list[CellCurves] = []
         for cell in material.of_model(model):
@@ -78,11 +83,15 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
                 rows["curves"] += item.curve_rows()
                 rows["reliability"] += item.reliability_rows()
                 kept.append(item)
+        curves.append(kept)
         if why := material.no_mean(model):
             remarks.append(why)
         else:
             rows["delta_dice"].append(model_deltas(model, kept, level))
+    whole = [model for model in material.models if not material.no_mean(model)]
+    rows["fixed"] = fixed_rows([kept for kept in curves if kept], levels, whole)
     means = [row for row in rows["sensitivity"] if row["class"] == "mean"]
+    fixed = [row for row in rows["fixed"] if row["class"] == "mean"]
     facts = (
         f"{len(material.paired)} of {len(material.cells)} finished cells have pairs with a region",
         material.sampling.fact,
@@ -94,8 +103,12 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
         name="thresholds",
         title="Threshold sensitivity",
         facts=facts,
-        tables=(material.table(_DELTAS, rows["delta_dice"]), material.table(_SENSITIVITY, means)),
+        tables=(
+            material.table(_DELTAS, rows["delta_dice"]),
+            material.table(FIXED_TABLE, fixed),
+            material.table(_SENSITIVITY, means),
+        ),
         data=rows,
-        settings={"within": within, **material.sampling.settings},
+        settings={"within": within, "at": [level / 100 for level in levels], **material.sampling.settings},
         remarks=tuple(remarks),
     ).with_figures(lambda: draw_thresholds(rows, material))
