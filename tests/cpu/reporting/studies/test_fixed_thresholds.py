@@ -75,6 +75,12 @@ def test_fixed_thresholds(world: Path, capsys: pytest.CaptureFixture[str]) -> No
             if tau != 0.5:
                 raw[score] += [row[f"{score}_p"]]
                 assert row[f"{score}_p"] == pytest.approx(flipped(list(sums[score, tau].values())), abs=0.02)
+    bands = [r for r in data["curves"] if r["tau"] == 0.9 and r["class"] == "mean" and r["iou_low"] is not None]
+    assert {r["dataset"] for r in bands} == {"coco"}, "the other dataset has too few patients for the bootstrap"
+    for band in bands:
+        row = rows[band["model"], "coco", "mean", 0.9]
+        for end in ("dice_low", "dice_high", "iou_low", "iou_high"):
+            assert row[end] == pytest.approx(band[end])
     for score, values in raw.items():
         tested = [r for r in data["fixed"] if r[f"{score}_p"] is not None]
         assert {r["model"] for r in tested} == {"a", "b"} and {r["class"] for r in tested} == {"mean"}
