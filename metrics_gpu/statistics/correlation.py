@@ -166,15 +166,28 @@ def replicated_r2(x: Float, y: Float) -> Float:
 
     NaN where a row holds a NaN, fewer than three points, or no spread. Raises ValueError if the shapes differ.
     """
+    vxy, both = _moments(x, y)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.minimum(vxy * vxy / both, 1.0)
+
+
+def replicated_r(x: Float, y: Float) -> Float:
+    """r of each row, as `replicated_r2`."""
+    vxy, both = _moments(x, y)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.clip(vxy / np.sqrt(both), -1.0, 1.0)
+
+
+def _moments(x: Float, y: Float) -> tuple[Float, Float]:
+    """The sums of products of the deviations of each row, and the products of both sums of squares, NaN where r is not
+    defined."""
     if x.ndim != 2 or x.shape != y.shape:
         raise ValueError(f"points need one shape [B, n] for both values, got {x.shape} and {y.shape}")
     if x.shape[1] < 3:
-        return np.full(len(x), np.nan)
+        return np.full(len(x), np.nan), np.full(len(x), np.nan)
     dx, dy = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
-    vxx, vyy, vxy = (dx * dx).sum(axis=1), (dy * dy).sum(axis=1), (dx * dy).sum(axis=1)
     flat = (np.ptp(x, axis=1) == 0) | (np.ptp(y, axis=1) == 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(flat, np.nan, np.minimum(vxy * vxy / (vxx * vyy), 1.0))
+    return (dx * dy).sum(axis=1), np.where(flat, np.nan, (dx * dx).sum(axis=1) * (dy * dy).sum(axis=1))
 
 
 def patients_r2(x: Float, y: Float, models: int, level: float = 0.95) -> Interval | None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from ....engines.errors import XBenchError
 from ....metrics_gpu.grounding.best_thresholds import FIXED
 from ....metrics_gpu.sweep.counts import dice_curves
 from ...host.config import DatasetConfig
 from ...results.numbers.fields import number_of
-from .columns import Shown, StudyTable, measured, metric, numbers, percents, text, texts
-from .kept_maps import kept_maps
+from .columns import StudyTable, measured, metric, numbers, percents, text, texts
 from .material import Material
-from .overlays import case_pictures, draw_overlay, overlay_names
+from .overlays import HIT, case_overlays
 from .study_cell import PIXELS, StudyCell
 from .study_outcome import Rows, StudyOutcome
 from .writing import IN_SAMPLE, INTERVALS, without_best
@@ -40,7 +38,7 @@ def study_failures(
     files: dict[str, bytes] = {}
     remarks: list[str] = []
     if overlays:
-        files, remarks = _overlays(material, cells, chosen, datasets or {})
+        files, remarks = case_overlays(material, cells, chosen, datasets or {})
     if not cells:
         remarks = ["There is no finished model with a region to look at."]
     facts = (
@@ -137,41 +135,6 @@ def _case_rows(cell: StudyCell, classes: Rows, cases: int) -> Iterator[dict[str,
             }
 
 
-def _overlays(
-    material: Material,
-    cells: Sequence[StudyCell],
-    rows: Sequence[dict[str, Any]],
-    datasets: Mapping[str, DatasetConfig],
-) -> tuple[dict[str, bytes], list[str]]:
-    """PNG files of the chosen cases, and why some are missing or lack the image; their names are set in `rows`."""
-    pictures, remarks = case_pictures(material.run, rows, datasets)
-    files: dict[str, bytes] = {}
-    names = overlay_names([(row["model"], row["dataset"], row["end"]) for row in rows])
-    for cell in cells:
-        shown = [
-            (row, name)
-            for row, name in zip(rows, names, strict=True)
-            if (row["model"], row["dataset"]) == (cell.model, cell.dataset)
-        ]
-        try:
-            maps, saliency = kept_maps(cell, material.run)
-        except XBenchError as error:
-            remarks.append(f"No overlays of {cell.model} on {cell.title}: {error}")
-            continue
-        index_of = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
-        for row, name in shown:
-            index = index_of[row["case"], row["class"]]
-            picture = pictures.get((cell.dataset, row["case"]))
-            files[name] = draw_overlay(maps, saliency, index, row, cell.title, picture)
-            row["overlay"] = name
-    return files, remarks
-
-
-def _hit(hit: float) -> str:
-    """A hit as text; a share if several maxima tie."""
-    return {0.0: "miss", 1.0: "hit"}.get(hit, f"{hit:.2f}")
-
-
 _CLASSES: Final = StudyTable(
     "Classes, the worst first",
     "classes",
@@ -197,7 +160,7 @@ _CASES: Final = StudyTable(
         *texts("model", "dataset"),
         text("end", ""),
         *texts("case", "class"),
-        Shown("hit", lambda row: "constant map" if row["degenerate"] else _hit(row["hit"])),
+        HIT,
         numbers("tau", "tau*"),
         metric("dice", "Dice", of="dice_best"),
         metric("dice_fixed", "at 0.5"),

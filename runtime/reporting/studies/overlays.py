@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ....engines.errors import XBenchError
 from ....engines.file_names import joined, unique_stems
 from ....engines.visible_text import visible_line
 from ....metrics_gpu.grounding.protocols import protocol
@@ -21,12 +22,26 @@ from ...results.stored_maps import MapRows
 from ..gallery.overlay import blend, outline, png
 from ..gallery.pictures import open_originals
 from ..gallery.small_pictures import small_pictures
+from .columns import Shown
+from .kept_maps import kept_maps
+from .material import Material
+from .study_cell import StudyCell
 
 _SCALE: Final = 2
 _TRUTH: Final = (64, 220, 96)
 _MARKED: Final = (90, 200, 255)
 _POINT: Final = (255, 255, 255)
 _WRONG: Final = (255, 170, 60)
+
+
+def _hit(row: Mapping[str, Any]) -> str:
+    if row["degenerate"]:
+        return "constant map"
+    return {0.0: "miss", 1.0: "hit"}.get(row["hit"], f"{row['hit']:.2f}")
+
+
+HIT: Final = Shown("hit", _hit)
+"""Whether a case is a hit; a share if several maxima tie."""
 
 
 def draw_overlay(
@@ -128,6 +143,39 @@ def overlay_names(groups: Sequence[tuple[str, ...]]) -> list[str]:
         counted[*parts, last] += 1
         names.append(joined(*parts, f"{last}-{counted[*parts, last]}"))
     return [f"overlays/{stem}.png" for stem in unique_stems(names)]
+
+
+def case_overlays(
+    material: Material,
+    cells: Sequence[StudyCell],
+    rows: Sequence[dict[str, Any]],
+    datasets: Mapping[str, DatasetConfig],
+) -> tuple[dict[str, bytes], list[str]]:
+    """PNG files of cases, and why some are missing or lack the image; their names are set as the rows' `overlay`.
+
+    rows: of these cells, as `draw_overlay` takes them. datasets: as in `case_pictures`.
+    """
+    pictures, remarks = case_pictures(material.run, rows, datasets)
+    files: dict[str, bytes] = {}
+    names = overlay_names([(row["model"], row["dataset"], row["end"]) for row in rows])
+    for cell in cells:
+        shown = [
+            (row, name)
+            for row, name in zip(rows, names, strict=True)
+            if (row["model"], row["dataset"]) == (cell.model, cell.dataset)
+        ]
+        try:
+            maps, saliency = kept_maps(cell, material.run)
+        except XBenchError as error:
+            remarks.append(f"No overlays of {cell.model} on {cell.title}: {error}")
+            continue
+        index_of = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
+        for row, name in shown:
+            index = index_of[row["case"], row["class"]]
+            picture = pictures.get((cell.dataset, row["case"]))
+            files[name] = draw_overlay(maps, saliency, index, row, cell.title, picture)
+            row["overlay"] = name
+    return files, remarks
 
 
 def _captioned(picture: Any, lines: Sequence[str]) -> bytes:
