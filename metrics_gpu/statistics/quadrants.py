@@ -4,6 +4,7 @@ is (docs/metrics.md §17)."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -29,13 +30,15 @@ def quadrants(auc: Float, pointing: Float, bounds: tuple[float, float]) -> NDArr
     return np.where(np.isnan(auc) | np.isnan(pointing), -1, place)
 
 
-def auc_test(auc: float, parts: Float, positives: int, negatives: int, bound: float) -> float:
+def auc_test(auc: float, parts: Float, patients: Sequence[int], bound: float) -> float:
     """Two-sided p of an AUC against a bound.
 
-    parts: float64 [G], what patients add to its deviation (`recognition.delong.auc_parts`). positives, negatives:
-    numbers of patients. The standard error is the larger of DeLong's by patient and that at the bound by J. A. Hanley
-    and B. J. McNeil (Radiology 143, 1982): DeLong's is 0 for an AUC of 1, however few patients it is of.
+    parts: float64 [G], what patients add to its deviation (`recognition.delong.auc_parts`). patients: how many have an
+    image with the finding, and how many one without it. The standard error is the larger of DeLong's by patient and
+    that at the bound by J. A. Hanley and B. J. McNeil (Radiology 143, 1982): DeLong's is 0 for an AUC of 1, however few
+    patients it is of.
     """
+    positives, negatives = patients
     above, below = bound / (2 - bound), 2 * bound * bound / (1 + bound)
     spread = bound * (1 - bound) + (positives - 1) * (above - bound**2) + (negatives - 1) * (below - bound**2)
     variance = max(float((parts**2).sum()), spread / (positives * negatives))
@@ -48,8 +51,8 @@ def pointing_test(hits: Float, patient_of: NDArray[np.intp], bound: float) -> fl
     """Two-sided p of the pointing of one class against a bound: twice the smaller tail of the binomial distribution.
 
     hits: float64 [n] in [0, 1], n > 0. The number of trials is that of the pairs they are worth where those of a
-    patient are alike (`effective_number`). Of unequal chances with this mean, the tail from one hit beyond the mean on is
-    smaller (W. Hoeffding, Annals of Mathematical Statistics 27, 1956), so that p is not too small.
+    patient are alike (`effective_number`). Of unequal chances with this mean, the tail that begins a hit beyond the
+    mean is smaller (W. Hoeffding, Annals of Mathematical Statistics 27, 1956), so that p is not too small.
     """
     from scipy.special import betainc
 
@@ -61,7 +64,7 @@ def pointing_test(hits: Float, patient_of: NDArray[np.intp], bound: float) -> fl
     return min(1.0, 2 * min(most, least))
 
 
-def stays(auc: Float, pointing: Float, bounds: tuple[float, float], place: int) -> float | None:
+def share_inside(auc: Float, pointing: Float, bounds: tuple[float, float], place: int) -> float | None:
     """The share of joint replicates, both float64 [B] of the same draws, that lie in the quadrant `place`; None if in
     no replicate both numbers are defined."""
     found = quadrants(auc, pointing, bounds)

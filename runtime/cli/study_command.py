@@ -69,6 +69,28 @@ def _correlation(run: Path | None, **common: Any) -> int:
     return of_each_protocol(run, common, study_correlation)
 
 
+@study.command("gap")
+@_RUN
+@_shown("--auc", type=click.FloatRange(0, 1), default=0.8, help="AUC from which on a finding is recognised.")
+@_shown("--pointing", type=click.FloatRange(0, 1), default=0.5, help="Pointing from which on a finding is grounded.")
+@_shown("--top", type=click.IntRange(min=0), default=3, help="Findings of each list that have examples, per model.")
+@_shown("--cases", type=click.IntRange(min=0), default=2, help="Examples of each of these findings.")
+@_NO_OVERLAYS
+@with_places
+@study_options
+def _gap(run: Path | None, auc: float, pointing: float, no_overlays: bool, places: Any, **common: Any) -> int:
+    """Findings that are recognised but not grounded, and the reverse: AUC and pointing of each finding and model.
+
+    Radiographs are read where the evaluation found them. --data names another folder.
+    """
+    from ..reporting.studies.gap.finding_points import Quadrants
+    from ..reporting.studies.gap.gap_study import study_gap
+
+    bounds = Quadrants(auc, pointing, common["level"])
+    drawing = {"overlays": not no_overlays, "datasets": places, "top": common.pop("top"), "cases": common.pop("cases")}
+    return of_each_protocol(run, common, lambda material: study_gap(material, bounds, **drawing))
+
+
 @study.command("strata")
 @_RUN
 @study_options

@@ -33,16 +33,18 @@ class Canvas:
         axes.set_xlabel(label)
         return axes
 
+    def legend(self, columns: int) -> None:
+        """The names of all marks in lines of so many below the panels."""
+        handles: dict[str, Any] = {}  # a model has a mark in each line or panel, and one name in the legend
+        for axes in self.panels:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        self.drawing.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
+
     def finished(self, title: str, caption: str, stamps: Sequence[str], legend: int = 0) -> Figure:
-        """The figure, its stamps in the caption; legend: number of names in a line below the panels, 0 for none."""
+        """The figure, its stamps in the caption; legend: columns of a legend below the panels, 0 for none."""
         if legend:
-            handles: dict[str, Any] = {}  # a model has a mark in each line or panel, and one name in the legend
-            for axes in self.panels:
-                for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-                    handles.setdefault(label, handle)
-            self.drawing.legend(
-                handles.values(), handles.keys(), loc="outside lower center", ncols=legend, frameon=False
-            )
+            self.legend(legend)
         return finish(self.drawing, self.name, title, " ".join([caption, *(f"Note: {line}." for line in stamps)]))
 
 

@@ -9,6 +9,8 @@ kept_maps       the maps a run keeps, or why it keeps none; overlays: cases as p
 variants        cells of the same images and classes side by side: their values and differences, as rows and tables
 
 thresholds_study   how much the score depends on the threshold, and what delta Dice is
+fixed_thresholds   the score at thresholds that were named beforehand
+gap/               findings that are recognised and not grounded, and the reverse
 correlation_study  whether recognition predicts grounding
 strata_study       grounding by size of the region
 failures_study     the best and worst classes and cases, with overlays

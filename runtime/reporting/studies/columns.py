@@ -99,6 +99,16 @@ def numbers(key: str, title: str | None = None, group: str = "", *, decimals: in
     return Shown(key if title is None else title, lambda row: number_cell(*_known(row, key), decimals=decimals), group)
 
 
+def limits_of(key: str, title: str) -> Shown:
+    """The ends of the interval of a plain number in words."""
+
+    def item(row: Row) -> str:
+        ends = between(row, key)
+        return NONE if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
+
+    return Shown(title, item)
+
+
 def p_values(key: str, title: str = "p", group: str = "", *, bound: str = "") -> Shown:
     """A p value; bound: the key that says whether the true value is below it."""
     return Shown(title, lambda row: p_value(row[key], bool(bound and row[bound])), group)

@@ -16,13 +16,12 @@ from ....metrics_gpu.statistics.measured_numbers import Measured
 from ...results.comparability import find_basis, on_one_basis
 from ...results.numbers.fields import number_of
 from ..figures.study_figures import draw_correlation
-from ..tables.metric_names import NONE
-from .columns import Shown, StudyTable, measured, metric, numbers, p_values, text, texts
+from .columns import StudyTable, limits_of, measured, metric, numbers, p_values, text, texts
 from .estimates import over_datasets
 from .material import Material
 from .study_cell import StudyCell
 from .study_outcome import StudyOutcome
-from .writing import between, limits
+from .writing import limits
 
 Float = NDArray[np.float64]
 
@@ -214,16 +213,6 @@ def _left_out(name: str, points: Sequence[_Point], centred: bool) -> list[dict[s
     ]
 
 
-def _range(key: str, title: str) -> Shown:
-    """The ends of an interval of R² in words."""
-
-    def item(row: Mapping[str, Any]) -> str:
-        ends = between(row, key)
-        return NONE if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
-
-    return Shown(title, item)
-
-
 _SUMMARY: Final = StudyTable(
     "R² of AUC and pointing",
     "correlation",
@@ -233,10 +222,10 @@ _SUMMARY: Final = StudyTable(
         numbers("r2", "R²"),
         numbers("r2_adjusted", "adjusted"),
         p_values("p"),
-        _range("r2_fisher", "Fisher"),
-        _range("r2_bootstrap", "bootstrap"),
-        _range("r2_patients", "patients"),
-        _range("r2_left_out", "leave one out"),
+        limits_of("r2_fisher", "Fisher"),
+        limits_of("r2_bootstrap", "bootstrap"),
+        limits_of("r2_patients", "patients"),
+        limits_of("r2_left_out", "leave one out"),
         numbers("spearman", "Spearman"),
         p_values("spearman_p", "p of Spearman"),
         numbers("slope"),

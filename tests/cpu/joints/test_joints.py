@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import boxes_with_commands
+import gap_with_features
 import int8_with_commands
 import pairs_of_baselines
 import pairs_of_boxes
@@ -57,6 +58,7 @@ FILES = (
     supervised_with_commands,
     trust_with_features,
     studies_with_features,
+    gap_with_features,
     twice_with_changes,
 )
 OPEN: dict[str, str] = {}

@@ -28,6 +28,7 @@ from xbench_fast.runtime.results.choices import Choices
 STUDIES = (
     "thresholds",
     "correlation",
+    "gap",
     "strata",
     "failures",
     "errors",

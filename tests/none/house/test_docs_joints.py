@@ -65,10 +65,22 @@ def test_one_model_twice_meets_what_an_image_is() -> None:
 def test_the_other_studies_of_trust_meet_them_too() -> None:
     have = [(row.first, row.second) for row in study_joints()]
     assert len(set(have)) == len(have)
-    met = {name: {second for first, second in have if first == name} for name in ("subgroups", "readers", "probes")}
+    studies = ("subgroups", "readers", "probes", "gap")
+    met = {name: {second for first, second in have if first == name} for name in studies}
     assert met.keys() == {first for first, _ in have}
     assert "changed" in met["subgroups"]
     assert {"protocol", "shards", "precision", "live", "boxes", "patients", "cache"} <= met["subgroups"] & met[
         "readers"
     ]
+    assert met["gap"] >= {
+        "protocol",
+        "shards",
+        "baselines",
+        "maps",
+        "boxes",
+        "precision",
+        "readers",
+        "patients",
+        "live",
+    }
     assert met["probes"] >= {"maps", "twin", "patients", "cache", "readers"}
