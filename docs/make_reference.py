@@ -23,6 +23,7 @@ this page from the commands themselves; `--help` after a command prints the same
 
 Keys of `xbench.toml` are named as the options, with `_` for `-`: `bundles`, `cache` and `cache_limit` at its top, and
 {keys} in the table `[eval]`. An option overrides the file.
+Tables `[groups.NAME]` name sets of models ([studies.md §2](studies.md#2-the-studies)).
 """
 _LIMITS = re.compile(r"(?:; |^)((?:[\d.]+<=?)?x(?:[<>]=?[\d.]+)?)$")
 

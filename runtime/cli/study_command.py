@@ -11,6 +11,7 @@ import click
 from ...engines.commands import Choice, LazyGroup
 from .options.declared_options import repeated
 from .options.examples import examples
+from .options.shared_options import resolve_config
 from .study_runs import of_each_protocol, of_runs, study_options, with_places
 
 _PATH = click.Path(path_type=Path)
@@ -89,6 +90,24 @@ def _gap(run: Path | None, auc: float, pointing: float, no_overlays: bool, place
     bounds = Quadrants(auc, pointing, common["level"])
     drawing = {"overlays": not no_overlays, "datasets": places, "top": common.pop("top"), "cases": common.pop("cases")}
     return of_each_protocol(run, common, lambda material: study_gap(material, bounds, **drawing))
+
+
+@study.command("groups")
+@_RUN
+@repeated(
+    "--division", "chosen", metavar="NAME", help="Table [groups.NAME] to use.", default="all of the configuration"
+)
+@_shown("--over", type=Choice(["both", "patients", "models"]), default="both", help="What intervals are over.")
+@study_options
+def _groups(run: Path | None, chosen: tuple[str, ...], over: str, **common: Any) -> int:
+    """Groups of models side by side, such as general and medical ones, and residuals from the line of AUC and pointing.
+
+    The configuration names the groups: a table [groups.NAME] has a list of models for each group.
+    """
+    from ..reporting.studies.groups.groups_study import study_groups
+
+    divisions = resolve_config(common["config_file"]).groups
+    return of_each_protocol(run, common, lambda material: study_groups(material, divisions, chosen=chosen, over=over))
 
 
 @study.command("strata")

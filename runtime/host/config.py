@@ -19,6 +19,10 @@
     [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
     class = "my_model.py:MyModel"
 
+    [groups.pretraining]                  # sets of models, for `study groups` (docs/studies.md)
+    general = ["clip"]
+    chest = ["kad-224", "medklip-224"]
+
     [eval]
     engine = "auto"
     batch = 16
@@ -116,7 +120,8 @@ class DatasetConfig:
 @dataclass(frozen=True)
 class Config:
     """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes. `code`: the readers in
-    Python files, dataset -> reader, of a configuration file that was not named."""
+    Python files, dataset -> reader, of a configuration file that was not named. `groups`: name of a division -> group
+    -> its models."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
@@ -125,6 +130,7 @@ class Config:
     datasets: Mapping[str, DatasetConfig] = field(default_factory=dict)
     eval: EvalConfig = field(default_factory=EvalConfig)
     code: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def dataset(self, name: str, root: Path | None = None) -> DatasetConfig:
         """The dataset called `name`, in the folder `root` if that is given. Raises ConfigError where nothing says its
@@ -201,6 +207,7 @@ class _File(msgspec.Struct):
     cache_limit: Any = None
     datasets: dict[str, Any] = {}
     eval: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     models: dict[str, Any] = {}
 
 
@@ -225,6 +232,7 @@ def parse_config(data: Mapping[str, Any], path: Path) -> Config:
         cache=file.cache,
         cache_limit=None if file.cache_limit is None else parse_bytes(file.cache_limit, f"{path}: cache_limit"),
         datasets={name: _dataset(name, value, path) for name, value in file.datasets.items()},
+        groups={name: _groups(name, table, path) for name, table in file.groups.items()},
         eval=convert(file.eval, EvalConfig, "eval", path, {**_WORDS, "`array": "a list of texts"}),
     )
 
@@ -242,6 +250,19 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     prompts = tuple(dict.fromkeys(table.prompts)) if isinstance(table.prompts, list) else table.prompts
     augment = tuple(dict.fromkeys(table.augment or ()))
     return DatasetConfig(name, table.root, reader, prompts, options, table.attributes, table.part, augment)
+
+
+def _groups(name: str, table: Any, path: Path) -> dict[str, tuple[str, ...]]:
+    words = {**_WORDS, "`array": "a list of models"}
+    key, tables = f"groups.{name}", convert(table, dict[str, Any], f"groups.{name}", path, words)
+    groups = {group: convert(models, list[Text], f"{key}.{group}", path, words) for group, models in tables.items()}
+    where = f"{path}: [{key}]"
+    if len(groups) < 2:
+        raise ConfigError(f"{where} has {len(groups) or 'no'} group; name at least two, each with a list of models.")
+    for group, models in groups.items():
+        if not models:
+            raise ConfigError(f"{where}: the group '{group}' is empty; list its models.")
+    return {group: tuple(dict.fromkeys(models)) for group, models in groups.items()}
 
 
 def _check_keys(table: Mapping[str, Any], keys: Iterable[str], where: str) -> None:

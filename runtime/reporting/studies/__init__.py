@@ -11,6 +11,7 @@ variants        cells of the same images and classes side by side: their values 
 thresholds_study   how much the score depends on the threshold, and what delta Dice is
 fixed_thresholds   the score at thresholds that were named beforehand
 gap/               findings that are recognised and not grounded, and the reverse
+groups/            contrasts of groups of models over patients and over models
 correlation_study  whether recognition predicts grounding
 strata_study       grounding by size of the region
 failures_study     the best and worst classes and cases, with overlays

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import boxes_with_commands
 import gap_with_features
+import groups_with_features
 import int8_with_commands
 import pairs_of_baselines
 import pairs_of_boxes
@@ -59,6 +60,7 @@ FILES = (
     trust_with_features,
     studies_with_features,
     gap_with_features,
+    groups_with_features,
     twice_with_changes,
 )
 OPEN: dict[str, str] = {}

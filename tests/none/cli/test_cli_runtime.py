@@ -29,6 +29,7 @@ STUDIES = (
     "thresholds",
     "correlation",
     "gap",
+    "groups",
     "strata",
     "failures",
     "errors",

@@ -65,7 +65,7 @@ def test_one_model_twice_meets_what_an_image_is() -> None:
 def test_the_other_studies_of_trust_meet_them_too() -> None:
     have = [(row.first, row.second) for row in study_joints()]
     assert len(set(have)) == len(have)
-    studies = ("subgroups", "readers", "probes", "gap")
+    studies = ("subgroups", "readers", "probes", "gap", "groups")
     met = {name: {second for first, second in have if first == name} for name in studies}
     assert met.keys() == {first for first, _ in have}
     assert "changed" in met["subgroups"]
@@ -83,4 +83,5 @@ def test_the_other_studies_of_trust_meet_them_too() -> None:
         "patients",
         "live",
     }
+    assert met["groups"] >= {"protocol", "shards", "baselines", "boxes", "twin", "precision", "sets", "live"}
     assert met["probes"] >= {"maps", "twin", "patients", "cache", "readers"}

@@ -3,9 +3,7 @@ written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +12,15 @@ import pytest
 from result_rows import ResultRow
 from scipy import stats
 from sklearn.metrics import roc_auc_score
-from stored_counts import PIXELS, add_cell, random_overlap, square
+from stored_counts import PIXELS, add_cell, finding_rows
 from study_world import answer, make_runs, mean, study
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
-FINDINGS = ("Mass", "Nodule", "Effusion", "Edema", "Fracture")
 SURE = {"Mass": (4.0, 0.1), "Nodule": (0.0, 0.95), "Effusion": (4.0, 0.95), "Edema": (0.0, 0.1), "Fracture": (9.0, 0.0)}
 """How much higher scores of images with the finding are, and how often the model points right."""
+FINDINGS = tuple(SURE)
 CELLS = [(model, dataset) for dataset in ("one", "two") for model in ("kad", "mavl")]
 BASELINE, READER = "baseline:center", "reader:radiologist"
-
-
-def rows_of(seed: int, answers: int, strengths: dict[str, tuple[float, float]]) -> Iterator[ResultRow]:
-    """120 cases of 60 patients; seed: of labels and regions, answers: of scores and hits. With seed 0 Fracture is in
-    two cases alone."""
-    truth, said = np.random.default_rng(seed), np.random.default_rng(answers)
-    for index, finding in product(range(120), FINDINGS):
-        label = int(index in (7, 30) if finding == "Fracture" and not seed else truth.random() < 0.4)
-        row = ResultRow(f"c{index}", f"p{index // 2}", finding, "ok", None, label)
-        higher, right = strengths[finding]
-        row.logit = np.float32(round(said.normal() + higher * label, 1))
-        row.region_area, row.sub_pixel = 0, False
-        if label:
-            row.region_area = int(truth.integers(50, 9000))
-            area = np.sort(said.integers(1, PIXELS, 101))[::-1].astype(np.int32)
-            area[0] = PIXELS
-            row.area, row.overlap = area, random_overlap(said, area, row.region_area)
-            row.argmax, row.hit, row.degenerate = int(said.integers(PIXELS)), bool(said.random() < right), False
-            row.keep(square(row.region_area), (0.0, 0.0, 1.0, 1.0), said.random((4, 4), np.float32))
-        yield row
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +33,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str,
             for number, (model, strengths, weights) in enumerate(
                 (("kad", SURE, "published"), ("mavl", weak, "published"), (BASELINE, weak, "baseline"))
             ):
-                written[model, dataset] = list(rows_of(place_of, 10 * place_of + number + 5, strengths))
+                written[model, dataset] = list(finding_rows(place_of, 10 * place_of + number + 5, strengths))
                 add_cell(made, model, dataset, written[model, dataset], weights, findings=list(FINDINGS))
-        written[READER, "one"] = list(rows_of(0, 99, dict.fromkeys(FINDINGS, (0.0, 0.8))))
+        written[READER, "one"] = list(finding_rows(0, 99, dict.fromkeys(FINDINGS, (0.0, 0.8))))
         boxes = {"reader": "radiologist"}
         add_cell(made, READER, "one", written[READER, "one"], "boxes", findings=list(FINDINGS), boxes=boxes)
     return place, written
