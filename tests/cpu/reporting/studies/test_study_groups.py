@@ -27,6 +27,7 @@ second = ["kad", "mavl"]
 alone = ["siglip"]
 """
 MODELS = ("clip", "siglip", "kad", "mavl", "carzero", "other")
+SIDES = ("first", "alone")
 KIND = {"general": MODELS[:2], "medical": MODELS[2:5]}
 
 
@@ -135,6 +136,37 @@ def test_overlaps_and_single_models(run: tuple[Path, Any], capsys: pytest.Captur
     difference = (whole(written, "clip", "pointing") - whole(written, "mavl", "pointing")) / 2
     assert rows["first", "second"]["difference"] == pytest.approx(difference)
     assert min(r["p_holm"] for r in rows.values()) == pytest.approx(min(1, 4 * min(r["p"] for r in rows.values())))
+
+
+def test_tests_over_patients(run: tuple[Path, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """A contrast near 0: sign flips of what patients add, and a normal p of AUC with the jackknife's error."""
+    place, written = run
+    asked(place, capsys, "--division", "loose")
+    rows = {r["measure"]: r for r in answer(place, "groups")["contrasts"] if (r["first"], r["second"]) == SIDES}
+    weights = {"kad": 0.5, "clip": 0.5, "siglip": -1.0}
+    added: dict[str, float] = defaultdict(float)
+    variance = 0.0
+    for dataset in ("one", "two"):
+        folds = []
+        patients = sorted({row.patient_id or "" for row in written["kad", dataset]})
+        for model, weight in weights.items():
+            for finding in FINDINGS:
+                own = [r for r in written[model, dataset] if r.finding == finding]
+                pairs = [r for r in own if r.region_area]
+                for row in pairs:
+                    added[f"{dataset} {row.patient_id}"] += weight * float(bool(row.hit)) / len(pairs) / 4
+                table = [(r.label, r.logit, r.patient_id) for r in own]
+                left = [[each for each in table if each[2] != name] for name in patients]
+                auc = [roc_auc_score([a for a, *_ in part], [b for _, b, _ in part]) for part in left]
+                folds.append(weight * np.array(auc) / 4)
+        totals = np.sum(folds, axis=0)
+        variance += (len(patients) - 1) * float(np.var(totals))
+    values = np.array(list(added.values()))
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], (20_000, len(values)))
+    p = mean(np.abs(signs @ values) >= abs(values.sum()) - 1e-12)
+    assert rows["pointing"]["p"] == pytest.approx(p, abs=0.02) and p > 0.1
+    p = 2 * stats.norm.sf(abs(rows["auc"]["difference"]) / np.sqrt(variance))
+    assert rows["auc"]["p"] == pytest.approx(p, abs=0.03) and p > 0.1
 
 
 def test_what_was_not_asked_for_is_not_shown(run: tuple[Path, Any], capsys: pytest.CaptureFixture[str]) -> None:
