@@ -14,7 +14,8 @@ from ..strict_yaml import parse_yaml
 SEPARATOR = "\n"
 """Separates the texts of one query, in models whose query is several texts (MAVL: a description, eight aspects)."""
 
-_SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+"""A legal name of a set."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,12 @@ def read_prompt_file(path: Path) -> PromptSets:
 
 def prompt_sets(content: object, path: Path) -> PromptSets:
     """The sets of a parsed file. Raises ConfigError with file and key."""
-    sets = _mapping(content, f"{path}", "sets by name")
+    sets = mapping(content, f"{path}", "sets by name")
     prompts: PromptSets = {}
     for name, findings in sets.items():
-        if not _SET_NAME.fullmatch(name):
+        if not SET_NAME.fullmatch(name):
             raise ConfigError(f"{path}: the set name '{name}' may hold only letters, digits, '_' and '-'; rename it.")
-        entries = _mapping(findings, f"{path}, set '{name}'", "findings by name")
+        entries = mapping(findings, f"{path}, set '{name}'", "findings by name")
         prompts[name] = tuple(_entry(path, name, finding, value) for finding, value in entries.items())
     return prompts
 
@@ -80,7 +81,8 @@ def parse_prompt_file(path: Path) -> object:
         raise ConfigError(f"The prompt file {path} is not valid {form}: {text}; correct it.") from error
 
 
-def _mapping(value: object, where: str, what: str) -> dict[str, object]:
+def mapping(value: object, where: str, what: str) -> dict[str, object]:
+    """`value`, if it is a mapping by name that is not empty. Raises ConfigError, which says `where` and `what`."""
     if not isinstance(value, dict) or not value:
         raise ConfigError(f"{where}: expected a non-empty mapping ({what}), found {type(value).__name__}; correct it.")
     for key in value:
@@ -98,13 +100,13 @@ def _entry(path: Path, name: str, finding: str, value: object) -> FindingPrompts
         positive, negative = value.get("positive"), value.get("negative", [])
     else:
         positive, negative = value, []
-    entry = FindingPrompts(finding, _texts(positive, where, "positive"), _texts(negative, where, "negative"))
+    entry = FindingPrompts(finding, texts_of(positive, where, "positive"), texts_of(negative, where, "negative"))
     if not entry.positive:
         raise ConfigError(f"{where}: no positive text; give at least one.")
     return entry
 
 
-def _texts(value: object, where: str, side: str) -> tuple[str, ...]:
+def texts_of(value: object, where: str, side: str) -> tuple[str, ...]:
     """A query for each entry of the list; a line break within a text is the same as a space."""
     queries = []
     for query in value if isinstance(value, list) else [None]:

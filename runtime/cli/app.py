@@ -40,7 +40,7 @@ COMMANDS = {
     "cache": (".cache_command:cache", "List or delete prepared images."),
     "run": (".run_command:run", "Remove cells from a run directory."),
     "models": (".models_command:models", "List the bundles found."),
-    "prompts": (".prompts_command:prompts", "Add prompt sets to a bundle."),
+    "prompts": (".prompts_command:prompts", "Make prompt sets and add them to bundles."),
     "datasets": (".datasets_command:datasets", "List datasets, or audit one."),
     "boxes": (".boxes_command:boxes", "Check files of predicted boxes."),
     "bench": (".bench_command:bench", "Measure throughput and latency on this machine."),

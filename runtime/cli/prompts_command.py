@@ -1,4 +1,4 @@
-"""`xbench-fast prompts`: prompt sets of bundles."""
+"""`xbench-fast prompts`: prompt sets from templates, and prompt sets of bundles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .options.shared_options import config_option, models_option, resolve_config
 
 @click.group(cls=LazyGroup)
 def prompts() -> None:
-    """Add prompt sets to bundles."""
+    """Make prompt sets and add them to bundles."""
 
 
 @prompts.command(short_help="Encode prompts and add them to bundles.")
@@ -84,3 +84,59 @@ def encode(
         written = add_prompts(bundle, features, replace=replace)
         echo(f"{written.path}: written, digest {written.digest[:12]}")
     return 0
+
+
+@prompts.command(short_help="Make prompt sets from templates and synonyms.")
+@click.argument("templates", metavar="TEMPLATES", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--out",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Prompt file to write, YAML or (.json) JSON, for prompts encode.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of sets: a random sample.  [default: all]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the sample.")
+def expand(templates: Path, out: Path, limit: int | None, seed: int) -> int:
+    """Make a prompt set of each template and each choice of one synonym per finding.
+
+    \b
+    TEMPLATES is a YAML or JSON file:
+      templates:
+        bare: "{finding}"
+        cxr: "chest X-ray of {finding}"
+        pair: {positive: "{finding}", negative: "no {finding}"}
+      findings: chestxdet10        # a dataset or a list; default: those with synonyms
+      synonyms:
+        Effusion: [pleural effusion, fluid in the pleural space]
+
+    A finding without synonyms is asked by its name in lower case. {Finding} begins with a capital letter. A set has the
+    name of its template and of the findings whose synonym is not the first: cxr-Effusion2. The set of the first
+    template and the first synonyms is always in a sample.
+    """
+    from ...engines.errors import ConfigError
+    from ...engines.prompts.prompt_templates import prompt_file_text, read_templates
+    from ..results.storage import write_bytes
+
+    wordings = read_templates(templates, _findings)
+    echo(
+        f"{len(wordings.templates)} templates and {wordings.choices:,} choices of synonyms of "
+        f"{len(wordings.synonyms)} findings: {wordings.total:,} sets"
+    )
+    if out.resolve() == templates.resolve():
+        raise ConfigError(f"{out} is the file of templates; name another file with --out.")
+    sets = wordings.expand(limit, seed)
+    write_bytes(out, prompt_file_text(sets, json_form=out.suffix.lower() == ".json").encode())
+    echo(f"{out}: {len(sets):,} sets" + (f", a sample with seed {seed}" if len(sets) < wordings.total else ""))
+    return 0
+
+
+def _findings(dataset: str) -> tuple[str, ...]:
+    """The findings of a published dataset. Raises ConfigError for an unknown name, or one whose files name them."""
+    from ...engines.errors import ConfigError
+    from ..data.datasets.dataset_registry import DATASETS
+
+    findings: tuple[str, ...] = getattr(DATASETS.load(dataset), "classes", ())
+    if not findings:
+        raise ConfigError(f"The findings of '{dataset}' are in its files; list them under findings.")
+    return findings
