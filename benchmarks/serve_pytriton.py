@@ -162,18 +162,20 @@ def save_bundle(folder: Path) -> Path:
 
 
 @contextmanager
-def started(name: str, line: list[str], url: str, variables: dict[str, str], log: Path) -> Iterator[Server]:
-    """A server that is ready; it is stopped at the end with all its processes."""
+def started(
+    name: str, line: list[str], url: str, variables: dict[str, str], log: Path, model: str = "noop-224"
+) -> Iterator[Server]:
+    """A server that is ready for `model`; it is stopped at the end with all its processes."""
     with log.open("wb") as stream:
         process = subprocess.Popen(
             line, stdout=stream, stderr=stream, env={**os.environ, **variables}, start_new_session=True
         )
     try:
         for _ in range(1200):
-            if process.poll() is not None or _ready(url):
+            if process.poll() is not None or _ready(url, model):
                 break
             time.sleep(0.1)
-        if process.poll() is not None or not _ready(url):
+        if process.poll() is not None or not _ready(url, model):
             raise SystemExit(f"{name} did not start:\n{log.read_text()[-2000:]}")
         yield Server(name, url, process)
     finally:
@@ -189,9 +191,9 @@ def started(name: str, line: list[str], url: str, variables: dict[str, str], log
         process.wait()
 
 
-def _ready(url: str) -> bool:
+def _ready(url: str, model: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/v2/models/noop-224/ready", timeout=2) as answer:
+        with urllib.request.urlopen(f"{url}/v2/models/{model}/ready", timeout=2) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

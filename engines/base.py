@@ -105,6 +105,10 @@ class Features:
     parts: tuple[Any, ...] | None
 
 
+ImageFeatures = tuple[NDArray[Any], ...]
+"""What `Engine.split` gives of one image: the backend's features as arrays."""
+
+
 class Engine(ABC):
     """Base of all backends: it has the life cycle and the checks; a subclass implements `_open`, `_run` and `_close`.
 
@@ -112,6 +116,8 @@ class Engine(ABC):
     """
 
     backend: str = ""
+    splits: bool = False
+    """Whether `split` can give features."""
 
     def __init__(self, bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> None:
         self.bundle = bundle
@@ -201,6 +207,18 @@ class Engine(ABC):
         if not self._whole:
             self._whole = why
             self.options.say(f"{self.bundle.name}: each prompt set computes the images again, because {why}")
+
+    def split(self, features: Features) -> list[ImageFeatures] | None:
+        """The features of each image alone, copied to the host's memory, for `join`; None where this engine, or the
+        graph, has no features of single images."""
+        return None
+
+    def join(self, pixels: NDArray[np.uint8], images: Sequence[ImageFeatures]) -> Features:
+        """The features of a batch from those of its images that `split` gave, perhaps of several batches.
+
+        pixels: as in `run`, the same images in the same order.
+        """
+        raise NotImplementedError
 
     def _parts(self, pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
         most = self.bundle.manifest.batch_within(len(pixels))

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import Engine, EngineInfo, Scores, joined_scores
+from ..base import Engine, EngineInfo, Features, ImageFeatures, Scores, joined_scores
 from ..errors import EngineError, MissingExtraError
 from .graph_cut import too_large
 from .ort_parts import EXTERNAL_DATA, OrtParts, PartFeatures
@@ -62,6 +62,7 @@ class CpuEngine(Engine):
 
     backend = "onnxruntime-cpu"
     device = "cpu"
+    splits = True
 
     def _open(self) -> EngineInfo:
         precision, apart = self.bundle.manifest.precision, self.options.throughput
@@ -119,6 +120,27 @@ class CpuEngine(Engine):
             )
         return _trimmed([scores], part.images)
 
+    def split(self, features: Features) -> list[ImageFeatures] | None:
+        images = list[ImageFeatures]()
+        for part in features.parts or ():
+            assert self._divided is not None
+            batch = part.joined or self._divided.joined(part.pairs)
+            if batch is None:
+                return None
+            images += [self._divided.of_image(batch, place) for place in range(part.images)]
+        return images or None
+
+    def join(self, pixels: NDArray[np.uint8], images: Sequence[ImageFeatures]) -> Features:
+        assert self._divided is not None
+        parts, start = list[_Features](), 0
+        for part in self._parts(pixels):
+            chosen = _even(images[start : start + len(part)])
+            batch = self._divided.collected(np.concatenate(_pairs(part)), chosen)
+            alone = len(chosen) == _PAIR
+            parts.append(_Features(len(part), [batch] if alone else None, None if alone else batch))
+            start += len(part)
+        return Features(pixels, tuple(parts))
+
     def _at_once(self, work: Callable[[Item], Result], pairs: Sequence[Item]) -> list[Result]:
         """What `work` gives of each pair, a few of them at the same time."""
         try:
@@ -142,6 +164,10 @@ def _pairs(pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
     if len(pixels) % _PAIR:
         pixels = np.concatenate([pixels, pixels[-1:]])
     return [pixels[start : start + _PAIR] for start in range(0, len(pixels), _PAIR)]
+
+
+def _even(images: Sequence[ImageFeatures]) -> Sequence[ImageFeatures]:
+    return [*images, images[-1]] if len(images) % _PAIR else images
 
 
 def _trimmed(pairs: list[Scores], images: int) -> Scores:

@@ -49,6 +49,7 @@ class OrtParts:
         self.image = open_part(parts.image())
         self.text = open_part(parts.text(self.image.get_outputs()))
         self.read = frozenset(item.name for item in self.text.get_inputs())
+        self._axes = _image_axes(self.image)
         self._value = load_onnxruntime().OrtValue.ortvalue_from_numpy
 
     @staticmethod
@@ -65,18 +66,34 @@ class OrtParts:
         return PartFeatures(pixels, self.image.run_with_ort_values(list(self.names), {PIXELS: self._value(pixels)}))
 
     def joined(self, parts: Sequence[PartFeatures]) -> PartFeatures | None:
-        """The features of several batches as those of one; None where a feature's first axis is not the images."""
-        (batch, *_), outputs = self.image.get_inputs()[0].shape, self.image.get_outputs()
-        if not isinstance(batch, str) or any(item.shape[:1] != [batch] for item in outputs):
+        """The features of several batches as those of one; None where a feature has no axis of the images."""
+        if self._axes is None or any(
+            value.shape()[axis] != len(part.pixels)
+            for part in parts
+            for value, axis in zip(part.values, self._axes, strict=True)
+        ):
             return None
-        arrays = zip(*([value.numpy() for value in part.values] for part in parts), strict=True)
-        values = [self._value(np.concatenate(several)) for several in arrays]
-        return PartFeatures(np.concatenate([part.pixels for part in parts]), values)
+        arrays = [[value.numpy() for value in part.values] for part in parts]
+        return self.collected(np.concatenate([part.pixels for part in parts]), arrays)
+
+    def collected(self, pixels: NDArray[np.uint8], parts: Sequence[Sequence[NDArray[Any]]]) -> PartFeatures:
+        """The features of `pixels`, from arrays of one or several images each."""
+        assert self._axes is not None
+        arrays = map(np.concatenate, zip(*parts, strict=True), self._axes)
+        return PartFeatures(pixels, [self._value(array) for array in arrays])
+
+    def of_image(self, features: PartFeatures, place: int) -> tuple[NDArray[Any], ...]:
+        """Copies of the features of one image, of those that `joined` gives."""
+        return self._taken(features, place, place + 1)
 
     def part(self, features: PartFeatures, start: int, stop: int) -> PartFeatures:
         """The features of some images of a batch, of those that `joined` gives."""
-        values = [self._value(np.ascontiguousarray(value.numpy()[start:stop])) for value in features.values]
-        return PartFeatures(features.pixels[start:stop], values)
+        return self.collected(features.pixels[start:stop], [self._taken(features, start, stop)])
+
+    def _taken(self, features: PartFeatures, start: int, stop: int) -> tuple[NDArray[Any], ...]:
+        assert self._axes is not None
+        places = range(start, stop)
+        return tuple(value.numpy().take(places, axis) for value, axis in zip(features.values, self._axes, strict=True))
 
     def ask(self, features: PartFeatures, text: NDArray[np.float32]) -> Scores:
         """The scores of the images of `features`."""
@@ -85,3 +102,14 @@ class OrtParts:
             inputs[PIXELS] = self._value(features.pixels)
         used = {name: inputs[name] for name in self.read}
         return Scores(*(value.numpy() for value in self.text.run_with_ort_values(list(OUTPUTS), used)))
+
+
+def _image_axes(session: Any) -> list[int] | None:
+    """The axis of the images in each output, the only one without a fixed length; None unless every output has one.
+
+    The library names it as in the inputs, but not behind products of bytes, whose shapes it does not infer.
+    """
+    axes = [
+        [axis for axis, size in enumerate(item.shape) if not isinstance(size, int)] for item in session.get_outputs()
+    ]
+    return [axis for (axis,) in axes] if all(len(free) == 1 for free in axes) else None

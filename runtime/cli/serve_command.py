@@ -83,6 +83,14 @@ PORT = click.IntRange(0, 65535)
     help="Maximum size of a request.",
 )
 @click.option(
+    "--feature-cache",
+    metavar="SIZE",
+    default=f"{ServiceSettings.feature_cache >> 20}MiB",
+    show_default=True,
+    help="Maximum size of the prepared pixels and features of recent images, which are kept in memory for further "
+    "questions about them. 0 keeps none.",
+)
+@click.option(
     "--http-parser",
     type=Choice(["auto", "httptools", "h11"]),
     default=ServerSettings.parser,
@@ -142,6 +150,7 @@ def serve(
     queue: int,
     timeout: float,
     max_body: str,
+    feature_cache: str,
     http_parser: str,
     client_connections: int,
     proxies: tuple[str, ...],
@@ -178,7 +187,8 @@ def serve(
     token = read_token(token_file)
     certificate = read_certificate(certfile, keyfile)
     cores = threads or config.eval.threads or usable_cores()
-    service = ServiceSettings(max_batch, max_delay_ms / 1e3, queue, timeout, workers=cores)
+    kept = parse_bytes(feature_cache, "--feature-cache")
+    service = ServiceSettings(max_batch, max_delay_ms / 1e3, queue, timeout, workers=cores, feature_cache=kept)
     http = HttpSettings(
         max_body=parse_bytes(max_body, "--max-body"),
         token=token,

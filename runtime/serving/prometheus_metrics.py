@@ -41,6 +41,11 @@ class Metrics:
         )
         self.waiting: Gauge = gauge("queue_images", "Images that wait for the engine", ["model"])
         self.accepted: Gauge = gauge("in_flight_images", "Images accepted and not answered yet", ["model"])
+        # part: "image", files that need not be prepared again; "features", images that need not be encoded again.
+        self.cache_hits: Counter = counter("cache_hits", "Images found in the feature cache", ["part"])
+        self.cache_misses: Counter = counter("cache_misses", "Images not found in the feature cache", ["part"])
+        self.cache_evictions: Counter = counter("cache_evictions", "Entries removed from a full feature cache")
+        self.cache_bytes: Gauge = gauge("cache_bytes", "Bytes of the arrays in the feature cache")
         self.http_responses: Counter = counter("http_responses", "HTTP responses by status", ["status"])
         self.grpc_calls: Counter = counter("grpc_calls", "gRPC calls by status", ["code"])
 

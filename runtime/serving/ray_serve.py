@@ -21,6 +21,7 @@ from ...engines.bundle import find_bundles
 from ...engines.errors import ConfigError, MissingExtraError, XBenchError
 from ...engines.extras import missing_package
 from ...engines.registry import did_you_mean
+from ..host.sizes import parse_bytes
 from .access_log import AccessLog
 from .bearer import TOKEN_VARIABLE, read_token
 from .http.http_app import create_app
@@ -113,8 +114,8 @@ def build(args: Mapping[str, str]) -> Any:
     """The application from KEY=VALUE pairs, as `serve run` and its configuration files give them.
 
     bundles (folder), model (names with commas; default: all), engine, threads, prompt_set, max_batch, max_delay_ms,
-    queue, timeout, token_file (else the variable XBENCH_FAST_TOKEN), replicas, gpus. Raises ConfigError for an unknown
-    key or a value that does not fit.
+    queue, timeout, feature_cache (of each replica), token_file (else the variable XBENCH_FAST_TOKEN), replicas, gpus.
+    Raises ConfigError for an unknown key or a value that does not fit.
     """
     values: dict[str, Any] = {
         "bundles": "",
@@ -126,6 +127,7 @@ def build(args: Mapping[str, str]) -> Any:
         "max_delay_ms": 1e3 * ServiceSettings.max_delay,
         "queue": ServiceSettings.queue,
         "timeout": ServiceSettings.timeout,
+        "feature_cache": str(ServiceSettings.feature_cache),
         "token_file": "",
         "replicas": 1,
         "gpus": 0.0,
@@ -141,7 +143,12 @@ def build(args: Mapping[str, str]) -> Any:
         if not least <= values[key] < math.inf:
             raise ConfigError(f"{key}={values[key]} must be at least {least}.")
     service = ServiceSettings(
-        values["max_batch"], values["max_delay_ms"] / 1e3, values["queue"], values["timeout"], workers=values["threads"]
+        values["max_batch"],
+        values["max_delay_ms"] / 1e3,
+        values["queue"],
+        values["timeout"],
+        workers=values["threads"],
+        feature_cache=parse_bytes(values["feature_cache"], "feature_cache"),
     )
     token = read_token(Path(values["token_file"]) if values["token_file"] else None)
     if token is None:

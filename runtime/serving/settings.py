@@ -25,13 +25,15 @@ HEALTH_PATHS: Final = ("/v2/health/live", "/v2/health/ready")
 class ServiceSettings:
     """max_batch: images of an engine call; max_delay: seconds the first image of a batch waits for others; queue:
     images of a model that are accepted and not answered yet, at most; timeout: seconds for a request; workers: threads
-    that decode images and draw maps, and at most as many processes that decode, for all models together."""
+    that decode images and draw maps, and at most as many processes that decode, for all models together; feature_cache:
+    bytes of prepared images and features that are kept for further questions, 0 for none."""
 
     max_batch: int = 16
     max_delay: float = 0.002
     queue: int = 64
     timeout: float = 30.0
     workers: int = 2
+    feature_cache: int = 256 << 20
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a value outside the allowed range."""
@@ -41,6 +43,7 @@ class ServiceSettings:
             ("queue", 1, math.inf),
             ("timeout", 1e-3, 86_400),
             ("workers", 1, math.inf),
+            ("feature_cache", 0, math.inf),
         ):
             value = getattr(self, name)
             if not least <= value <= most:  # true for NaN too

@@ -21,8 +21,9 @@ from ..protocol.request_errors import DeadlineExceeded, Internal, RequestError, 
 from ..protocol.requests import Answer, Request, check_request
 from ..queue.model_queue import ModelQueue
 from ..settings import ServiceSettings
+from .feature_cache import FeatureCache, KeptFeatures, KeptImages
 from .image_decoding import Decoders
-from .request_images import prepare_quick
+from .request_images import Prepared, prepare_quick
 from .response_outputs import build_answer, check_answer_size
 from .served_models import Catalogue, ServedModel
 
@@ -46,13 +47,15 @@ class Service:
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="serve")
         self._free = asyncio.Semaphore(settings.workers)
         self._decoders = Decoders(settings.workers)
+        self._cache = FeatureCache(settings.feature_cache, metrics)
         self._refusing = False
 
     async def __aenter__(self) -> Self:
         for name, model in self.catalogue.models.items():
-            queue = ModelQueue(name, model.engine.run, self.settings, self.metrics)
-            size = model.geometry.size
-            await queue.start(np.zeros((1, 1, size, size), np.uint8), model.prompt_sets[model.default_set])
+            run = KeptFeatures(self._cache, model.engine).run
+            queue = ModelQueue(name, run, self.settings, self.metrics)
+            pixels = np.random.default_rng(0).integers(0, 256, (2, 1, *2 * (model.geometry.size,)), np.uint8)
+            await queue.start(pixels, model.prompt_sets[model.default_set])
             self._queues[name] = queue
         return self
 
@@ -78,6 +81,7 @@ class Service:
         for queue in self._queues.values():
             await queue.close()
         await self._decoders.close()
+        self._cache.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def check_room(self, model: str) -> None:
@@ -139,16 +143,33 @@ class Service:
     async def _compute(self, request: Request, model: ServedModel, seconds: float) -> Answer:
         selection = await self.work(partial(model.select, request), short=request.prompts is None)
         check_answer_size(request.outputs, request.count, len(selection.queries.findings), model.grid)
-        short = request.pixels is not None and not request.outputs & DRAWN
-        images = await self.work(partial(prepare_quick, request, model.geometry), short=short)
-        if images is None:
-            images = await self._decoders.prepare(request, model.geometry, seconds)
+        images = await self._prepare(request, model, seconds)
         pixels = request.pixels
         if pixels is None:
             pixels = np.stack([image.pixels for image in images])[:, None]
         scores = await self._queues[model.name].submit(pixels, selection.prompts)
         build = partial(build_answer, request, model, selection, images, scores)
         return await self.work(build, short=request.outputs <= _CHEAP and request.count <= 4)
+
+    async def _prepare(self, request: Request, model: ServedModel, seconds: float) -> list[Prepared]:
+        """The images of a request. Raises ImageError and Internal."""
+        quick = partial(prepare_quick, request, model.geometry)
+        if request.pixels is not None or not self._cache.limit:
+            images = await self.work(quick, short=request.pixels is not None and not request.outputs & DRAWN)
+            return images or await self._decoders.prepare(request, model.geometry, seconds)
+
+        def known_or_quick() -> tuple[KeptImages, list[Prepared] | None]:
+            kept = KeptImages(self._cache, request, model.geometry)
+            images = kept.get()
+            if images is None and (images := quick()) is not None:
+                kept.put(images)
+            return kept, images
+
+        kept, images = await self.work(known_or_quick, short=False)
+        if images is None:
+            images = await self._decoders.prepare(request, model.geometry, seconds)
+            kept.put(images)
+        return images
 
     async def work(self, function: Callable[[], T], *, short: bool) -> T:
         """Runs `function` in the thread pool, or at once if it is `short`.

@@ -37,7 +37,8 @@ RESULTS = {
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
     "host_loop": "host-loop", "int8": "int8", "prepare": "prepare", "prompt_sets": "prompt-sets",
     "ray_overhead": "ray", "reading": "reading",
-    "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton", "sweep": "sweep",
+    "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton",
+    "serve_questions": "serve-questions", "sweep": "sweep",
     "text_share": "text-share",
     "torch_parity": "torch-parity", "trust": "trust",
 }  # fmt: skip
@@ -306,6 +307,16 @@ def test_the_server_beside_pytriton(script: Script, module: Any, root: Path, mon
     made = script("serve_pytriton", "--pytriton", sys.executable, *given)
     wanted = committed(root, "serve_pytriton")
     assert not lacking(made, wanted) and not lacking(made["runs"]["PyTriton"][0], wanted["runs"]["PyTriton"][0])
+
+
+def test_further_questions_about_an_image(
+    script: Script, module: Any, root: Path, exported_kad: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module("serve_questions"), "use_checkout", lambda: None)  # the package is imported already
+    given = ["--model", "kad:demo", "--sets", 2, "--images", 2, "--rounds", 1, "--side", 64]
+    made, wanted = script("serve_questions", *given), committed(root, "serve_questions")
+    assert not lacking(made, wanted) and made["model"] == "kad-demo"
+    assert wanted["model"] == "kad-224" and wanted["ratio_of_cpu"] <= 0.15
 
 
 def test_ray_beside_the_loop(script: Script, module: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,6 +243,21 @@ def test_the_log_and_the_counters_hold_no_content(server: GrpcServer, client: An
     assert float(values['xbench_grpc_calls_total{code="OK"}']) >= 1
 
 
+def test_both_transports_share_what_is_kept(server: GrpcServer, client: Any) -> None:
+    def hits() -> float:
+        with urllib.request.urlopen(server.url + "/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("xbench_cache_hits_total"))
+
+    image = tensor(http, "pixels", pixels(1, seed=77), "UINT8")
+    with http.InferenceServerClient(server.address) as asked:
+        first = asked.infer("several-32", [image], parameters={"prompt_set": "coco"})
+    before = hits()
+    image = tensor(triton, "pixels", pixels(1, seed=77), "UINT8")
+    second = client.infer("several-32", [image], parameters={"prompt_set": "other"})
+    assert hits() == before + 1 and first.as_numpy("logits").shape == second.as_numpy("logits").shape
+
+
 def test_the_port_is_not_shared(server: GrpcServer, folder: Path, tmp_path: Path) -> None:
     """gRPC lets a second server take the same port unless it is told not to."""
     port = server.grpc.rpartition(":")[2]

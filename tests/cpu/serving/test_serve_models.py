@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ import pyarrow.parquet as pq
 import pytest
 from serving_process import ServerProcess
 from synthetic import make_dataset
-from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.bundle import Bundle, write_bundle
+from xbench_fast.engines.select import open_engine
+from xbench_fast.runtime.serving.inference.feature_cache import FeatureCache, KeptFeatures
+from xbench_fast.runtime.serving.prometheus_metrics import Metrics
 
 for package in ("torch", "onnx", "onnxscript", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
 http = pytest.importorskip("tritonclient.http")
 
 from small_models import MODELS  # noqa: E402
+from xbench_fast.export.int8 import Recipe, quantise  # noqa: E402
 
 CASES = 9
 OUTPUTS = ("logits", "logits_negative", "probabilities", "saliency", "frames", "mask")
@@ -112,6 +117,37 @@ def test_a_served_answer_is_the_evaluations(folder: Path, server: ServerProcess,
         compare(item.get_result(), 0, case, expected, 0.5) for case, item in zip(images, pending, strict=True)
     )
     client.close()
+
+
+@pytest.mark.parametrize("model", [*MODELS, "kad int8", "clip int8", "medklip int8"])
+def test_what_is_kept_gives_the_bits_of_the_whole_graph(
+    small_bundles: dict[str, Bundle], tmp_path: Path, model: str
+) -> None:
+    """Other numbers of images and texts than those that are compared at the start."""
+    bundle = small_bundles[model.split()[0]]
+    prompts, rng = bundle.prompt_set("coco"), np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (5, 1, *2 * (bundle.manifest.geometry.size,)), np.uint8)
+    if "int8" in model:
+        manifest = replace(bundle.manifest, precision="int8")
+        recipe = Recipe("any-cpu", not_learnt=frozenset(manifest.not_learnt))
+        quantise(bundle.file("image"), tmp_path / "image.onnx", recipe, [{"pixels": pixels, "text": prompts.features}])
+        files = {"image.onnx": tmp_path / "image.onnx"}
+        files |= {item.file: bundle.path / item.file for item in manifest.prompt_sets.values()}
+        bundle = write_bundle(tmp_path / "low", manifest, files)
+    cache = FeatureCache(1 << 28, Metrics())
+    with open_engine(bundle, "onnxruntime-cpu", threads=1) as engine:
+        texts = [prompts.features[rows] for rows in ([0], [3, 1], range(len(prompts.features)))]
+        batches = [pixels[rows] for rows in ([0], [0, 1], [2, 0, 3], range(5))]
+        wanted = [[engine.run(batch, text) for text in texts] for batch in batches]
+        kept = KeptFeatures(cache, engine)
+        kept.run(pixels[:2], prompts.features)
+        for batch, answers in zip(batches, wanted, strict=True):
+            for text, scores in zip(texts, answers, strict=True):
+                for _ in range(2):
+                    found = kept.run(batch, text)
+                    assert np.array_equal(found.logits, scores.logits, equal_nan=True)
+                    assert np.array_equal(found.saliency, scores.saliency, equal_nan=True)
+    assert len(cache) == 5
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -113,6 +113,18 @@ def test_the_settings_of_the_rows(root: Path, results: dict[str, Any]) -> None:
         assert words in text, words
 
 
+def test_what_a_further_question_costs(root: Path, results: dict[str, Any]) -> None:
+    text = " ".join((root / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    found = results["serve-questions"]
+    spent = found["cpu_ms_per_question"]
+    for words in (
+        f"{found['ratio_of_cpu']} × the CPU time of the first: {spent['further_kept']:.1f} ms instead of "
+        f"{spent['first_kept']:.1f} ms, and {spent['further_not_kept']:.1f} ms with `--feature-cache 0`",
+        f"turns, load {found['load_average_before']} before, answers equal",
+    ):
+        assert words in text, words
+
+
 def test_where_the_time_of_an_evaluation_goes(root: Path, results: dict[str, Any]) -> None:
     text = " ".join((root / "docs" / "performance.md").read_text(encoding="utf-8").split())
     usual, alone = (results["evaluate"][name] for name in ("usual_seconds", "ours_stage_alone_seconds"))
