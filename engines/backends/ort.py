@@ -72,7 +72,7 @@ class CpuEngine(Engine):
         check_interface(self._session, self.bundle.graph("image"), self.bundle)
         threads = self.threads or os.cpu_count() or 1
         at_once = threads if apart else min(_AT_ONCE, threads)
-        self._submitters = ThreadPoolExecutor(at_once, thread_name_prefix="onnxruntime-cpu")
+        self._submitters = ThreadPoolExecutor(at_once, thread_name_prefix="onnxruntime-cpu") if at_once > 1 else None
         return EngineInfo(self.backend, self.device, precision, f"onnxruntime {load_onnxruntime().__version__}")
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
@@ -144,7 +144,8 @@ class CpuEngine(Engine):
     def _at_once(self, work: Callable[[Item], Result], pairs: Sequence[Item]) -> list[Result]:
         """What `work` gives of each pair, a few of them at the same time."""
         try:
-            return list(self._submitters.map(work, pairs) if len(pairs) > 1 else map(work, pairs))
+            pool = self._submitters  # a single thread would only take over from this one for each pair
+            return list(map(work, pairs) if pool is None or len(pairs) == 1 else pool.map(work, pairs))
         except Exception as error:  # see open_session
             raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}") from error
 
@@ -156,7 +157,8 @@ class CpuEngine(Engine):
         return open_session(graph, [CPU_PROVIDER], 1 if self.options.throughput else self.threads, entries=folder)
 
     def _close(self) -> None:
-        self._submitters.shutdown()
+        if self._submitters is not None:
+            self._submitters.shutdown()
         self._session = self._divided = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...engines.errors import MissingExtraError
 from ...engines.extras import missing_package
@@ -11,6 +11,7 @@ from ...engines.extras import missing_package
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram
 
+Metric = TypeVar("Metric", bound="Counter | Histogram")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -27,6 +28,7 @@ class Metrics:
         except ImportError as error:
             raise MissingExtraError(missing_package("prometheus-client", "serve")) from error
         self._registry = prometheus.CollectorRegistry()
+        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
         counter = partial(prometheus.Counter, registry=self._registry, namespace="xbench")
         gauge = partial(prometheus.Gauge, registry=self._registry, namespace="xbench")
         histogram = partial(prometheus.Histogram, registry=self._registry, namespace="xbench")
@@ -48,6 +50,14 @@ class Metrics:
         self.cache_bytes: Gauge = gauge("cache_bytes", "Bytes of the arrays in the feature cache")
         self.http_responses: Counter = counter("http_responses", "HTTP responses by status", ["status"])
         self.grpc_calls: Counter = counter("grpc_calls", "gRPC calls by status", ["code"])
+
+    def child(self, metric: Metric, *labels: str) -> Metric:
+        """`metric.labels(*labels)`, which checks the labels each time and costs as much as a request's headers."""
+        key = (metric, labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return cast("Metric", child)
 
     def render(self) -> tuple[bytes, str]:
         """The text and its content type."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Extra = Callable[[Service], AbstractAsyncContextManager[object]]
 _KEEP_ALIVE = 15  # seconds
+_COLLECTED = 20_000  # new objects before a collection, as of some hundred requests
 _HEAD = 1 << 16  # bytes of a request's line and headers, for h11; httptools has no limit
 
 
@@ -84,6 +85,9 @@ async def serve(
         gc.collect()
         gc.freeze()
         stack.callback(gc.unfreeze)
+        # Objects of the requests in flight are no garbage: with fewer than these, each request has a collection or two.
+        stack.callback(gc.set_threshold, *gc.get_threshold())
+        gc.set_threshold(_COLLECTED)
         server = _make_server(create_app(service, settings.http, log), settings, service, announce)
         await server.serve(sockets=[listener])
 

@@ -67,8 +67,16 @@ class BodyReader:
 
     async def _parts(self, request: Request, coding: str) -> AsyncIterator[bytes]:
         """The body as it arrives; a compressed one as it becomes, in steps between which others have their turn."""
+        from starlette.requests import ClientDisconnect
+
         received, decompressor = 0, Decompressor(coding) if coding else None
-        async for part in request.stream():
+        more = True
+        # Not Starlette's own stream, a second generator around this one.
+        while more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            part, more = message.get("body", b""), message.get("more_body", False)
             if decompressor is None:
                 yield part
                 continue

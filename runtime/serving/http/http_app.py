@@ -32,7 +32,7 @@ def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGI
     infer, other = Infer(service, bodies), _Endpoints(service, bodies)
     model = "/v2/models/{model}"
     paths = (model, f"{model}/versions/{{version}}")
-    routes: list[BaseRoute] = [Route(f"{path}/infer", infer.answer, methods=["POST"]) for path in paths]
+    routes: list[BaseRoute] = [Route(f"{path}/infer", infer, methods=["POST"]) for path in paths]
     routes += [Route(path, offering(JSON, other.model)) for path in paths]
     routes += [Route(f"{path}/ready", other.model_ready) for path in paths]
     routes += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
@@ -26,12 +26,16 @@ from .middleware import LOG_FIELDS
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
 
 _FORMS = (JSON, PICTURE, LINES, BINARY)
 _FORMS_OF_RAW = (BINARY, JSON, PICTURE, LINES)
 
 
 T = TypeVar("T")
+_WATCHED: Final = 0.05
+"""Seconds after which an answer is worth watching whether its client is still there: a task for each request costs as
+much as parsing it, and most answers are ready before."""
 _SHORT = 1 << 16  # bytes or numbers of JSON whose work takes about as long as passing them to a thread
 _SMALL = 1 << 20  # the same for raw bytes
 
@@ -42,6 +46,13 @@ class Infer:
     def __init__(self, service: Service, bodies: BodyReader) -> None:
         self._service = service
         self._bodies = bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application: Starlette would put one more handler of errors around a function of a request."""
+        from starlette.requests import Request
+
+        response = await self.answer(Request(scope, receive, send))
+        await response(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
         """The answer to a request. Raises RequestError, and Starlette's ClientDisconnect if the client disconnects."""
@@ -98,6 +109,7 @@ async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) 
     this = asyncio.current_task()
     assert this is not None
     gone = False
+    watching: asyncio.Task[None] | None = None
 
     async def watch() -> None:
         nonlocal gone
@@ -105,7 +117,11 @@ async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) 
             pass
         gone = this.cancel()
 
-    watching = asyncio.create_task(watch())
+    def start() -> None:
+        nonlocal watching
+        watching = asyncio.create_task(watch())
+
+    starting = asyncio.get_running_loop().call_later(_WATCHED, start)
     try:
         return await answering
     except asyncio.CancelledError:
@@ -114,4 +130,6 @@ async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) 
             raise ClientDisconnect from None
         raise
     finally:
-        watching.cancel()
+        starting.cancel()
+        if watching is not None:
+            watching.cancel()

@@ -210,25 +210,24 @@ class Guard:
         scope["root_path"], scope["path"] = self._root, path
 
     def _check(self, scope: Scope) -> None:
-        from starlette.datastructures import Headers
-
         if route_path(scope) not in HEALTH_PATHS:
             over = scope.get("state", {}).get(OVER_LIMIT)
             if over is not None:
                 raise over()
-        headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
-        if "transfer-encoding" in headers and "content-length" in headers:
+        # ASGI's names are in lower case.
+        names = [name for name, _ in scope["headers"]]
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if b"transfer-encoding" in names and b"content-length" in names:
             raise AmbiguousEnd("The request has both Content-Length and Transfer-Encoding; send one of them.")
         if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             raise BadRequest("The request must have one Host header.")
         if self._local_only and not _is_local("".join(hosts)):
             raise BadRequest("This server answers under the name localhost only; start it with --host to expose it.")
         if self._bearer is not None and route_path(scope) not in self._open_paths:
-            self._bearer.check(", ".join(headers.getlist("authorization")).encode("latin-1"))
+            self._bearer.check(b", ".join(value for name, value in scope["headers"] if name == b"authorization"))
 
     def _note(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
-        self._metrics.http_responses.labels(str(status)).inc()
+        self._metrics.child(self._metrics.http_responses, str(status)).inc()
         if not self._log.enabled:
             return
         client = scope.get("client") or ("", 0)

@@ -135,6 +135,8 @@ class _Outputs:
         return np.asarray([image.frame for image in self._images], np.float64)
 
     def _means(self, places: Sequence[NDArray[np.intp]]) -> NDArray[np.float32]:
+        if all(queries.size == 1 for queries in places):
+            return self._scores.logits.take(np.concatenate(places), axis=1)
         values = np.full(self._shape, np.nan, np.float32)
         for finding, queries in enumerate(places):
             if queries.size == 1:

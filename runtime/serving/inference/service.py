@@ -108,7 +108,7 @@ class Service:
         try:
             answer = await self._answer(request)
             code = "OK"
-            self.metrics.images.labels(label).inc(request.count)
+            self.metrics.child(self.metrics.images, label).inc(request.count)
             return answer
         except RequestError as error:
             code = error.code
@@ -122,8 +122,8 @@ class Service:
             code = Internal.code
             raise Internal from error
         finally:
-            self.metrics.requests.labels(label, code).inc()
-            self.metrics.request_seconds.labels(label).observe(time.perf_counter() - start)
+            self.metrics.child(self.metrics.requests, label, code).inc()
+            self.metrics.child(self.metrics.request_seconds, label).observe(time.perf_counter() - start)
 
     async def _answer(self, request: Request) -> Answer:
         check_request(request)

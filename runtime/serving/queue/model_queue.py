@@ -194,5 +194,6 @@ class ModelQueue:
     def _note(self, images: int, seconds: float) -> None:
         newest = seconds / images
         self._seconds = newest if self._seconds is None else (1 - _MEMORY) * self._seconds + _MEMORY * newest
-        self._metrics.batch_images.labels(self._name).observe(images)
-        self._metrics.engine_seconds.labels(self._name).observe(seconds)
+        metrics = self._metrics
+        metrics.child(metrics.batch_images, self._name).observe(images)
+        metrics.child(metrics.engine_seconds, self._name).observe(seconds)
