@@ -115,7 +115,8 @@ def test_maps_of_one_model_are_compared_with_the_authors(tmp_path: Path, capsys:
             facts: dict[str, Any] = {"saliency_map": name, "ingredients": {**INGREDIENTS, "prompt_set": prompts}}
             add_cell(made, model, "one", drawn, **facts)
     said = study(capsys, "mechanisms", tmp_path / "run", "--replicates", 40)
-    assert "kad-512 on The one has no second variant" in said
+    for model in ("kad-512", "mine-official"):
+        assert f"{model} on The one has no second variant" in said
     assert "clip-224-fp16 on The one: some variants have other prompts or weights" in said
     assert "kad-224 on The one: some variants have other prompts" not in said
     differences = answer(tmp_path / "run", "mechanisms")["differences"]
@@ -131,8 +132,8 @@ def test_maps_of_one_model_are_compared_with_the_authors(tmp_path: Path, capsys:
     (row,) = (row for row in found if (row["class"], row["measure"]) == ("mean", "pointing"))
     assert row["difference"] == pytest.approx(means["patch-text"] - means["official"])
     assert {row["difference"] for row in found if row["measure"] == "auc"} == {0}
-    alone = run_of(tmp_path / "alone", ("kad", {}), ("kad-512", {}))
-    assert "No model has two saliency maps on one dataset" in study(capsys, "mechanisms", alone, code=1)
+    twice = [run_of(tmp_path / name, ("kad", {})) for name in ("first", "again")]
+    assert "No model has two saliency maps on one dataset" in study(capsys, "mechanisms", *twice, code=1)
 
 
 def test_the_size_of_own_maps_is_noted_whether_they_are_kept_or_not(
