@@ -151,15 +151,3 @@ def scaled_map(
     scale = {"minmax": span, "max": high, "none": one}[sweeping.normalise]
     scaled = ((drawn.values - offset) / scale).astype(np.float32, copy=False)
     return replace(drawn, values=scaled).full_image((low - offset) / scale)
-
-
-def quantile_map(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32, the shape of `values`: the share of pixels that are smaller, divided by that share for the maximum.
-
-    All results have the same distribution, except for ties, so a threshold t marks about the largest 1 - t of the
-    pixels in each. Equal pixels stay equal; a constant map is 0.
-    """
-    _, place, counts = np.unique(values.ravel(), return_inverse=True, return_counts=True)
-    smaller = (np.cumsum(counts) - counts)[place].reshape(values.shape)
-    ranked: NDArray[np.float32] = (smaller / max(smaller.max(), 1)).astype(np.float32)
-    return ranked

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...engines.commands import Choice, LazyGroup
+from ...engines.commands import Choice, LazyGroup, echo
 from .options.declared_options import repeated
 from .options.examples import examples
 from .options.shared_options import resolve_config
@@ -200,7 +200,7 @@ def _calibration(run: Path | None, no_maps: bool, **common: Any) -> int:
     """How much of delta Dice comes back by calibration on other patients: threshold, quantiles, isotonic, beta."""
     from ..reporting.studies.calibration_study import study_calibration
 
-    return of_each_protocol(run, common, lambda material: study_calibration(material, maps=not no_maps))
+    return of_each_protocol(run, common, partial(study_calibration, maps=not no_maps, say=partial(echo, err=True)))
 
 
 @study.command("trust")

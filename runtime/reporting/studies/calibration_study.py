@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,13 +17,14 @@ from ....metrics_gpu.statistics.class_means import class_means
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, Shares, mean_interval, percentile_interval
 from ....metrics_gpu.statistics.measured_numbers import Measured
 from ....metrics_gpu.sweep.counts import Counts, dice_at
-from ....metrics_gpu.sweep.maps import quantile_map, scaled_map
-from ....metrics_gpu.sweep.masks import GRID
-from ....metrics_gpu.sweep.sweep import sweep
+from ....metrics_gpu.sweep.maps import scaled_map
+from ....metrics_gpu.sweep.masks import GRID, unpack_masks
+from ....metrics_gpu.sweep.quantiles import quantile_counts
 from ....metrics_gpu.sweep.sweep_options import Sweeping
 from ...results.load_rows import StoredRun
 from ..figures.study_figures import draw_calibration
 from ..tables.table import Column, Item, Table
+from .calibration_cost import calibration_cost
 from .columns import Shown, StudyTable, measured, metric, shares, texts
 from .kept_maps import kept_maps, map_places
 from .material import Material
@@ -48,8 +49,6 @@ _LABELS: Final[Mapping[str, tuple[str, str]]] = {
 
 _SMALLEST: Final = 0.001
 """Delta Dice, as a fraction, below which a share of it is not meaningful."""
-
-_BATCH: Final = 64  # limits the memory of full-size maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +101,17 @@ class _Calibrated:
         return rows
 
 
-def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
+def study_calibration(
+    material: Material, *, maps: bool = True, say: Callable[[str], object] = lambda line: None
+) -> StudyOutcome:
     """How much of delta Dice is recovered by calibration on other patients.
 
-    maps: also quantile normalisation, which reads the stored maps. Raises RunError when all models are boxes.
+    maps: also quantile normalisation, which reads the stored maps. say: is told the cost before the study begins.
+    Raises RunError when all models are boxes.
     """
     material = material.of_maps()
     methods = [name for name in _LABELS if maps or not name.startswith("quantile")]
+    say(calibration_cost(material, maps))
     level = material.sampling.level
     rows: dict[str, list[dict[str, Any]]] = {"models": [], "cells": [], "classes": []}
     remarks: list[str] = []
@@ -160,7 +163,7 @@ def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[
         columns = _fitted(cell, cell.counts, ("none", "held_out", "best"))
     if "quantile" in methods:
         try:
-            counts = quantile_counts(cell, material.run)
+            counts = quantile_pairs(cell, material.run)
             columns["quantile"] = dice_at(counts, np.full(cell.n, FIXED, np.intp))
             columns["quantile_held_out"] = _fitted(cell, counts, ("held_out",))["held_out"]
         except XBenchError as error:
@@ -169,23 +172,18 @@ def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[
     return np.column_stack([columns.get(method, absent) for method in methods]), reasons
 
 
-def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
+def quantile_pairs(cell: StudyCell, run: StoredRun) -> Counts:
     """Counts of a cell's pairs, in its order, of maps whose values are replaced by their quantile within the image.
 
-    The maps are full size, so the sweep samples them as they are. About 5 ms a pair. Raises RunError when the run keeps
-    no maps of the cell, or not of all its pairs.
+    About 0.7 ms a pair. Raises RunError when the run keeps no maps of the cell, or not of all its pairs.
     """
     maps, saliency = kept_maps(cell, run)
     sweeping = Sweeping(protocol(cell.rows.protocol).sweeping.upsample)
-    wanted = map_places(cell, maps)
     parts = []
-    for start in range(0, len(wanted), _BATCH):
-        batch = wanted[start : start + _BATCH]
-        ranked = []
-        for index in batch:
-            y0, x0, y1, x1 = maps.frames[index].tolist()
-            ranked.append(quantile_map(scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=sweeping)))
-        parts.append(sweep(np.stack(ranked), maps.masks[batch], size=GRID))
+    for index in map_places(cell, maps):
+        y0, x0, y1, x1 = maps.frames[index].tolist()
+        inside = unpack_masks(maps.masks[index], GRID[1])
+        parts.append(quantile_counts(scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=sweeping), inside))
     return Counts.concatenate(parts)
 
 

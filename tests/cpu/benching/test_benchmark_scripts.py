@@ -33,7 +33,8 @@ from xbench_fast.export import pipeline, stand_in_adapter
 from xbench_fast.runtime.cli.app import _run
 
 RESULTS = {
-    "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "device_loop": "device-loop",
+    "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "calibration_run": "calibration",
+    "device_loop": "device-loop",
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
     "host_loop": "host-loop", "int8": "int8", "prepare": "prepare", "prompt_sets": "prompt-sets",
     "ray_overhead": "ray", "reading": "reading",
@@ -170,6 +171,14 @@ def test_the_report_is_that_of_the_command(
     wanted = make_report(tmp_path / "run")
     assert [table.title for table in made[0].tables] == [table.title for table in wanted.tables]
     assert made[0].tables[0] == wanted.tables[0] and made[0].facts == wanted.facts
+
+
+def test_the_study_of_calibration(script: Script, root: Path, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = module("calibration_run")
+    monkeypatch.setattr(one, "RUNS", {"14 findings": {"covid_rural": one.DATASETS["covid_rural"]}})
+    made, wanted = script("calibration_run", "--models", 2), committed(root, "calibration_run")
+    assert not lacking({**made, "7 datasets": made["14 findings"]}, wanted)
+    assert "64 maps" in made["14 findings"]["said"], "two models of 32 pairs"
 
 
 def test_the_study_of_trust(script: Script, root: Path) -> None:

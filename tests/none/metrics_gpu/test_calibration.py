@@ -8,6 +8,7 @@ from exact_units import in_units
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
+from sklearn.linear_model import LogisticRegression
 from xbench_fast.metrics_gpu.grounding.calibration import (
     EMPTY,
     METHODS,
@@ -25,7 +26,8 @@ from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import band, class_means
 from xbench_fast.metrics_gpu.sweep.counts import Counts, dice_at
-from xbench_fast.metrics_gpu.sweep.maps import quantile_map, scaled_map
+from xbench_fast.metrics_gpu.sweep.maps import scaled_map
+from xbench_fast.metrics_gpu.sweep.quantiles import quantile_counts
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS, Sweeping
 
@@ -160,6 +162,39 @@ def test_beta_map_edges():
     )
 
 
+def test_beta_maps_are_those_of_scikit_learn():
+    """Many maps at once, of which some need one coefficient and some none, against one logistic regression for each."""
+    rng = np.random.default_rng(11)
+    features = np.column_stack([np.log(LEVEL_VALUES), -np.log1p(-LEVEL_VALUES)])
+    pixels = rng.integers(1, 500, (9, 101))
+    slopes = np.array([(1.5, 0.7), (2, -0.8), (-0.6, 1.5), (-1, -1), (0.3, 0), (4, 0), (0, 4), (1, 1), (-0.2, 3)])
+    inside = rng.binomial(pixels, 1 / (1 + np.exp(1 - slopes @ features.T)))
+    pixels[7, 30:60] = inside[7, 30:60] = 0
+    kinds = set()
+    for total, within, mapped in zip(pixels, inside, beta_map(pixels, inside), strict=True):
+        used, expected = [0, 1], np.full(101, within.sum() / total.sum())
+        while used:
+            weight = np.concatenate([within, total - within]) / total.sum() * 1e4
+            rows, target = np.vstack([features, features])[:, used], np.repeat([1, 0], 101)
+            model = LogisticRegression(C=1e6, max_iter=1000, tol=1e-8)
+            model.fit(rows[weight > 0], target[weight > 0], sample_weight=weight[weight > 0])
+            if (model.coef_ >= 0).all():
+                expected = model.predict_proba(features[:, used])[:, 1]
+                break
+            used = [column for column, slope in zip(used, model.coef_[0], strict=True) if slope >= 0]
+        kinds.add(tuple(used))
+        assert mapped == pytest.approx(expected, abs=2e-5)
+    assert kinds == {(0, 1), (0,), (1,), ()}
+
+
+def test_maps_of_separated_levels_are_finite():
+    pixels = np.full((3, 101), 7)
+    inside = np.where(np.arange(101) > np.array([[2], [50], [99]]), pixels, 0)
+    for mapped in (beta_map(pixels, inside), isotonic_map(pixels, inside)):
+        assert np.isfinite(mapped).all() and (np.diff(mapped) >= 0).all()
+        assert cut(mapped, 0.5).tolist() == [3, 51, 100]
+
+
 def test_half_dice_cuts_where_pooled_dice_is_best():
     """Cutting an isotonic map at half of the best Dice gives the best Dice over the fitting pixels."""
     for seed in range(6):
@@ -261,19 +296,25 @@ def test_calibrated_levels_are_searched_as_the_options_say(unit):
 
 
 @settings(max_examples=30)
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=40))
-def test_quantile_map_ranks(values):
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(0, 2**40 - 1))
+def test_quantile_counts_sweep_the_ranks(values, region):
+    """The ranks of all pixels, made as a map and swept pixel by pixel."""
+    grid = np.array([values], np.float32)
+    inside = np.array([[bool(region >> n & 1) for n in range(len(values))]])
+    inside[0, 0] = True
     ranks = stats.rankdata(values, "min") - 1
-    found = quantile_map(np.array(values, np.float32))
-    assert found == pytest.approx(ranks / max(ranks.max(), 1), abs=1e-7)
+    ranked = (ranks / max(ranks.max(), 1)).astype(np.float32)[None]
+    found, expected = quantile_counts(grid, inside), sweep(ranked[None], inside[None])
+    for name in ("area", "overlap", "region", "argmax", "hit", "degenerate"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
 def test_quantile_thresholds_mark_the_same_area_in_every_map():
     rng = np.random.default_rng(8)
     for _ in range(3):
-        ranked = quantile_map(rng.gamma(2, size=SIZE).astype(np.float32))
-        for tau in (0.25, 0.5, 0.9):
-            assert (ranked >= np.float32(tau)).mean() == pytest.approx(1 - tau, abs=2 / ranked.size)
+        found = quantile_counts(rng.gamma(2, size=SIZE).astype(np.float32), rng.random(SIZE) < 0.3)
+        for k in (25, 50, 90):
+            assert found.area[0, k] / np.prod(SIZE) == pytest.approx(1 - k / 100, abs=2 / np.prod(SIZE))
 
 
 def test_class_means_by_loops():

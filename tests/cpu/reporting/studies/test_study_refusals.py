@@ -167,4 +167,4 @@ def test_pairs_without_a_stored_map_are_counted(monkeypatch: pytest.MonkeyPatch)
     )
     run: Any = None
     with pytest.raises(RunError, match="the run keeps no map of 2 of its 3 pairs, such as Edema on b"):
-        calibration_study.quantile_counts(cell, run)
+        calibration_study.quantile_pairs(cell, run)
