@@ -91,8 +91,6 @@ class KeptImages:
     def get(self) -> list[Prepared] | None:
         """All images of the request, or None: its errors name images by their place, so it is prepared as a whole."""
         found = [item for key in self._keys if isinstance(item := self._cache.get(key), Prepared)]
-        if not self._display:
-            found = [replace(item, display=None) for item in found]
         complete = len(found) == len(self._keys) and not any(self._display and item.display is None for item in found)
         self._cache.count(IMAGE, len(found) if complete else 0, 0 if complete else len(self._keys))
         return found if complete else None
