@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -53,6 +53,10 @@ class Geometry:
         """A short name; models whose keys are equal share prepared images."""
         plain = f"{self.mode}-{self.size}-{self.resize}-{self.interpolation}"
         return plain if self.intensity == "unchanged" else f"{plain}-{self.intensity}"
+
+    def scaled(self, side: int, native: int) -> Geometry:
+        """For a model of `native` pixels that takes pictures of `side`: the resize and the cut grow alike."""
+        return replace(self, size=round(self.size * side / native), resize=round(self.resize * side / native))
 
     @cached_property
     def stretched(self) -> bool:

@@ -139,7 +139,8 @@ class Manifest:
     `findings` are the only ones that a supervised model knows: it reads no text, and the text features of the i-th are
     row i of the identity matrix; `largest_batch` is the largest batch in which images of a wrapped graph were compared
     with the same images alone, and no engine gives the graph more: None where nothing states it,
-    and at least 2, since the engine on the CPU computes pairs.
+    and at least 2, since the engine on the CPU computes pairs; `resized`: how a model takes pictures of another size
+    than it was trained with, "positions resampled from 224" or "by size, trained at 224", empty for its own size.
     """
 
     model: Text
@@ -163,6 +164,7 @@ class Manifest:
     not_learnt: tuple[Text, ...] = ()
     findings: tuple[Text, ...] = ()
     largest_batch: Annotated[int, Meta(ge=2, le=2**20)] | None = None
+    resized: str = ""
 
     def batch_within(self, asked: int) -> int:
         """The number of images that the graph may get at once where `asked` are wanted."""
@@ -202,7 +204,7 @@ class Manifest:
         try:
             schema = SCHEMA_FIXED if self.findings else SCHEMA
             data: dict[str, Any] = {"schema": schema, **asdict(self), "geometry": self.geometry.to_json()}
-            for key in ("weights_source", "quantisation", "not_learnt", "findings", "largest_batch"):
+            for key in ("weights_source", "quantisation", "not_learnt", "findings", "largest_batch", "resized"):
                 if not data[key]:
                     del data[key]
             data[CHECKSUM] = checksum_of(data)

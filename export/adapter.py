@@ -19,6 +19,7 @@ from ..engines.registry import did_you_mean
 from .libraries import required
 from .models.model_registry import MODELS
 from .models.saliency_maps import Mechanism, mechanism_of
+from .resolution import at_resolution
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -130,6 +131,8 @@ class Adapter(ABC):
     `weights` of a checkpoint is "published" when it is loaded; the export makes it "own" unless the file is known, or
     said, to be published, and says why in `weights_source`.
 
+    `resized` says how the model takes another size than it was trained with (`Manifest.resized`).
+
     `findings` are all that a supervised model knows. It reads no text: it has neither `encode_text` nor `text_inputs`,
     and the text features of the i-th finding are row i of the identity matrix, by which `forward` selects.
     """
@@ -160,6 +163,7 @@ class Adapter(ABC):
     prompt_style: str | None = None
     map_name: str = ""
     weights_source: str = ""
+    resized: str = ""
 
     @classmethod
     @abstractmethod
@@ -178,6 +182,18 @@ class Adapter(ABC):
             from .model_sizes import measure
 
             measure(self)
+
+    @property
+    def resolution(self) -> int:
+        """Side in pixels of the picture that the image tower takes."""
+        return self.geometry.size
+
+    def resize(self, side: int) -> None:
+        """Sets `module` and `grid` for pictures of `side` x `side` pixels. Raises ConfigError where that cannot be."""
+        raise ConfigError(
+            f"{self.name} takes pictures of {self.resolution} x {self.resolution} pixels alone, because its class "
+            "defines no 'resize'; leave out the resolution."
+        )
 
     @property
     def one_text_shape(self) -> tuple[int, ...]:
@@ -229,11 +245,13 @@ class Adapter(ABC):
 def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
     """The model `name` (a registered name or "path/to/file.py:Class") with the weights of `checkpoint`.
 
-    Options that are None count as not given; `resolution` is KAD's. Raises CheckpointError (file), ConfigError
-    (unknown model or option) and MissingExtraError (torch is not installed).
+    Options that are None count as not given; with `resolution` every model takes pictures of that side. Raises
+    CheckpointError (file), ConfigError (unknown model or option, a resolution that does not fit) and MissingExtraError
+    (torch is not installed).
     """
     adapter = adapter_class(name)
-    return adapter.load(Path(checkpoint), **_checked_options(name, adapter.load, options))
+    loaded = adapter.load(Path(checkpoint), **_checked_options(name, adapter.load, options))
+    return at_resolution(loaded, options.get("resolution"))
 
 
 def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **options: Any) -> Adapter:
@@ -251,15 +269,18 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
     chosen = variant or adapter.variants[0]
     if chosen not in adapter.variants:
         raise ConfigError(f"The model '{name}' has no variant '{chosen}': {did_you_mean(chosen, adapter.variants)}.")
-    return adapter.stand_in(chosen, seed, **_checked_options(name, adapter.stand_in, options))
+    made = adapter.stand_in(chosen, seed, **_checked_options(name, adapter.stand_in, options))
+    return at_resolution(made, options.get("resolution"))
 
 
 def _checked_options(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, all of which `function` takes."""
+    """The options that were given, all of which `function` takes; it need not take the resolution."""
     given = {key: value for key, value in options.items() if value is not None}
     options_of_class = [
         key for key in inspect.signature(function).parameters if key not in ("checkpoint", "variant", "seed")
     ]
+    if "resolution" not in options_of_class:
+        given.pop("resolution", None)
     if unknown := sorted(set(given) - set(options_of_class)):
         raise ConfigError(
             f"The model '{name.rpartition(':')[2]}' has no option '{unknown[0]}': "

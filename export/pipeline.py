@@ -26,6 +26,7 @@ from .models.published_checkpoints import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
 from .prompts.builtin import builtin_sets, dataset_findings, known_sets, prompt_styles
+from .resolution import resized_variant
 from .tokenizing.compared_texts import compare_texts
 from .tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 
@@ -41,8 +42,9 @@ class ModelSource:
 
     `model` is what the registry of models resolves, `name` what the bundle calls it (by default its own name). With
     `checkpoint` its weights are read; without one the model gets stand-in weights of `variant` and `seed`. `saliency`
-    is one of the model's maps, by default the official one; `options` (`resolution`, `text_encoder`) go to models that
-    take them, those that are None count as not given. `statement`: where the checkpoint was published, in words.
+    is one of the model's maps, by default the official one; `options` (`text_encoder`) go to models that take them,
+    those that are None count as not given, and `resolution` is every model's.
+    `statement`: where the checkpoint was published, in words.
     """
 
     model: str
@@ -60,7 +62,8 @@ class ModelSource:
             adapter = stand_in_adapter(self.model, self.variant, self.seed, **self.options)
         else:
             adapter = load_adapter(self.model, self.checkpoint, **self.options)
-            if self.variant not in (None, adapter.variant):
+            allowed = (adapter.variant, adapter.variant.removesuffix(resized_variant("", adapter.resolution)))
+            if self.variant not in (None, *allowed):
                 raise ConfigError(
                     f"{self.checkpoint} is the variant '{adapter.variant}' of {self.model}, not '{self.variant}'; "
                     "leave out --variant."
@@ -110,6 +113,8 @@ def export_bundle(source: ModelSource, out: Path, options: BundleOptions | None 
     if adapter.weights == "own":
         origin = "; if the authors published this file, --weights published --source TEXT says where"
     options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read{origin}")
+    if adapter.resized:
+        options.progress(f"pictures of {adapter.resolution} x {adapter.resolution} pixels: {adapter.resized}")
     for caution in (*adapter.cautions(), *adapter.notes):
         options.progress(f"caution: {caution}")
     options = replace(options, tokenizer=options.tokenizer or tokenizer_beside(adapter, source.checkpoint))
@@ -278,6 +283,7 @@ def _manifest(
         precision=precision,
         weights_source=adapter.weights_source,
         findings=adapter.findings,
+        resized=adapter.resized,
         quantisation=graphs.quantisation,
         not_learnt=graphs.not_learnt,
     )

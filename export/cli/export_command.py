@@ -17,7 +17,7 @@ from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import FAMILIES, GPU_BATCH
 from ..models.published_checkpoints import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS, PATCH_TEXT
-from .flags import Flags, complete_maps, complete_models, models_named, precision_options
+from .flags import RESOLUTION_HELP, Flags, complete_maps, complete_models, models_named, precision_options
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ _file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, di
     + "; ".join(f"{model}: {', '.join(facts.stand_ins)}" for model, facts in PUBLISHED.items())
     + ".",
 )
-@click.option("--resolution", type=click.IntRange(32, 4096), help="Side of KAD's input, if its file does not state it.")
+@click.option("--resolution", type=click.IntRange(32, 4096), help=RESOLUTION_HELP)
 @_folder("--tokenizer", help="Folder with vocab.txt or tokenizer.json of the text encoder.")
 @click.option(
     "--text-encoder",

@@ -27,6 +27,12 @@ from .models_in_config import ModelEntry, ModelTable, of_family, read_models
 F = TypeVar("F", bound=Callable[..., Any])
 _GROUPS = {"all": PAPER_MODELS, "everything": tuple(PUBLISHED)}
 
+RESOLUTION_HELP = (
+    "Side of the picture in pixels, a multiple of the patch. At another size than the weights were trained with, "
+    "positions are resampled and convolutions run on more or fewer cells; the variant ends in -at-SIDE, and the bundle "
+    "and every table say it. KAD: also says which size its file is of, where the file does not."
+)
+
 _ALWAYS = (
     "out",
     "seed",
@@ -192,8 +198,6 @@ class Flags:
             raise click.UsageError("--checkpoint and --weights stand-in exclude each other.")
         if self.source is not None and (self.weights == "stand-in" or not self.source.strip()):
             raise click.UsageError("--source says in words where the file of --checkpoint was published.")
-        if self.weights == "stand-in" and self.resolution is not None:
-            raise click.UsageError("--resolution belongs to a checkpoint; choose a stand-in with --variant.")
         if self.checkpoint is not None and not self.checkpoint.exists():
             raise ConfigError(f"There is no file {self.checkpoint}; give the path of the checkpoint (see --list).")
         given = {"calibration": self.calibration, "percentile": self.percentile, "keep-float": self.keep_float}

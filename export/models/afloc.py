@@ -7,6 +7,7 @@ smoothed by a Gaussian; the score is the cosine of the sentence and the mean of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
@@ -77,8 +78,14 @@ class Afloc(nn.Module):
         resnet = resnet or ResNetConfig()
         self.text_encoder = nn.ModuleDict({"model": Bert(bert)})
         self.img_encoder = _ImageEncoder(resnet, bert.width)
-        self.enlarge = Resampled(corner_matrix(ENLARGED, SIZE))
-        self.cells = 2 * resnet.grid(ENLARGED) - 1
+        self.third = replace(resnet, widths=resnet.widths[:-1])
+        self.resize(SIZE)
+
+    def resize(self, side: int) -> None:
+        """Makes the resize before the tower, of 299 / 224, and the smoothing those of a picture of `side` pixels."""
+        enlarged = round(side * ENLARGED / SIZE)
+        self.enlarge = Resampled(corner_matrix(enlarged, side))
+        self.cells = self.third.grid(enlarged)
         self.smooth = Resampled(gaussian_matrix(self.cells))
 
     def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
@@ -145,6 +152,11 @@ class AflocAdapter(Adapter):
             ),
             checkpoint=record,
         )
+
+    def resize(self, side: int) -> None:
+        """Convolutions take any size; the Gaussian keeps its width in cells."""
+        self.module.resize(side)
+        self.grid = (self.module.cells,) * 2
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= 97] -> float32 [T, 768], not normalised; without a mask every position counts."""

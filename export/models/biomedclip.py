@@ -128,6 +128,10 @@ class BiomedClipAdapter(TwoTowers):
             checkpoint=record,
         )
 
+    def resize(self, side: int) -> None:
+        """By timm's resampling of the positions."""
+        self.grid = self.module.visual.trunk.resize(side, self.name)
+
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= 256], padded with 0 -> float32 [T, 512]. The mask follows from the ids; `mask` is not read."""
         return self.module.encode_text(ids)

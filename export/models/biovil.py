@@ -166,7 +166,12 @@ class BioVil(nn.Module):
         resnet = resnet or ResNetConfig()
         self.image = _ImageTower(config, resnet)
         self.text = nn.ModuleDict({"bert": Bert(bert), "cls_projection_head": _ProjectionHead(bert.width)})
-        self.cells = resnet.grid(config.size)
+        self.resnet = resnet
+        self.resize(config.size)
+
+    def resize(self, side: int) -> None:
+        """Makes the smoothing that of the cells of a picture of `side` x `side` pixels."""
+        self.cells = self.resnet.grid(side)
         self.smooth = Resampled(gaussian_matrix(self.cells))
 
     def project(self, features: Tensor) -> Tensor:
@@ -239,6 +244,11 @@ class BioVilAdapter(TwoTowers):
             prompt_style="biovil",
             averages_prompts=True,
         )
+
+    def resize(self, side: int) -> None:
+        """Convolutions take any size; the Gaussian keeps its width in cells."""
+        self.module.resize(side)
+        self.grid = (self.module.cells,) * 2
 
     def scale(self) -> Tensor:
         """Scores are plain cosines."""

@@ -187,6 +187,11 @@ class CarzeroAdapter(Adapter):
             checkpoint=record,
         )
 
+    def resize(self, side: int) -> None:
+        """By timm's resampling of the positions."""
+        tower: Any = self.module.img_encoder["model"]
+        self.grid = tower.resize(side, self.name)
+
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= 97] -> float32 [T, 98, 768]: row 0 is the sentence, row 1 + i the i-th word.
 

@@ -19,6 +19,7 @@ from ..adapter import CheckpointRecord, Weights
 from ..checkpoints.given_paths import weight_files
 from ..checkpoints.stand_in import stand_in_module
 from .clip import PATCHES, SIZE, ClipAdapter, build_clip, image_vectors, read_clip, text_vectors, weighed_attention
+from .layers.positions import resize_tower
 from .layers.resampling import Resampled, bicubic_matrix
 from .published_checkpoints import PUBLISHED
 from .saliency_maps import MAPS
@@ -77,6 +78,18 @@ class ChexzeroAdapter(ClipAdapter):
             tokenizer=replace(clip.tokenizer, refuses_long=True),
         )
 
+    @property
+    def resolution(self) -> int:
+        """Side of the picture after the resize inside the graph."""
+        return self.module.shrink.matrix.shape[0]
+
+    def resize(self, side: int) -> None:
+        """By resampling the positions, as open_clip does; the square before the graph's resize grows alike."""
+        for model in self._members:
+            resize_tower(model.visual, side, self.name)
+            self.grid = model.visual.grid_size
+        self.module.shrink = Resampled(bicubic_matrix(side, round(SQUARE * side / SIZE)))
+
     def cautions(self) -> tuple[str, ...]:
         """Warnings that the published numbers need several checkpoints, and that OpenAI's file is not CheXzero."""
         if self.checkpoint is None or len(self.module.members) > 1:
@@ -123,7 +136,7 @@ class ChexzeroAdapter(ClipAdapter):
         return self._side_by_side(pooled), self._side_by_side(patches)
 
     def _shrunk(self, image: Tensor) -> Tensor:
-        if image.shape[-1] != SIZE:  # the three channels are equal
+        if image.shape[-1] != self.resolution:  # the three channels are equal
             image = self.module.shrink(image[:, :1]).expand(-1, 3, -1, -1)
         return image
 

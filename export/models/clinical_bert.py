@@ -113,6 +113,10 @@ class ClinicalBertAdapter(Adapter):
             text_checkpoint=text,
         )
 
+    def resize(self, side: int) -> None:
+        """Convolutions and a decoder without positions take any size; MAVL's pool, which has some, is not used."""
+        self.grid = (RESNET.grid(side),) * 2
+
     @property
     def net(self) -> Any:
         """The network in `module`."""

@@ -28,6 +28,7 @@ from ..libraries import required
 from ..tokenizing.reference import CLIP_BPE, clip_reference
 from .layers.attention import PackedAttention
 from .layers.gradient_attention import LastBlock, quick_gelu_slope
+from .layers.positions import resize_tower
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .published_checkpoints import PUBLISHED
 from .saliency_maps import MAPS, PATCH_TEXT
@@ -189,6 +190,11 @@ class ClipAdapter(TwoTowers):
             ),
             checkpoint=record,
         )
+
+    def resize(self, side: int) -> None:
+        """By resampling the positions, as open_clip does."""
+        resize_tower(self.module.visual, side, self.name)
+        self.grid = self.module.visual.grid_size
 
     def cautions(self) -> tuple[str, ...]:
         """A warning that QuickGELU is assumed, unless the file is one of OpenAI's own or says so itself."""

@@ -109,6 +109,11 @@ class DevideAdapter(QueryAdapter):
             checkpoint=record,
         )
 
+    def resize(self, side: int) -> None:
+        """By timm's resampling of the positions."""
+        tower: Any = self.module.image_encoder
+        self.grid = tower.resize(side, self.name)
+
     def cautions(self) -> tuple[str, ...]:
         """A warning that every export of this model depends on assumptions."""
         return ("DeViDe's code and weights are not public: the architecture is assumed, and results are marked so",)

@@ -107,8 +107,8 @@ class KadAdapter(QueryAdapter):
 
     @classmethod
     def load(cls, checkpoint: Path, *, resolution: int | None = None) -> Self:
-        """Reads `best_valid.pt`. `resolution` (pixels) overrides the file's; KAD-512 and KAD-1024 have the same
-        tensors, so a file without a resolution is read as KAD-512. Raises CheckpointError and ConfigError."""
+        """Reads `best_valid.pt`. KAD-512 and KAD-1024 have the same tensors: `resolution` (pixels) says which it is, by
+        default KAD-512 where the file does not say. Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
         parts = read_parts(source, resolution)
         with torch.device("meta"):
@@ -157,3 +157,7 @@ class KadAdapter(QueryAdapter):
             ),
             checkpoint=record,
         )
+
+    def resize(self, side: int) -> None:
+        """Convolutions and a decoder without positions take any size."""
+        self.grid = (self.module.config.resnet.grid(side),) * 2

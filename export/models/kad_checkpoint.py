@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from torch import Tensor, nn
 
-from ...engines.errors import CheckpointError, ConfigError
+from ...engines.errors import CheckpointError
 from ..adapter import Weights
 from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.matching import ModelTensors, TensorNames
@@ -73,8 +73,8 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     """Sorts a checkpoint's tensors under their canonical names and reads the sizes from their shapes.
 
     A model of other sizes than the published ones states in `config["xbench"]` what shapes do not show: `weights`,
-    `img_res`, `decoder_heads`, `text_heads` and optionally `vocabulary`. Raises CheckpointError, and ConfigError for a
-    `resolution` that does not fit the weights.
+    `img_res`, `decoder_heads`, `text_heads` and optionally `vocabulary`. Of the published models that share their
+    tensors `resolution` says which it is. Raises CheckpointError.
     """
     parts = source.parts(ANCHORS, "KAD")
     joined = joined_parts({**parts, "image_encoder": _one_resnet(parts["image_encoder"])}, source.path)
@@ -89,7 +89,8 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
         raise CheckpointError(
             f"{source.path} states weights {reprlib.repr(weights)}; known are {', '.join(get_args(Weights))}."
         )
-    size = _choose(source.path, resolution, settings.get("img_res"), range(32, 4097))
+    stated_size = settings.get("img_res")
+    size = _choose(source.path, stated_size, (stated_size, resolution), range(32, 4097))
     config = _config(tensors, settings, size)
     variant = "demo" if weights == "demo" else str(size)
     return KadParts(config, variant, cast(Weights, weights), _vocabulary(source.path, settings, config.bert), tensors)
@@ -186,23 +187,21 @@ def _published(source: Checkpoint, tensors: ModelTensors, resolution: int | None
     layer3 = tensors.shape("image_encoder.res_l1.weight")[0] == CONFIGS["224"].resnet.channels
     settings = source.settings()
     stated = settings.get("img_res", settings.get("image_res", 224 if layer3 else 512))
-    size = _choose(source.path, resolution, stated, (224,) if layer3 else (512, 1024))
+    size = _choose(source.path, stated, (resolution, stated), (224,) if layer3 else (512, 1024))
     vocabulary = tensors.shape("text_encoder.bert_model.embeddings.word_embeddings.weight")[0]
     return replace(CONFIGS[str(size)], bert=BertConfig(vocabulary=vocabulary))
 
 
-def _choose(path: Path, asked: int | None, stated: object, allowed: Sequence[int]) -> int:
+def _choose(path: Path, stated: object, sides: Iterable[object], allowed: Sequence[int]) -> int:
+    """The side of the pictures that the weights were trained with: the first of `sides` that is allowed."""
+    for side in sides:
+        if type(side) is int and side in allowed:
+            return side
     resolutions = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else " or ".join(map(str, allowed))
-    if asked is not None:
-        if asked not in allowed:
-            raise ConfigError(f"{path} cannot run at resolution {asked}; its image encoder takes {resolutions}.")
-        return asked
-    if type(stated) is not int or stated not in allowed:
-        raise CheckpointError(
-            f"{path} states the image resolution {reprlib.repr(stated)}, but its image encoder takes {resolutions}; "
-            "give the resolution yourself (option resolution)."
-        )
-    return stated
+    raise CheckpointError(
+        f"{path} states the image resolution {reprlib.repr(stated)}, but its image encoder takes {resolutions}; "
+        "give the resolution yourself (option resolution)."
+    )
 
 
 def _vocabulary(path: Path, settings: Mapping[str, Any], bert: BertConfig) -> tuple[str, ...] | None:

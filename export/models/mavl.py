@@ -106,7 +106,7 @@ class MavlAdapter(ClinicalBertAdapter):
         cells = read_map(layers, self.reading, queries, patches)
         aspects = torch.unflatten(cells, 1, (-1, ASPECTS))
         grounding = torch.stack([aspects[:, :, index] for index in GROUNDING_ASPECTS]).mean(dim=0)
-        return logits[..., 1] - logits[..., 0], torch.unflatten(grounding, -1, (CELLS, CELLS))
+        return logits[..., 1] - logits[..., 0], torch.unflatten(grounding, -1, self.grid)
 
     def _queries(self, text: Tensor) -> Tensor:
         """[Q, 9, 768] or [9 Q, 768] -> [9 Q, 256]."""

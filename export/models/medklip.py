@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.matching import TensorNames
 from ..checkpoints.names import without_wrappers
-from .clinical_bert import ANCHOR, CELLS, DECODER, RESNET, ClinicalBertAdapter
+from .clinical_bert import ANCHOR, DECODER, RESNET, ClinicalBertAdapter
 from .layers.query_decoder import QueryDecoder, read_map
 from .layers.resnet import ResNetGrid
 from .saliency_maps import MAPS, PLAIN, Reading
@@ -57,4 +57,4 @@ class MedKlipAdapter(ClinicalBertAdapter):
         patches, queries = self.net(image), self.net.disease_embedding_layer(text)
         logits, layers = self.net.ask(patches, queries, self.reading)
         score = logits[..., 1] - logits[..., 0]
-        return score, torch.unflatten(read_map(layers, self.reading, queries, patches), -1, (CELLS, CELLS))
+        return score, torch.unflatten(read_map(layers, self.reading, queries, patches), -1, self.grid)

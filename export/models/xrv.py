@@ -116,6 +116,12 @@ class XrvAdapter(Adapter):
             checkpoint=record,
         )
 
+    def resize(self, side: int) -> None:
+        """Convolutions take any size."""
+        with torch.inference_mode():
+            rows, columns = self.module.features(torch.zeros(1, 1, side, side)).shape[2:]
+        self.grid = (rows, columns)
+
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """The output of the linear layer, before sigmoid and the authors' scaling by operating points.
 

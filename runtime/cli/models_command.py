@@ -53,6 +53,7 @@ def _describe(path: Path) -> dict[str, Any]:
         "weights": manifest.weights,
         "grid": list(manifest.grid),
         "geometry": manifest.geometry.key,
+        **({"resized": manifest.resized} if manifest.resized else {}),
         **({"fixed_findings": list(manifest.findings)} if manifest.findings else {}),
         "prompt_sets": {name: len(record.findings) for name, record in sorted(manifest.prompt_sets.items())},
         "parity": dict(manifest.parity),
@@ -73,7 +74,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
         if "error" not in row:
             sets = ", ".join(f"{name} ({count})" for name, count in row["prompt_sets"].items())
             cells = (row["name"], row["model"], row["variant"], row["weights"], "x".join(map(str, row["grid"])))
-            table.add_row(*map(shown, (*cells, row["geometry"], sets, parity_summary(row["parity"]))))
+            geometry = ", ".join(filter(None, (row["geometry"], row.get("resized"))))
+            table.add_row(*map(shown, (*cells, geometry, sets, parity_summary(row["parity"]))))
     if table.row_count:
         console.print(table)
     for row in rows:

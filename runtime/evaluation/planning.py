@@ -75,6 +75,7 @@ class Planning:
             **self._how_seen(asked_set),
             **({"supervised": True} if bundle.manifest.findings else {}),
             **({"uncompared_texts": True} if bundle.manifest.uncompared_texts else {}),
+            **({"resized": bundle.manifest.resized} if bundle.manifest.resized else {}),
             **extent(loaded),
         }
         threads = self.options.threads if engine.info.device == "cpu" else None

@@ -107,6 +107,7 @@ class _Result(msgspec.Struct):
     map_size: tuple[_Side, _Side] | None = None
     smoothing: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     activation: str = ""
+    resized: str = ""
     shard: _Shard | msgspec.UnsetType = msgspec.UNSET
     prompts: _Prompts | msgspec.UnsetType = msgspec.UNSET
 

@@ -20,6 +20,7 @@ from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
 from ...libraries import required, short_reason
 from ..clip import canonical_tensors
+from ..layers.positions import resize_tower
 from ..saliency_maps import PATCH_TEXT
 from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
 from .image_towers import image_tower
@@ -163,6 +164,12 @@ class OpenClipAdapter(ModelFamily):
         )
         made.connect(tower, lambda ids: model.encode_text(ids, normalize=False), words[1])
         return made
+
+    def resize(self, side: int) -> None:
+        """By resampling what positions the tower has, as open_clip and timm do."""
+        model: Any = self.module
+        resize_tower(model.visual, side, self.name)
+        self.grid = patch_grid(self.read_image, model.encode_image, side, self.name)
 
     def cautions(self) -> tuple[str, ...]:
         """What the architecture leaves open."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from ....engines.errors import CheckpointError, ConfigError
@@ -19,6 +20,7 @@ from ...libraries import required, short_reason
 from ...tokenizing.folder_tokenizer import FolderTokenizer
 from ...tokenizing.library_tokenizer import library_words, load_tokenizer
 from ...tokenizing.reference import ReferenceTokenizer
+from ..layers.positions import patches_across, resample
 from ..saliency_maps import PATCH_TEXT
 from .family import ImageTower, ModelFamily, TextPadding, check_style, each_alone, patch_grid
 from .preprocessing import from_processor
@@ -79,6 +81,15 @@ class TransformersAdapter(ModelFamily):
         if model_type == "siglip":
             made.assumptions = _assumptions(made, int(text.max_position_embeddings))
         return made
+
+    def resize(self, side: int) -> None:
+        """By resampling the positions as open_clip does; the library's own way, by forward, has no antialias."""
+        tower: Any = self.module.vision_model
+        table = tower.embeddings
+        cells = patches_across(side, table.patch_size, self.name)
+        resample(table.position_embedding, "weight", cells, table.num_positions - table.num_patches)
+        table.image_size, table.position_ids = side, torch.arange(len(table.position_embedding.weight))[None]
+        self.grid = (cells, cells)
 
     def cautions(self) -> tuple[str, ...]:
         """What the tokenizer of a SigLIP leaves open: capitals, and the length that a text is filled up to."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .attention import attend, split_heads
 from .gradient_attention import LastBlock, gelu_slope
+from .positions import patches_across
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,15 @@ class VisionTransformer(timm.models.VisionTransformer):
         blocks: Any = self.blocks
         for block in blocks:
             block.attn.fused_attn = False  # products and a softmax are exported, and rounded, one by one
+
+    def resize(self, side: int, title: str) -> tuple[int, int]:
+        """Resamples the positions for pictures of `side` x `side` pixels, as timm does; returns the grid.
+
+        Raises ConfigError where the patches do not divide the side.
+        """
+        grid = (patches_across(side, self.patch_embed.patch_size[0], title),) * 2
+        self.set_input_size(img_size=(side, side))
+        return grid
 
     def value_value(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens of `forward`, and those with value-value attention in the last block."""

@@ -137,6 +137,8 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
         why += _inexact(cell)
     if cell.saliency_map != OFFICIAL_MAP:
         why.append(f"as {cell.saliency_map} is not the authors' saliency map")
+    if cell.resized:
+        why.append(f"as the pictures have another size than the authors' ({cell.resized})")
     status = {cell.prompt_status.get(each) for each in ([name] if name else cell.names)}
     if None in status:
         why.append("as the run does not say whether its prompts are official")

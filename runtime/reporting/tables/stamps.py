@@ -1,4 +1,5 @@
-"""Warning lines above tables: weights without meaning, INT8, limits, uncertain labels, shards, and missing images."""
+"""Warning lines above tables: weights without meaning, INT8, other sizes of the picture, limits, uncertain labels,
+shards, and missing images."""
 
 from __future__ import annotations
 
@@ -33,13 +34,15 @@ _MANY_MISSING: Final = 0.01
 
 class ModelWorth(NamedTuple):
     """What the lines on models need: name, kind of weights, engine with its precision, whether the model is supervised
-    and whether its texts were not compared with its library (`Manifest.uncompared_texts`)."""
+    whether its texts were not compared with its library (`Manifest.uncompared_texts`), and how it takes another size of
+    picture than it was trained with (`Manifest.resized`)."""
 
     model: str
     weights: str
     engine: str
     supervised: bool = False
     uncompared_texts: bool = False
+    resized: str = ""
 
 
 def stamp(weights: str) -> str:
@@ -56,11 +59,11 @@ def kind_of(weights: str, boxes: Mapping[str, Any]) -> str:
 
 def stamps(models: Iterable[ModelWorth]) -> tuple[str, ...]:
     """Lines on models: one per kind of weights with the models it concerns, one on those in INT8, one on those that
-    read no text, and one on those whose texts were not compared with their library."""
+    read no text, one on those whose texts were not compared with their library, and those at another size."""
     concerned: dict[str, list[str]] = {}
     quantised, taught, uncompared = list[str](), list[str](), list[str]()
-    for name, weights, engine, supervised, unlike in models:
-        if line := stamp(weights):
+    for name, weights, engine, supervised, unlike, resized in models:
+        for line in filter(None, (stamp(weights), resized and f"another size of picture, {resized}")):
             concerned.setdefault(line, []).append(name)
         quantised += [name] * engine.endswith(" int8")
         taught += [name] * supervised
@@ -73,7 +76,8 @@ def entry_stamp(entry: Mapping[str, Any]) -> ModelWorth:
     """What `stamps` takes of a finished cell, by its entry in run.json."""
     weights = "reader" if entry.get("boxes", {}).get("reader") else entry["weights"]
     engine, uncompared = str(entry["ingredients"]["engine"]), bool(entry.get("uncompared_texts"))
-    return ModelWorth(entry["model"], weights, engine, bool(entry.get("supervised")), uncompared)
+    resized = str(entry.get("resized", ""))
+    return ModelWorth(entry["model"], weights, engine, bool(entry.get("supervised")), uncompared, resized)
 
 
 def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
@@ -81,7 +85,12 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     # What a reader marked is no model's: `box_stamps` says it.
     worth = stamps(
         ModelWorth(
-            c.model, "published" if c.boxes.get("reader") else c.weights, c.engine, c.supervised, c.uncompared_texts
+            c.model,
+            "published" if c.boxes.get("reader") else c.weights,
+            c.engine,
+            c.supervised,
+            c.uncompared_texts,
+            c.resized,
         )
         for c in cells
     )

@@ -53,7 +53,7 @@ class CellValues:
     protocol's unit. `skipped`: pairs with a region that the choices leave out. `resampled`: whether there are
     bootstrap replicates. `sample`: what the numbers rest on. `boxes`: what run.json tells of a file of boxes.
     `uncertain`: the `policy` for the `labels`, so many, that the annotators were not sure of; empty if there are
-    none. `supervised`: the model reads no text. `uncompared_texts`: as in `Manifest`.
+    none. `supervised`: the model reads no text. `uncompared_texts`, `resized`: as in `Manifest`.
     """
 
     model: str
@@ -92,6 +92,7 @@ class CellValues:
     uncertain: Mapping[str, Any] = field(default_factory=dict)
     supervised: bool = False
     uncompared_texts: bool = False
+    resized: str = ""
     _asked: dict[tuple[str, str, float], Measured] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -215,6 +216,7 @@ def cell_values(
         uncertain=cell.entry.get("uncertain", {}),
         supervised=bool(cell.entry.get("supervised")),
         uncompared_texts=bool(cell.entry.get("uncompared_texts")),
+        resized=str(cell.entry.get("resized", "")),
     )
 
 

@@ -274,6 +274,7 @@ class ProbeRunner:
             "weights": manifest.weights,
             "supervised": bool(manifest.findings),
             **({"uncompared_texts": True} if manifest.uncompared_texts else {}),
+            **({"resized": manifest.resized} if manifest.resized else {}),
             "saliency": dict(manifest.saliency),
             "engine": f"{engine.info.backend} {engine.info.precision}",
             "grid": list(manifest.grid),

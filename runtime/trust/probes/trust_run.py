@@ -110,7 +110,14 @@ def tables_of(outcome: TrustOutcome) -> list[Table]:
     """The verdicts of all finished probes, and the changes of `stability` if it is one of them."""
     entries = outcome.entries
     above = stamps(
-        ModelWorth(e["model"], e["weights"], e["engine"], bool(e.get("supervised")), bool(e.get("uncompared_texts")))
+        ModelWorth(
+            e["model"],
+            e["weights"],
+            e["engine"],
+            bool(e.get("supervised")),
+            bool(e.get("uncompared_texts")),
+            e.get("resized", ""),
+        )
         for e in entries
     )
     above += tuple(

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from authors_outputs import authors_outputs
 from numpy.typing import NDArray
-from xbench_fast.engines.errors import CheckpointError, ConfigError
+from xbench_fast.engines.errors import CheckpointError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.reading import Checkpoint
@@ -145,12 +145,13 @@ def test_padding_does_not_matter(golden: Golden) -> None:
 
 
 def test_resolution_1024(golden: Golden) -> None:
-    """The same file at its other resolution; the layer-3 layout has none."""
-    if golden.name == "kad_224":
-        with pytest.raises(ConfigError, match="resolution 1024; its image encoder takes 224"):
-            load_adapter("kad", golden.path, resolution=1024)
-        return
+    """The same file at its other resolution; the layer-3 layout has none, and is run on more cells."""
     adapter = load_adapter("kad", golden.path, resolution=1024)
+    if golden.name == "kad_224":
+        assert (adapter.variant, adapter.grid) == ("224-at-1024", (64, 64))
+        assert adapter.resized == "by size, trained at 224"
+        return
+    assert not adapter.resized
     assert (adapter.variant, adapter.grid, adapter.geometry.size) == ("1024", (32, 32), 1024)
     outputs = authors_outputs(adapter, torch.from_numpy(image("image_1024", (1, 3, 1024, 1024))), golden.text)
     golden.check("logits_1024", outputs["logits"])

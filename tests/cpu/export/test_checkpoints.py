@@ -426,8 +426,8 @@ def test_strange_settings(tmp_path: Path, setting: str, value: Any, expected: st
 
 
 def test_options_and_names() -> None:
-    with pytest.raises(ConfigError, match="no option 'resolution': known are none"):
-        load_adapter("clip", Path("x.pt"), resolution=512)
+    with pytest.raises(ConfigError, match="no option 'text_encoder': known are none"):
+        load_adapter("clip", Path("x.pt"), text_encoder="y")
     with pytest.raises(ConfigError, match="did you mean 'kad'"):
         load_adapter("kda", Path("x.pt"))
     with pytest.raises(ConfigError, match="no variant '448': known are 224, 512, 1024, demo"):

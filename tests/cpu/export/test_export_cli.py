@@ -72,7 +72,6 @@ def test_the_list_agrees_with_the_models() -> None:
         (["--model", "kad"], "Give --out, the folder"),
         (["--model", "kad", "--out", "x"], "Give --checkpoint FILE"),
         (["--model", "kad", "--out", "x", "--weights", "stand-in", "--checkpoint", "y"], "exclude each other"),
-        (["--model", "kad", "--out", "x", "--weights", "stand-in", "--resolution", "512"], "--variant"),
         (["--model", "kad", "--out", "x", "--weights", "random"], "random"),
         (["--modle", "kad"], "--model"),
         (["warp"], "did you mean 'wrap'"),

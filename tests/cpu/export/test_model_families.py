@@ -17,6 +17,7 @@ from synthetic import make_dataset
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
 from xbench_fast.export.cli import main
+from xbench_fast.runtime.cli.models_command import _describe
 
 torch = pytest.importorskip("torch")
 open_clip = pytest.importorskip("open_clip")
@@ -138,6 +139,33 @@ def test_open_clip_from_configuration_alone(tiny_clip: tuple[Path, Any], evaluat
     np.testing.assert_allclose(saliency, cells, atol=2e-5)
 
 
+def test_open_clip_at_another_size(tiny_clip: tuple[Path, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Against open_clip's own model of that size, which its own code fills with resampled positions."""
+    folder, model = tiny_clip
+    own = ["--family", "open_clip", "--arch", str(folder / "tiny-xb.json"), "--checkpoint", str(folder / "epoch_3.pt")]
+    own += ["--name", "larger", "--variant", "tiny-xb", "--prompts", str(folder / "prompts.json"), "--out", str(folder)]
+    assert main([*own, "--resolution", "50"]) == 2
+    assert "because its patches have 8: give a resolution that is a multiple, such as 48." in capsys.readouterr().err
+    assert main([*own, "--resolution", "48"]) == 0
+    assert "pictures of 48 x 48 pixels: positions resampled from 32" in capsys.readouterr().err
+    bundle = Bundle.load(folder / "larger-tiny-xb-at-48")
+    assert bundle.manifest.parity["passed"] is True and bundle.manifest.geometry.key == "crop-48-48-bicubic"
+    other = open_clip.create_model("tiny-xb", load_weights=False, force_image_size=48).eval()
+    state = dict(model.state_dict())
+    open_clip.model.resize_pos_embed(state, other)
+    other.load_state_dict(state)
+    pixels = pictures(48)
+    logits, saliency = answers(bundle, pixels)
+    image = normalised(pixels, open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
+    with torch.inference_mode():
+        text = other.encode_text(open_clip.get_tokenizer("tiny-xb")(TEXTS), normalize=True)
+        wanted = other.logit_scale.exp() * other.encode_image(image, normalize=True) @ text.T
+    np.testing.assert_allclose(logits, wanted, atol=2e-4)
+    assert saliency.shape == (3, 3, 6, 6)
+    row = _describe(bundle.path)
+    assert row["resized"] == "positions resampled from 32" and row["grid"] == [6, 6]
+
+
 def test_it_is_evaluated_with_the_geometry_of_open_clip(tiny_clip: tuple[Path, Any], evaluated: Path) -> None:
     """The logits of the run, from the pictures by open_clip's own preprocessing of the plain RGB image."""
     folder, model = tiny_clip
@@ -237,6 +265,10 @@ def test_clip_of_transformers(tmp_path: Path) -> None:
         cells = unit(model.visual_projection(tokens)) @ found.text_embeds.T
     np.testing.assert_allclose(logits, found.logits_per_image, atol=2e-4)
     np.testing.assert_allclose(saliency, cells.transpose(1, 2).reshape(3, 3, 4, 4), atol=2e-5)
+    (tmp_path / "larger").mkdir()
+    larger = exported(source, tmp_path / "larger", "--resolution", "48")
+    assert (larger.name, larger.manifest.geometry.key) == ("mine-32-at-48", "floor_crop-48-60-bicubic")
+    assert (larger.manifest.resized, larger.manifest.grid) == ("positions resampled from 32", (6, 6))
 
 
 def test_a_clip_whose_texts_are_filled_on_the_left_is_refused(

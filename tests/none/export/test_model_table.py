@@ -174,11 +174,6 @@ def test_modules_beside_the_file_come_after_installed_ones(tmp_path: Path, monke
             ["--model", "kad", "--out", "x", "--checkpoint", "b.pt"],
             "There is no file b.pt",
         ),
-        (
-            "[models.kad]\ncheckpoint = 'a.pt'\nresolution = 512",
-            ["--model", "kad", "--out", "x", "--weights", "stand-in", "--resolution", "3000"],
-            "--resolution belongs to a checkpoint",
-        ),
         ("[models.kad]\nx = 1", ["--list"], "unknown key 'x'"),
         ("", ["--model", "kad", "--family", "open_clip", "--out", "x"], "Give --model or --family, one of the two"),
         ("", ["--model", "kad", "--name", "mine", "--out", "x"], "--name goes with --family"),

@@ -96,7 +96,7 @@ def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
     keys = {key for entry in run["cells"].values() for key in entry}
     assert keys <= entries and entries - keys == {
         "reason", "map_size", "shard", "last_attempt", "version", "warnings", "supervised",
-        "uncertain", "uncompared_texts", "activation", "part", "fault",
+        "uncertain", "uncompared_texts", "resized", "activation", "part", "fault",
     }  # fmt: skip
     made = {key for entry in run["cells"].values() for key in entry["ingredients"]}
     assert set(first_column(page["3"], "ingredient")) == {*made, "shard", "geometry", "intensity", "phrases"}

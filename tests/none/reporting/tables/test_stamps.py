@@ -9,7 +9,7 @@ from xbench_fast.runtime.reporting.tables.stamps import ModelWorth, cell_stamps,
 
 PLAIN: dict[str, Any] = {
     "title": "One", "weights": "published", "engine": "onnxruntime-cpu fp32", "limit": None, "shard": "", "cases": 9,
-    "lost": 0, "supervised": False, "uncompared_texts": False, "boxes": {}, "uncertain": {},
+    "lost": 0, "supervised": False, "uncompared_texts": False, "resized": "", "boxes": {}, "uncertain": {},
 }  # fmt: skip
 
 
@@ -31,6 +31,14 @@ def test_texts_that_were_not_compared_are_said() -> None:
     assert lines({"model": "a"}, {"model": "b", "uncompared_texts": True}) == (line,)
     entry = {"model": "b", "weights": "published", "ingredients": {"engine": "trt fp32"}}
     assert stamps([entry_stamp({**entry, "uncompared_texts": True})]) == (line,) and not stamps([entry_stamp(entry)])
+
+
+def test_another_size_of_picture_is_said() -> None:
+    told = "positions resampled from 224"
+    line = f"b: another size of picture, {told}"
+    assert lines({"model": "a"}, {"model": "b", "resized": told}) == (line,)
+    entry = {"model": "b", "weights": "published", "ingredients": {"engine": "trt fp32"}}
+    assert stamps([entry_stamp({**entry, "resized": told})]) == (line,)
 
 
 def test_what_a_reader_marked_is_said_once() -> None:
