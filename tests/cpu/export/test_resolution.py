@@ -180,3 +180,11 @@ def test_a_refusal_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="multiple, such as 224"):
         at_resolution(adapter, 230)
     assert not adapter.resized and adapter.geometry.size == 224 and adapter.module.visual.grid_size == (7, 7)
+
+
+def test_the_cost_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xbench_fast.export.cost import measure_cost
+
+    adapter = small_adapter("medklip", monkeypatch)
+    before = measure_cost(adapter).image_macs
+    assert measure_cost(at_resolution(adapter, 448)).image_macs == pytest.approx(4 * before, rel=0.01)

@@ -91,6 +91,11 @@ def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) 
         (1218, {"weights_source": ""}, "as nothing says that the weights are the published ones"),
         (1218, {"weights": "own"}, "as the weights are own"),
         (1218, {"saliency_map": "layer-mean"}, "as layer-mean is not the authors' saliency map"),
+        (
+            1218,
+            {"resized": "by size, trained at 9"},
+            "as the pictures have another size than the authors' (by size, tr",
+        ),
         *((1218, computed(f"tensorrt {name}"), f"as the model ran in {name} and not in fp32") for name in INEXACT),
         (1218, computed(decoder="dali 2.2.0"), "as dali decoded the images and not the exact decoder"),
         (1218, computed(decoder=None), "as the run does not say what decoded its images"),
