@@ -18,6 +18,9 @@ from xbench_fast.runtime.reporting.studies.calibration_study import study_calibr
 from xbench_fast.runtime.reporting.studies.correlation_study import study_correlation
 from xbench_fast.runtime.reporting.studies.errors_study import study_errors
 from xbench_fast.runtime.reporting.studies.failures_study import study_failures
+from xbench_fast.runtime.reporting.studies.gap.finding_points import Quadrants
+from xbench_fast.runtime.reporting.studies.gap.gap_study import study_gap
+from xbench_fast.runtime.reporting.studies.groups.groups_study import study_groups
 from xbench_fast.runtime.reporting.studies.material import load_materials
 from xbench_fast.runtime.reporting.studies.strata_study import study_strata
 from xbench_fast.runtime.reporting.studies.thresholds_study import study_thresholds
@@ -65,6 +68,9 @@ def tables(run: Path) -> Iterator[Table]:
         yield from study(materials[0]).tables  # type: ignore[operator]
     yield from study_failures(materials[0], top=2, cases=2, overlays=False, datasets={}).tables
     yield from study_errors(materials[0], overlays=False).tables
+    yield from study_gap(materials[0], Quadrants(0.8, 0.5, 0.95), overlays=False).tables
+    groups = {"kinds of models": {"the first": stored.models[:1], "all others of them": stored.models[1:]}}
+    yield from study_groups(materials[0], groups).tables
     for several in (lambda given: study_prompts(given, by="family"), study_resolution):
         yield from several(materials).tables
 

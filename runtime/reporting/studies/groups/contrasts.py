@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .....metrics_gpu.statistics.intervals import Shares, mean_interval, percentile_interval
+from .....metrics_gpu.statistics.intervals import Interval, Shares, mean_interval, percentile_interval
 from .....metrics_gpu.statistics.measured_numbers import Measured, Parts
 from .....metrics_gpu.statistics.model_groups import ModelContrast, contrast_models, mean_of_models
 from .....metrics_gpu.statistics.multiple_tests import corrected, holm
@@ -18,7 +18,7 @@ from ..columns import measured
 from ..estimates import over_datasets
 from ..material import Material
 from ..writing import limits
-from .model_numbers import CellNumber, ModelNumber, Numbers
+from .model_numbers import RESIDUAL, CellNumber, ModelNumber, Numbers
 
 Groups = Mapping[str, Sequence[str]]
 """Group -> its models."""
@@ -51,9 +51,16 @@ def group_rows(division: str, groups: Groups, numbers: Numbers, level: float) ->
                     "measure": measure,
                     "models": len(own),
                     **measured("value", over_datasets(own, level)),
-                    **limits("models", mean_of_models(values, level)),
+                    **limits("models", _cut(mean_of_models(values, level), measure)),
                     "deviation": float(np.std(values, ddof=1)) if len(values) > 1 else None,
                 }
+
+
+def _cut(interval: Interval | None, measure: str) -> Interval | None:
+    """The interval of a mean of fractions ends at 0 and 1, as Student's of few patients does."""
+    if interval is None or measure == RESIDUAL:
+        return interval
+    return replace(interval, low=max(interval.low, 0.0), high=min(interval.high, 1.0))
 
 
 def contrasts(division: str, groups: Groups, numbers: Numbers, material: Material) -> Iterator[Contrast]:

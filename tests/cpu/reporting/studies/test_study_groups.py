@@ -85,6 +85,9 @@ def test_contrasts(run: tuple[Path, Any], capsys: pytest.CaptureFixture[str]) ->
         assert row["difference_low"] < row["difference"] < row["difference_high"]
         groups = {r["group"]: r for r in data["groups"] if r["measure"] == measure}
         assert [groups[name]["value"] for name in KIND] == pytest.approx([np.mean(a), np.mean(b)])
+        ends = stats.t.interval(0.95, 2, np.mean(b), stats.sem(b))
+        cut = tuple(np.clip(ends, 0, 1))
+        assert (groups["medical"]["models_low"], groups["medical"]["models_high"]) == pytest.approx(cut)
         assert groups["general"]["deviation"] == pytest.approx(np.std(a, ddof=1))
         assert groups["medical"]["value_low"] < groups["medical"]["value"] < groups["medical"]["value_high"]
     added: dict[str, float] = defaultdict(float)
