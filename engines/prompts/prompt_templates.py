@@ -25,7 +25,7 @@ Texts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Wordings:
+class PromptTemplates:
     """Templates and the synonyms of each finding: a set is a template with one synonym for each finding.
 
     templates: by name, the texts that mean present and those that mean absent.
@@ -112,7 +112,7 @@ class Wordings:
         )
 
 
-def read_templates(path: Path, dataset_findings: Callable[[str], Sequence[str]]) -> Wordings:
+def read_templates(path: Path, dataset_findings: Callable[[str], Sequence[str]]) -> PromptTemplates:
     """The wordings of a YAML or JSON file with the keys `templates`, `findings` and `synonyms`.
 
     templates: {name: text, [texts] or {positive: ..., negative: ...}}, each text with {finding}, or with {Finding} for
@@ -130,7 +130,7 @@ def read_templates(path: Path, dataset_findings: Callable[[str], Sequence[str]])
                 f"{path}: the template name '{name}' must have 1 to 64 letters, digits, '_' and '-'; rename it."
             )
         templates[name] = _template(value, f"{path}, template '{name}'")
-    wordings = Wordings(path, templates, _synonyms(content, path, dataset_findings))
+    wordings = PromptTemplates(path, templates, _synonyms(content, path, dataset_findings))
     _check_distinct(wordings)
     return wordings
 
@@ -183,7 +183,7 @@ def _filled(template: str, word: str) -> str:
     return template.replace(_PLACES[0], word).replace(_PLACES[1], word[:1].upper() + word[1:])
 
 
-def _check_distinct(wordings: Wordings) -> None:
+def _check_distinct(wordings: PromptTemplates) -> None:
     """Raises ConfigError if two choices give the same texts: a set that differs in nothing would count as a wording."""
     texts = {
         name: [[_rendered(sides, word) for word in words] for words in wordings.synonyms.values()]

@@ -94,8 +94,10 @@ FOLDS: Final = 10  # docs/metrics.md §4.3
 REPEATS: Final = 5  # in different orders, so that a result depends less on one random division
 
 
-def patient_folds(has: NDArray[np.bool_], seed: int = SEED) -> NDArray[np.intp]:
+def patient_folds(has: NDArray[np.bool_], seed: int = SEED, *, halves: int = 0) -> NDArray[np.intp]:
     """Fold of each patient of a dataset, intp [R, G]; R is 1, or `REPEATS` where many patients have a finding.
+
+    halves: if above 0, two folds in this many repeats, however few the patients.
 
     has: bool [G, C], whether the truth gives a patient a finding; -1 for a patient without any, where there are folds.
     In each repeat patients are taken in another order (PCG64). Finding by finding, the one with the fewest patients
@@ -105,10 +107,12 @@ def patient_folds(has: NDArray[np.bool_], seed: int = SEED) -> NDArray[np.intp]:
     has = np.asarray(has)
     if has.ndim != 2:
         raise ValueError(f"has must have the shape [G, C], got {has.shape}")
-    if has.any(axis=1).sum() <= LEAVE_ONE_OUT:
+    if not halves and has.any(axis=1).sum() <= LEAVE_ONE_OUT:
         return np.arange(len(has), dtype=np.intp)[None]
     generator = np.random.Generator(np.random.PCG64(seed))
-    folds: NDArray[np.intp] = np.stack([_divided(has, generator.permutation(len(has))) for _ in range(REPEATS)])
+    count, repeats = (2, halves) if halves else (FOLDS, REPEATS)
+    orders = (generator.permutation(len(has)) for _ in range(repeats))
+    folds: NDArray[np.intp] = np.stack([_divided(has, order, count) for order in orders])
     return folds
 
 
@@ -130,20 +134,20 @@ def pair_folds(
     return fold_of
 
 
-def _divided(has: NDArray[np.bool_], order: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Fold of each patient, intp [G]. has: bool [G, C], whether a patient has a finding."""
+def _divided(has: NDArray[np.bool_], order: NDArray[np.integer], count: int) -> NDArray[np.intp]:
+    """Fold of each patient, one of `count`, intp [G]. has: bool [G, C], whether a patient has a finding."""
     fold = np.full(len(has), -1, np.intp)
-    total = np.zeros(FOLDS, np.intp)
+    total = np.zeros(count, np.intp)
     for c in np.argsort(has.sum(axis=0), kind="stable"):
         placed = has[:, c] & (fold >= 0)
-        placed_in = np.bincount(fold[placed], minlength=FOLDS)
-        heap = [(int(placed_in[f]), int(total[f]), f) for f in range(FOLDS)]
+        placed_in = np.bincount(fold[placed], minlength=count)
+        heap = [(int(placed_in[f]), int(total[f]), f) for f in range(count)]
         heapq.heapify(heap)
         for patient in order[(has[:, c] & (fold < 0))[order]]:
             of_class, of_all, f = heap[0]
             fold[patient] = f
             heapq.heapreplace(heap, (of_class + 1, of_all + 1, f))
-        total = np.bincount(fold[fold >= 0], minlength=FOLDS)
+        total = np.bincount(fold[fold >= 0], minlength=count)
     return fold
 
 

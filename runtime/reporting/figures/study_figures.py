@@ -35,6 +35,34 @@ def draw_differences(name: str, title: str, rows: Rows, stamps: tuple[str, ...])
         return [sheet.finished(title, f"Paired differences with bootstrap intervals over patients: {counted}.", stamps)]
 
 
+def draw_spread(rows: Rows, stamps: tuple[str, ...]) -> list[Figure]:
+    """Pointing of each class by prompt set, a drawing for each model and dataset, a mark for each set; the first set is
+    filled. Raises MissingExtraError without matplotlib."""
+    figures = []
+    for number, (model, dataset) in enumerate(dict.fromkeys((row["model"], row["dataset"]) for row in rows), 1):
+        lines: dict[str, list[Mapping[str, Any]]] = {}
+        for row in rows:
+            if (row["model"], row["dataset"]) == (model, dataset) and row["value"] is not None:
+                lines.setdefault(str(row["class"]), []).append(row)
+        look = looks([model])[model]
+        with canvas(f"prompt-spread-{number}", 0.9 + 0.3 * len(lines)) as sheet:
+            axes = sheet.lines(list(lines), "pointing, percent")
+            for place, own in enumerate(lines.values()):
+                values = [100 * row["value"] for row in own]
+                axes.plot([min(values), max(values)], [place, place], color=GREY, linewidth=0.8)
+                axes.plot(
+                    values[1:], [place] * (len(values) - 1), look.mark, color=look.colour, markersize=4, alpha=0.5
+                )
+                axes.plot(values[:1], [place], "D", color=DARK, markersize=4)
+            counted = "; ".join(f"{name}, n = {own[0]['n']}" for name, own in lines.items())
+            caption = (
+                f"{model} on {dataset}: a mark for each prompt set, a diamond for the reference. The spread is above 0 "
+                f"by chance alone where a class has few pairs. {counted}."
+            )
+            figures.append(sheet.finished("Pointing of each finding by prompt set", caption, stamps))
+    return figures
+
+
 def draw_calibration(rows: Rows, labels: Mapping[str, str], material: Material) -> list[Figure]:
     """Gain in Dice by method, a mark per model; `labels`: methods as printed. Raises MissingExtraError without
     matplotlib."""

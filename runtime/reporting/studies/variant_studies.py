@@ -12,7 +12,7 @@ from ....metrics_gpu.grounding.strata import strata_of
 from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ...results.comparing.cell_variants import Variant, Variants
 from ...results.numbers.cell_values import CellValues
-from ..figures.study_figures import draw_differences
+from ..figures.study_figures import draw_differences, draw_spread
 from ..tables.table import Table
 from .columns import StudyTable, of_measure, text, texts
 from .material import Material
@@ -30,6 +30,11 @@ from .variants import (
     value_rows,
     value_table,
 )
+from .wording_tables import CHOICES, FINDINGS, SHARES
+from .wordings import Wordings
+
+_MANY: Final = 6
+"""With more prompt sets, a table with columns for each of them is wider than a page: their values stand in the CSV."""
 
 _SPREAD: Final = StudyTable(
     "Spread over prompt sets",
@@ -88,6 +93,8 @@ class _Compared:
         rows = value_rows(group, cells, division)
         self.groups.append((group, cells, division))
         self.values += rows
+        if len(group.labels) > _MANY:
+            return
         self.tables.append(value_table(group, rows, division, f"{group.key} on {group.title}: {words}", self.stamps))
 
     def differences(self, lacks: str) -> list[dict[str, Any]]:
@@ -122,7 +129,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
     is nothing to compare, or variants were swept by different protocols.
     """
     variants_of, remarks = group_variants(materials, lambda cell: cell.bundle if by == "model" else cell.family)
-    compared = _Compared(materials, remarks)
+    compared, wordings = _Compared(materials, remarks), Wordings(materials[0].sampling.level)
     for key, title, variants in variants_of:
         group = beside(key, title, variants, materials[0])
         if isinstance(group, str):
@@ -131,24 +138,52 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
         sets = [rows.entry["ingredients"].get("prompt_set") for rows, _ in group.parts]
         if len(set(sets)) < len(sets):
             remarks.append(f"{key} on {title}: some variants have the same prompts, so they differ in something else.")
-        compared.add(group, group.by_class(), "class", "prompt sets side by side")
+        cells = group.by_class()
+        compared.add(group, cells, "class", "prompt sets side by side")
+        wordings.add(group, cells)
     differences = compared.differences(
         "No model has two prompt sets on one dataset: evaluate it with --prompts for each of them, or give several "
         "runs."
     )
+    wordings.finish()
     means = [row for row in differences if row["class"] == "mean"]
     spread = _spread_rows(compared.values)
-    title = "Paired differences, mean over classes"
+    stamps = compared.stamps
+    tables = [
+        SHARES.table(wordings.shares, stamps),
+        CHOICES.table(wordings.choices, stamps),
+        FINDINGS.table(wordings.findings, stamps),
+        _SPREAD.table(spread, stamps),
+    ]
+    many = any(len(group.labels) > _MANY for group, *_ in compared.groups)
+    if many:
+        remarks.append(
+            f"More than {_MANY} prompt sets: the tables leave out the values and differences of each set; they are in "
+            "values.csv, differences.csv and changes.csv."
+        )
+    else:
+        tables.append(difference_table(means, "class", "Paired differences, mean over classes", stamps))
     outcome = StudyOutcome(
         name="prompts",
         title="Prompt sensitivity",
         facts=(),
-        tables=(_SPREAD.table(spread, compared.stamps), difference_table(means, "class", title, compared.stamps)),
-        data={"spread": spread, "values": long_rows(compared.values), "differences": differences},
+        tables=tuple(tables),
+        data={
+            "shares": wordings.shares,
+            "choices": wordings.choices,
+            "findings": wordings.findings,
+            "changes": wordings.changes,
+            "spread": spread,
+            "values": long_rows(compared.values),
+            "differences": differences,
+        },
         settings={"by": by},
     )
     fact = f"{len(compared.groups)} models and datasets with several prompt sets; the first is the reference"
-    return compared.outcome(outcome, fact, ("prompt-differences", "Pointing by prompt set"), means)
+    figure = ("prompt-differences", "Pointing by prompt set")
+    outcome = compared.outcome(outcome, fact, figure, [] if many else means)
+    pointing = [row for row in outcome.data["values"] if row["measure"] == "pointing" and row["class"] != "mean"]
+    return outcome.with_figures(lambda: [*outcome.figures, *draw_spread(pointing, stamps)])
 
 
 def _spread_rows(values: Rows) -> list[dict[str, Any]]:

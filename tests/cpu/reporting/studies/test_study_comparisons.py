@@ -97,12 +97,54 @@ def test_prompts(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (row,) = [r for r in data["differences"] if (r["class"], r["measure"]) == (name, "dice_fixed")]
         assert row["difference"] == pytest.approx(mean(gaps)) and 0 < row["p"] <= row["p_holm"] <= 1
     assert any(row["measure"] == "auc" and row["n"] == 30 for row in data["differences"])
+    check_wordings(data, first, second)
     assert "no second variant to compare with" in study(capsys, "prompts", run, code=1)
     # One dataset under two names in one run is one dataset.
     assert "some variants have the same prompts" in study(capsys, "prompts", other, "--replicates", 50)
     data = answer(other, "prompts")
     assert {row["variant"] for row in data["values"]} == {"coco", "again"}
     assert all(row["spread"] == 0 for row in data["values"]) and {r["difference"] for r in data["differences"]} == {0}
+
+
+def beyond(values: list[float], pairs: list[dict[str, Any]]) -> float:
+    """One-sided p of a mean above 0, of pairs that come in patients."""
+    m, sums = mean(values), defaultdict(float)
+    for value, pair in zip(values, pairs, strict=True):
+        sums[pair["patient_id"]] += (value - m) / len(values)
+    error = np.sqrt(len(sums) / (len(sums) - 1) * sum(part**2 for part in sums.values()))
+    return float(stats.t.sf(m / error, len(sums) - 1))
+
+
+def check_wordings(data: dict[str, Any], first: dict[str, Any], second: dict[str, Any]) -> None:
+    """Changes, their tests and shares by plain loops."""
+    tested = []
+    for name in ("Mass", "Effusion"):
+        a, b = ([float(row["hit"]) for row in pairs[name]] for pairs in (first, second))
+        (row,) = [r for r in data["changes"] if (r["class"], r["measure"]) == (name, "pointing")]
+        assert row["change"] == pytest.approx(mean(b) - mean(a)) and row["reference_value"] == pytest.approx(mean(a))
+        relative = (mean(b) - mean(a)) / mean(a) if mean(a) else None
+        assert row["change_relative"] == (None if relative is None else pytest.approx(relative))
+        (found,) = [r for r in data["findings"] if (r["class"], r["measure"]) == (name, "pointing")]
+        assert (found["smallest"], found["largest"]) == pytest.approx(tuple(sorted((mean(a), mean(b)))))
+        assert found["deviation"] == pytest.approx(np.std([mean(a), mean(b)], ddof=1))
+        patients = {pair["patient_id"] for pair in first[name]}
+        if len(patients) >= 10:
+            tested.append(row)
+            sides = [beyond([sign * (y - x) - 0.1 for x, y in zip(a, b, strict=True)], first[name]) for sign in (1, -1)]
+            assert row["p_absolute"] == pytest.approx(max(min(1, 2 * min(sides)), 2.0 ** (1 - len(patients))))
+        else:
+            assert row["p_absolute"] is None and found["confirmed_absolute"] is None
+    (share,) = [row for row in data["shares"] if row["measure"] == "pointing"]
+    rows = [row for row in data["changes"] if row["measure"] == "pointing"]
+    assert tested and share["family"] == len(tested) == share["tested"]
+    assert share["seen_absolute"] == mean(abs(row["change"]) > 0.1 for row in rows)
+    assert share["seen_relative"] == mean(abs(row["change_relative"] or 0) > 0.1 for row in rows)
+    least = sorted(tested, key=lambda row: row["p_absolute"])
+    assert least[0]["p_absolute_holm"] == pytest.approx(min(1, len(least) * least[0]["p_absolute"]))
+    assert share["confirmed_absolute"] == mean(row["p_absolute_holm"] <= 0.05 for row in tested)
+    macro = [mean(mean(float(row["hit"]) for row in own) for own in pairs.values()) for pairs in (first, second)]
+    ends = {row["end"]: row for row in data["choices"] if row["measure"] == "pointing"}
+    assert (ends["best"]["value"], ends["worst"]["value"]) == pytest.approx((max(macro), min(macro)))
 
 
 def test_resolution(world: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
