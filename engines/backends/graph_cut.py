@@ -66,7 +66,7 @@ def find_cut(nodes: Sequence[CutNode]) -> Cut | None:
     for them itself, so that it can be given the features of more images than the other part.
     """
     of_pixels, of_text = _reached(nodes, PIXELS), _reached(nodes, TEXT)
-    if any(name in of_pixels and name not in of_text for name in OUTPUTS):
+    if not of_text.issuperset(OUTPUTS):
         return None
     alone = of_pixels - of_text
     maker = {name: place for place, node in enumerate(nodes) for name in node.outputs}
@@ -109,7 +109,7 @@ def _sizes(nodes: Sequence[CutNode], alone: set[str], given: set[str]) -> set[st
     for node in nodes:
         sources = _sources(node, alone)
         asks = node.operator in ("Shape", "Size") and given.issuperset(sources)
-        if sources and not alone.isdisjoint(node.outputs) and (asks or sizes.issuperset(sources)):
+        if sources and (asks or sizes.issuperset(sources)):
             sizes.update(node.outputs)
     return sizes
 

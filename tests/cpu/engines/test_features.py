@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ pytest.importorskip("onnxruntime")
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 1, synthetic.SIZE, synthetic.SIZE), np.uint8)
 TEXTS = [np.array(rows, np.float32) for rows in ([[1, 0], [-1, 3]], [[2, 1]], [[0, 1], [1, 1], [3, -2]])]
+TEXTS.append(TEXTS[2][::-1])  # not contiguous
 
 
 def bundle(folder: Path, change: Any = None, largest_batch: int | None = None) -> Bundle:
@@ -100,11 +102,14 @@ def test_other_graphs_are_run_whole_and_it_is_said_once(
     ]
 
 
-def test_an_engine_of_the_user_runs_whole(tmp_path: Path) -> None:
+def test_an_engine_of_the_user_runs_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = synthetic.make_bundle(tmp_path / "blocks")
     with synthetic.BlockEngine(made) as engine:
         check(engine, engine.encode(PIXELS))
-        assert engine.calls == [5, 5, 5]
+        assert engine.calls == [5] * len(TEXTS)
+        assert engine.encode(PIXELS[..., ::-1]).pixels.flags.c_contiguous
+        monkeypatch.setattr(engine, "_encode", None)  # why is known, and not asked again
+        check(engine, engine.encode(PIXELS))
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -131,6 +136,22 @@ def test_all_images_are_asked_at_once_where_the_bits_are_those_of_pairs(
         assert asked[-4:] == [6, 2, 2, 2]
 
 
+@pytest.mark.parametrize(("batch", "feature"), [(2, [2, 4]), ("batch", [1, 4]), ("batch", ["patches", 4])])
+def test_features_that_are_not_one_for_each_image_are_not_joined(batch: Any, feature: Any) -> None:
+    parts = object.__new__(ort_parts.OrtParts)
+    taken, made = SimpleNamespace(shape=[batch, 1, 32, 32]), SimpleNamespace(shape=feature)
+    parts.image = SimpleNamespace(get_inputs=lambda: [taken], get_outputs=lambda: [made])
+    assert parts.joined([]) is None
+
+
+def test_the_size_of_features_is_that_of_their_types() -> None:
+    values = [
+        SimpleNamespace(shape=lambda: [2, 3, 5], data_type=lambda kind=kind: f"tensor({kind})")
+        for kind in ("float16", "bfloat16", "float", "int32", "int64", "double")
+    ]
+    assert ort_parts.PartFeatures(PIXELS[:2], values).size == 15 * (2 + 2 + 4 + 4 + 8 + 8)
+
+
 def test_the_whole_graph_is_closed_for_its_parts(tmp_path: Path) -> None:
     """Its weights would be in memory twice."""
     with open_engine(bundle(tmp_path), "onnxruntime-cpu", threads=1) as engine:
@@ -155,13 +176,30 @@ def test_parts_read_weights_outside_the_file_and_subgraphs(tmp_path: Path) -> No
 
     model = onnx.load(synthetic.save_graph(tmp_path / "graph.onnx"))
     change(model.graph)
+    model.graph.value_info.extend(value(name, onnx.TensorProto.FLOAT, None) for name in ("grey", "total"))
     onnx.save(model, tmp_path / "graph.onnx", save_as_external_data=True, location="weights.bin", size_threshold=200)
     assert (tmp_path / "weights.bin").stat().st_size, "the layer's kernel"
     before = sorted(tmp_path.iterdir())
     parts = GraphParts.of(tmp_path / "graph.onnx")
     assert parts is not None and parts.cut.features == ("blocks",)
+    feature = SimpleNamespace(name="blocks", type="tensor(float)", shape=["batch", 1, 4, 4])
+    image, text = (onnx.load_from_string(part).graph for part in (parts.image(), parts.text([feature])))
+    assert [item.name for item in image.initializer] == ["kernel"], "weights are in the part that reads them"
+    assert "kernel" not in {item.name for item in text.initializer}
+    assert [[item.name for item in graph.value_info] for graph in (image, text)] == [["grey"], ["total"]]
     entries = {ort_parts.EXTERNAL_DATA: str(tmp_path)}
     divided = ort_parts.OrtParts(parts, lambda part: open_session(part, [CPU_PROVIDER], 1, entries=entries))
     scores = divided.ask(divided.encode(PIXELS), TEXTS[0])
     np.testing.assert_array_equal(scores.saliency, synthetic.model(PIXELS, TEXTS[0])[1])
     assert sorted(tmp_path.iterdir()) == before, "nothing is written beside it"
+
+
+def test_a_branch_can_give_a_feature_as_it_is(tmp_path: Path) -> None:
+    """Then no node inside it reads the feature."""
+    value = onnx.helper.make_tensor_value_info("blocks", onnx.TensorProto.FLOAT, None)
+    branch = onnx.helper.make_graph([], "branch", [], [value])
+    model = onnx.load(synthetic.save_graph(tmp_path / "graph.onnx"))
+    node = next(node for node in model.graph.node if node.output[0] == "seen")
+    node.CopyFrom(onnx.helper.make_node("If", ["gain4"], ["seen"], then_branch=branch, else_branch=branch))
+    parts = GraphParts.of(model.SerializeToString())
+    assert parts is not None and parts.cut.features == ("blocks",)

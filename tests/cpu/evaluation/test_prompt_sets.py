@@ -16,6 +16,7 @@ from xbench_fast.engines.backends.ort_parts import OrtParts
 from xbench_fast.engines.base import Engine
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError, RunError
+from xbench_fast.runtime.evaluation import cell_inputs
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
 
 pytest.importorskip("onnx")
@@ -50,7 +51,10 @@ def test_the_image_part_runs_once_for_an_image(bundle: Bundle, monkeypatch: pyte
     monkeypatch.setattr(OrtParts, "encode", lambda self, pixels: (encoded.append(len(pixels)), encode(self, pixels))[1])
     monkeypatch.setattr(OrtParts, "ask", lambda self, *given: (asked.append(1), ask(self, *given))[1])
     monkeypatch.setattr(Engine, "run", lambda self, *given: (whole.append(1), run(self, *given))[1])
+    loads, load = list[int](), cell_inputs.load_dataset
+    monkeypatch.setattr(cell_inputs, "load_dataset", lambda *given, **how: (loads.append(1), load(*given, **how))[1])
     together = evaluate(bundle, SETS)
+    assert len(loads) == 1
     assert sum(encoded) == CASES and not whole
     assert len(asked) == 2 + len(SETS) * 3, "three batches, of which one of four is asked by pairs too, once"
     assert set(together) == {f"blocks@{name}--coco" for name in SETS}

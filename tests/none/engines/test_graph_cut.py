@@ -25,6 +25,7 @@ def nodes(*lines: str) -> list[Node]:
 
 
 HEAD = ("logits = ReduceMean seen", "saliency = Identity seen")
+MOVING = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 TOWER = ("grey = Cast pixels", "maps = Conv grey weight")
 
 
@@ -44,6 +45,17 @@ TOWER = ("grey = Cast pixels", "maps = Conv grey weight")
         (("n = Shape maps", "k = Concat n one", "e = Expand maps k", "seen = MatMul e text"), ["maps"]),
         (("n = Shape grey", "k = Concat n one", "e = Expand maps k", "seen = MatMul e text"), ["maps", "k"]),
         (("words = Gemm text w", "seen = MatMul maps words"), ["maps"]),
+        (("n = Size maps", "k = Concat n one", "e = Expand maps k", "seen = MatMul e text"), ["maps"]),
+        (("turned = Transpose maps", "many = Expand turned one", "seen = Attention text many maps"), ["maps"]),
+        (("many = Tile maps shape", "seen = MatMul many text"), ["maps"]),
+        (("many = Expand pixels shape", "seen = Attention text maps many"), ["maps", "many"]),
+        *(((f"turned = {operator} maps", "seen = Attention text maps turned"), ["maps"]) for operator in MOVING),
+        # Another form by a size of the pixels is not only the maps in another form.
+        (("size = Shape grey", "flat = Reshape maps size", "seen = Attention text maps flat"), ["maps", "flat"]),
+        (
+            ("size = Shape grey", "flat = Reshape maps size", "turned = Transpose maps", "seen = A text flat turned"),
+            ["flat", "turned"],
+        ),
     ],
 )
 def test_features_are_the_last_tensors_of_the_pixels_alone(between: tuple[str, ...], features: list[str]) -> None:
@@ -70,6 +82,13 @@ def test_what_depends_on_neither_is_in_both_parts() -> None:
     assert cut is not None and 0 in cut.image and 0 in cut.text
 
 
+def test_outputs_and_inputs_that_are_left_out_are_no_value() -> None:
+    graph = nodes(*TOWER, "words = Gemm text w", "seen = MatMul maps words", *HEAD)
+    graph[1:1] = [Node("MaxPool", ("grey",), ("small", "")), Node("Clip", ("stored", ""), ("w",))]
+    cut = find_cut(graph)
+    assert cut is not None and cut.features == ("maps",)
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -77,6 +96,7 @@ def test_what_depends_on_neither_is_in_both_parts() -> None:
         (*TOWER, "seen = Attention pixels maps text", *HEAD),
         (*TOWER, "logits = ReduceMean maps", "saliency = MatMul maps text"),
         ("seen = Gemm text w", *HEAD),
+        ("grey = Cast pixels", "w = MatMul a b", "more = Add grey w", "seen = MatMul more text", *HEAD),
     ],
 )
 def test_graphs_that_do_not_fall_apart(lines: tuple[str, ...]) -> None:
