@@ -8,6 +8,7 @@ import click
 
 from ...engines.commands import LazyGroup, echo
 from ..host.options import EvalConfig, EvaluationOptions
+from ..results.choices import Choices
 from .options.completing import BUNDLES
 from .options.declared_options import options_of, repeated
 from .options.shared_options import config_option, models_option, resolve_config
@@ -96,7 +97,7 @@ def encode(
     help="Prompt file to write, YAML or (.json) JSON, for prompts encode.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of sets: a random sample.  [default: all]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the sample.")
+@click.option("--seed", type=click.IntRange(min=0), default=Choices.seed, show_default=True, help="Seed of the sample.")
 def expand(templates: Path, out: Path, limit: int | None, seed: int) -> int:
     """Make a prompt set of each template and each choice of one synonym per finding.
 

@@ -243,7 +243,7 @@ def _resolution(runs: tuple[Path, ...], **common: Any) -> int:
 
     The coarsest grid is the reference. Files go to the first run.
     """
-    from ..reporting.studies.variant_studies import study_resolution
+    from ..reporting.studies.resolution_study import study_resolution
 
     return of_runs(runs, common, lambda materials: [study_resolution(materials)])
 

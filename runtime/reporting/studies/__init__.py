@@ -18,6 +18,7 @@ failures_study     the best and worst classes and cases, with overlays
 readers/           agreement between readers, and models beside them
 errors_study       the kinds of errors of boxes and of cut maps, and the gain if one is fixed
 subgroups/         measures by view, sex, age and other attributes, and the gaps between groups
-variant_studies    several prompt sets, or several input sizes, side by side
+variant_studies    several prompt sets, or several kinds of maps, side by side; wording/: what wording changes
+resolution_study   several input sizes side by side; compared_variants: what these three report
 calibration_study  how much of delta Dice calibration on other patients recovers
 """

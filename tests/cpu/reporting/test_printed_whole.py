@@ -22,9 +22,10 @@ from xbench_fast.runtime.reporting.studies.gap.finding_points import Quadrants
 from xbench_fast.runtime.reporting.studies.gap.gap_study import study_gap
 from xbench_fast.runtime.reporting.studies.groups.groups_study import study_groups
 from xbench_fast.runtime.reporting.studies.material import load_materials
+from xbench_fast.runtime.reporting.studies.resolution_study import study_resolution
 from xbench_fast.runtime.reporting.studies.strata_study import study_strata
 from xbench_fast.runtime.reporting.studies.thresholds_study import study_thresholds
-from xbench_fast.runtime.reporting.studies.variant_studies import study_prompts, study_resolution
+from xbench_fast.runtime.reporting.studies.variant_studies import study_prompts
 from xbench_fast.runtime.reporting.tables.table import Table
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load_rows import load_run

@@ -15,7 +15,7 @@ from study_world import PIXELS, answer, dice, make_runs, mean, pairs_of, stored,
 from synthetic import _axis, make_bundle, make_dataset
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.studies.variant_studies import _answer
+from xbench_fast.runtime.reporting.studies.resolution_study import _answer
 from xbench_fast.runtime.results.load_rows import load_run
 from xbench_fast.runtime.results.run_json import read_run, store_run
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.grounding.best_thresholds import patient_folds
-from ....metrics_gpu.statistics.class_means import class_means
-from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, mean_interval, percentile_interval, shares
-from ....metrics_gpu.statistics.measured_numbers import Measured
-from ....metrics_gpu.statistics.multiple_tests import holm
-from ....metrics_gpu.statistics.variant_choice import (
+from .....metrics_gpu.grounding.best_thresholds import patient_folds
+from .....metrics_gpu.statistics.class_means import class_means
+from .....metrics_gpu.statistics.intervals import MANY_PATIENTS, mean_interval, percentile_interval, shares
+from .....metrics_gpu.statistics.measured_numbers import Measured
+from .....metrics_gpu.statistics.multiple_tests import holm
+from .....metrics_gpu.statistics.variant_choice import (
     HALVES,
     above_bound,
     change_tests,
@@ -23,12 +23,12 @@ from ....metrics_gpu.statistics.variant_choice import (
     residuals,
     taken,
 )
-from ...results.comparing.cell_variants import Variants
-from ...results.numbers.cell_values import CellValues
-from ...results.numbers.fields import FIELDS
-from .columns import measured
-from .variants import MEASURES
-from .writing import clean
+from ....results.comparing.cell_variants import Variants
+from ....results.numbers.cell_values import CellValues
+from ....results.numbers.fields import FIELDS
+from ..columns import measured
+from ..variants import MEASURES
+from ..writing import clean
 
 Float = NDArray[np.float64]
 KINDS: Final = ("relative", "absolute")

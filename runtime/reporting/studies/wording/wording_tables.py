@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....metrics_gpu.statistics.intervals import MANY_PATIENTS
-from .columns import StudyTable, of_measure, percents, text
-from .variants import MEASURE
-from .writing import CROSS_FITTED, IN_SAMPLE
+from .....metrics_gpu.statistics.intervals import MANY_PATIENTS
+from ..columns import StudyTable, of_measure, percents, text
+from ..variants import MEASURE
+from ..writing import CROSS_FITTED, IN_SAMPLE
 
 _WINNERS: Final = (
     "best, worst and farthest in the data are too good, too bad and too far: they are the extremes of noisy values "
