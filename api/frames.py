@@ -68,14 +68,14 @@ def grounding(results: Results) -> Iterator[dict[str, Any]]:
     """Every model on every dataset, then its mean over datasets if there are several; of one protocol, as all here."""
     for model in results.models:
         cells = results.row(model)
-        yield from _of_model(results, model, cells, GROUNDING)
+        yield from _of_model(results, model, cells, (*GROUNDING, *results.choices.own))
 
 
 def classes(results: Results) -> Iterator[dict[str, Any]]:
     """Every finding of every model and dataset."""
     for cell in results.finished:
         for name in cell.grounding.names:
-            for metric in GROUNDING:
+            for metric in (*GROUNDING, *results.choices.own):
                 yield _of_cell(cell, name, metric, cell.number(metric, name))
             tau = cell.grounding.value("best_tau", name)
             scaled = None if tau is None else tau * cell.tau_scale

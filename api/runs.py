@@ -107,7 +107,8 @@ class Run:
         check_options(function, ReportOptions, choices)
         names = choices.pop("protocol", None) or ()
         protocol, scorers = split_protocols([names] if isinstance(names, str) else names)
-        key = (Choices(**choices, protocol=protocol), scorers)
+        metrics = Choices.metrics_of(choices.pop("metrics", {}))
+        key = (Choices(**choices, metrics=metrics, protocol=protocol), scorers)
         if key not in self._reports:
             self._reports[key] = make_report(self.path, key[0], Presentation(scorers=scorers))
         return self._reports[key]

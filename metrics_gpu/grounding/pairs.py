@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ class Pairs:
     draws: of the patients of the dataset, for replicates; patient_of: integers [P], the patient of each pair.
     masks: the counts are of masks, equal at every threshold above 0: nothing is searched, and what the scores say
         of a best threshold is what they say of the fixed one.
+    own: name -> float64 [P], further scores of each pair, which are averaged as pointing is.
     Raises ValueError if they do not fit together.
     """
 
@@ -47,6 +48,7 @@ class Pairs:
     draws: Draws | None = None
     patient_of: NDArray[np.intp] | None = None
     masks: bool = False
+    own: Mapping[str, Float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         pairs, classes, class_of = len(self.counts), len(self.names), np.asarray(self.class_of)
@@ -78,10 +80,11 @@ def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Weighted sums of some pairs of a class, in 1 + B rows: n [R], plain [R, 5], dice [R, 101], iou [R, 101]."""
+    """Weighted sums of some pairs of a class, in 1 + B rows: n [R], plain [R, 5], own [R, M], dice, iou [R, 101]."""
 
     n: Float
     plain: Float
+    own: Float
     dice: Float
     iou: Float
 
@@ -111,7 +114,9 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     if not pairs.masks:  # each pair at its own best threshold
         k, k_iou = best_levels(dice[:, :LEVELS], iou[:, :LEVELS], options)
         best = at_level(dice, k), at_level(iou, k_iou)
-    table = np.column_stack([np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best, dice[:, :-1], iou[:, :-1]])
+    own = [exact_values(values) for values in pairs.own.values()]
+    plain = [np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best]
+    table = np.column_stack([*plain, *own, dice[:, :-1], iou[:, :-1]])
     person, weights = patient_of, draws.weights if crossed else None
     if crossed and pairs.draws is None:  # without draws one patient has all pairs, which no fold can divide
         person, weights = np.arange(len(counts)), np.ones((1, len(counts)), np.uint16)
@@ -124,11 +129,13 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
             folds = np.asarray(pairs.fold_of)[:, members]
             fitted = cross_fitted(curves, folds, person[members], weights, options, keep=keep)
         drawn_sums = draws.sums(patient_of[members], table[members])
-        sums.append(ClassSums(members, _split(drawn_sums), _split(table[members]), fitted))
+        sums.append(ClassSums(members, _split(drawn_sums, len(own)), _split(table[members], len(own)), fitted))
     return sums
 
 
-def _split(sums: Float) -> Sums:
-    dice, iou = np.split(sums[:, 1 + _PLAIN :], 2, axis=1)
+def _split(sums: Float, own: int) -> Sums:
+    first = 1 + _PLAIN + own
+    dice, iou = np.split(sums[:, first:], 2, axis=1)
     shape = len(sums), LEVELS  # counts of masks have one column for all levels
-    return Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], np.broadcast_to(dice, shape), np.broadcast_to(iou, shape))
+    plain, extra = sums[:, 1 : 1 + _PLAIN], sums[:, 1 + _PLAIN : first]
+    return Sums(sums[:, 0], plain, extra, np.broadcast_to(dice, shape), np.broadcast_to(iou, shape))

@@ -60,7 +60,8 @@ class Grounding(MeasuredRows):
     dice_best, iou_best: at the best threshold(s); best_tau, iou_tau: those of the estimate, where a single one exists.
     delta_dice: dice_best - dice_fixed in percentage points.
     floor_dice, floor_iou: of the all-ones mask. chance: expected pointing of a random pixel, the mean region fraction.
-    each: `FIELDS` of each pair at the thresholds of the estimate, float64 [P]; NaN where it is not defined.
+    Further rows are of `Pairs.own`.
+    each: `FIELDS` and `Pairs.own` of each pair at the thresholds of the estimate, float64 [P]; NaN where undefined.
     """
 
     options: GroundingOptions
@@ -118,21 +119,23 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
     if tau == "fixed":
         read_levels = kept
     fits = [one.fitted if unit == "cross_fit" else None for one in classes]
+    fields = (*FIELDS, *pairs.own)
     rows = [
-        _values(one.totals, read, fit[0] if fit else None)
+        _values(one.totals, read, fit[0] if fit else None, tuple(pairs.own))
         for one, read, fit in zip(classes, read_levels, fits, strict=True)
     ]
     if rows:
         weights = np.column_stack([one.totals.n for one in classes])
-        values = {name: np.column_stack([estimates[name] for estimates in rows]) for name in FIELDS}
+        values = {name: np.column_stack([estimates[name] for estimates in rows]) for name in fields}
     else:
         weights = np.zeros((1 if pairs.draws is None else 1 + pairs.draws.replicates, 0))
-        values = dict.fromkeys(FIELDS, weights)
+        values = dict.fromkeys(fields, weights)
     degenerate = pairs.counts.degenerate
-    each = {name: np.full(len(degenerate), np.nan) for name in FIELDS}
+    each = {name: np.full(len(degenerate), np.nan) for name in fields}
     taus = np.full((2, len(classes) + 2, 1), np.nan)
     for c, one in enumerate(classes):
-        for key, value in _values(one.pairs, kept[c], fit[1] if (fit := fits[c]) else None).items():
+        fit = fits[c]
+        for key, value in _values(one.pairs, kept[c], fit[1] if fit else None, tuple(pairs.own)).items():
             each[key][one.members] = value
         if len(one.members):
             taus[:, c, 0] = _taus(kept[c])
@@ -153,7 +156,7 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
             **{name: means[name] for name in first},
             "best_tau": taus[0],
             "iou_tau": taus[1],
-            **{name: means[name] for name in FIELDS if name not in first},
+            **{name: means[name] for name in fields if name not in first},
         },
         options=options,
         each=each,
@@ -182,7 +185,7 @@ def _fixed(levels: tuple[int, int]) -> Levels:
     return np.array(levels[:1], np.intp), np.array(levels[1:], np.intp)
 
 
-def _values(sums: Sums, levels: Levels | None, fitted: Float | None) -> dict[str, Float]:
+def _values(sums: Sums, levels: Levels | None, fitted: Float | None, own: Sequence[str]) -> dict[str, Float]:
     """The numbers of the rows of `sums`: at `levels`, or (None) of each pair at its own best threshold, or with the
     `fitted` sums of Dice and IoU."""
     if fitted is not None:
@@ -200,6 +203,7 @@ def _values(sums: Sums, levels: Levels | None, fitted: Float | None) -> dict[str
         "floor_dice": sums.plain[:, 1],
         "floor_iou": sums.plain[:, 2],
         "chance": sums.plain[:, 2],
+        **dict(zip(own, sums.own.T, strict=True)),
     }
     values = {name: ratio(total, sums.n) for name, total in means.items()}
     return {**values, "delta_dice": 100.0 * (values["dice_best"] - values["dice_fixed"])}

@@ -16,6 +16,9 @@
     augment = ["flip", "shift:8"]         # views of every image, each a result of its own (docs/datasets.md §0.9)
     part = true                           # images of a part of it are enough; default: from half missing on, eval fails
 
+    [metrics.my_recall]                   # a number of your own in reports (docs/metrics.md §19)
+    function = "metrics.py:recall"
+
     [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
     class = "my_model.py:MyModel"
 
@@ -121,7 +124,7 @@ class DatasetConfig:
 class Config:
     """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes. `code`: the readers in
     Python files, dataset -> reader, of a configuration file that was not named. `groups`: name of a division -> group
-    -> its models."""
+    -> its models. `metrics`: name -> function. `named`: whether the user named the file."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
@@ -131,6 +134,8 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
     code: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    named: bool = True
 
     def dataset(self, name: str, root: Path | None = None) -> DatasetConfig:
         """The dataset called `name`, in the folder `root` if that is given. Raises ConfigError where nothing says its
@@ -150,6 +155,11 @@ class Config:
         """
         named = {name: reader for name, reader in self.code.items() if self.datasets[name].reader == reader}
         return [code_line(DEFAULT_FILE, reader, f"reads dataset '{name}'") for name, reader in named.items()]
+
+    def own_metrics(self) -> list[str]:
+        """As `own_code`, of the metrics. Raises ConfigError alike."""
+        files = {} if self.named else {name: code for name, code in self.metrics.items() if is_file(code)}
+        return [code_line(DEFAULT_FILE, code, f"computes metric '{name}'") for name, code in files.items()]
 
     def with_settings(self, **given: Any) -> Config:
         """A copy with these keys of `[eval]`; None keeps the value of the file."""
@@ -196,7 +206,7 @@ def load_config(path: Path | None = None) -> Config:
         return Config()
     config = parse_config(read_toml(file), file)
     code = {name: item.reader for name, item in config.datasets.items() if is_file(item.reader)}
-    return config if path is not None else replace(config, code=code)
+    return config if path is not None else replace(config, code=code, named=False)
 
 
 class _File(msgspec.Struct):
@@ -209,6 +219,11 @@ class _File(msgspec.Struct):
     eval: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     models: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+
+
+class _Metric(msgspec.Struct):
+    function: Text
 
 
 class _Dataset(msgspec.Struct):
@@ -233,6 +248,7 @@ def parse_config(data: Mapping[str, Any], path: Path) -> Config:
         cache_limit=None if file.cache_limit is None else parse_bytes(file.cache_limit, f"{path}: cache_limit"),
         datasets={name: _dataset(name, value, path) for name, value in file.datasets.items()},
         groups={name: _groups(name, table, path) for name, table in file.groups.items()},
+        metrics={name: _metric(name, value, path) for name, value in file.metrics.items()},
         eval=convert(file.eval, EvalConfig, "eval", path, {**_WORDS, "`array": "a list of texts"}),
     )
 
@@ -242,10 +258,7 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     if isinstance(value, dict) and "root" not in value:
         raise ConfigError(f"{path}: [{where}] has no key 'root'; write the folder of the dataset there.")
     table: _Dataset = convert(value, _Dataset, where, path, _WORDS)
-    reader = table.reader or name
-    file, colon, attribute = reader.rpartition(":")
-    if colon and file.endswith(".py"):
-        reader = f"{path.parent / file}:{attribute}"
+    reader = _beside(table.reader or name, path)
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
     prompts = tuple(dict.fromkeys(table.prompts)) if isinstance(table.prompts, list) else table.prompts
     augment = tuple(dict.fromkeys(table.augment or ()))
@@ -263,6 +276,20 @@ def _groups(name: str, table: Any, path: Path) -> dict[str, tuple[str, ...]]:
         if not models:
             raise ConfigError(f"{where}: the group '{group}' is empty; list its models.")
     return {group: tuple(dict.fromkeys(models)) for group, models in groups.items()}
+
+
+def _metric(name: str, value: Any, path: Path) -> str:
+    if isinstance(value, dict):
+        _check_keys(value, _Metric.__struct_fields__, f"{path}: [metrics.{name}]")
+        value = {"function": name, **value}
+    table: _Metric = convert(value, _Metric, f"metrics.{name}", path, _WORDS)
+    return _beside(table.function, path)
+
+
+def _beside(target: str, path: Path) -> str:
+    """The target; a Python file is relative to the configuration file."""
+    file, _, attribute = target.rpartition(":")
+    return f"{path.parent / file}:{attribute}" if is_file(target) else target
 
 
 def _check_keys(table: Mapping[str, Any], keys: Iterable[str], where: str) -> None:

@@ -81,7 +81,7 @@ def _table_1(results: Results) -> Iterator[dict[str, Any]]:
             "model": model,
             "dataset": dataset,
             "n": cell.n if cell else None,
-            **_numbers(cell, GROUNDING),
+            **_numbers(cell, (*GROUNDING, *results.choices.own)),
             "note": _best_note(cell),
             "remark": _remark(results, model, dataset),
         }
@@ -98,7 +98,7 @@ def _grounding_classes(results: Results) -> Iterator[dict[str, Any]]:
                 "class": name,
                 "n": scores.count("n", name),
                 "best_threshold": None if tau is None else tau * cell.tau_scale,
-                **_numbers(cell, GROUNDING, name),
+                **_numbers(cell, (*GROUNDING, *results.choices.own), name),
                 "pointing_interval": interval.method if interval else None,
                 "degenerate": scores.count("degenerate", name),
                 "sub_pixel": sub_pixel,
@@ -228,7 +228,7 @@ def to_json(
 def _block(results: Results, differences: Differences | None) -> dict[str, Any]:
     models = {}
     for model in results.models:
-        numbers = {field: results.number(model, "", field) for field in FIELDS}
+        numbers = {field: results.number(model, "", field) for field in (*FIELDS, *results.choices.own)}
         models[model] = {
             "mean_of_datasets": {field: number.value for field, number in numbers.items()},
             "intervals": {field: [n.interval.low, n.interval.high] for field, n in numbers.items() if n.interval},
@@ -244,7 +244,7 @@ def _block(results: Results, differences: Differences | None) -> dict[str, Any]:
 
 def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
     basis = results.bases[cell.model, cell.dataset]
-    fields = [field for field in FIELDS if field in GROUNDING or cell.competes]
+    fields = [field for field in FIELDS if field in GROUNDING or cell.competes] + [*results.choices.own]
     intervals = {
         name: {field: found for field in fields if (found := cell.number(field, name).interval)}
         for name in (("", *cell.names) if cell.resampled else ())
@@ -267,7 +267,11 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         },
         # How the intervals that are not the bootstrap's were made.
         "methods": {
-            name: {field: own[field].method for field in GROUNDING if field in own and own[field].method != "bootstrap"}
+            name: {
+                field: own[field].method
+                for field in fields
+                if field not in RECOGNITION and field in own and own[field].method != "bootstrap"
+            }
             for name, own in intervals.items()
         },
         "paper": {

@@ -51,6 +51,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     maps = not boxed or any(cell.competes and cell.weights != "boxes" for cell in results.finished)
     names = [name for name in _FLOORS if star or not name.endswith("cross_fitted")]
     names = [name for name in names if (boxed if name in _OF_BOXES else maps or name == "pointing")]
+    names += results.choices.own
     titles = {name: heading(name, star) for name in names}
     groups = [*map(results.title, results.datasets), MEAN_OF_DATASETS]
     columns = [Column("model"), *(Column(title, group, key) for group in groups for key, title in titles.items())]
@@ -215,13 +216,15 @@ def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
 
 def _floor_items(results: Results, names: Sequence[str], cells: Sequence[CellValues]) -> tuple[Item, ...]:
     """The floors of these numbers on one dataset, or in the mean over the datasets of a model."""
-    floors = [_FLOORS[name] for name in names]
+    own = results.choices.own
+    floors = [_FLOORS.get(name, "") for name in names]
     if len(cells) == 1:
-        found: list[Item] = [number_cell(cells[0].number(field), field) for field in floors]
+        found: list[Item] = [number_cell(cells[0].number(field), field) if field else "" for field in floors]
     else:
         model = cells[0].model
         found = [
-            NONE if results.number(model, "", name).value is None
+            "" if name in own
+            else NONE if results.number(model, "", name).value is None
             else number_cell(results.number(model, "", field), field)
             for name, field in zip(names, floors, strict=True)
         ]  # fmt: skip

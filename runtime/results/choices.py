@@ -19,6 +19,7 @@ from ...metrics_gpu.statistics.intervals import least_replicates
 from ...metrics_gpu.sweep.pointing import Ties
 from ..host.declaring import described
 from ..host.options import Natural, words_of
+from .own_metrics import OwnMetric
 
 __all__ = [
     "DEFAULTS",
@@ -50,7 +51,7 @@ class Choices:
 
     `protocol` None: as the cell was evaluated. A sweep that differs from the evaluation's, and a tolerance, use the
     stored maps. `best` is the unit of `GroundingOptions`; tau_from, iou_at and ties are its fields. `constant` is about
-    maps that are not finite too.
+    maps that are not finite too. `metrics`: a user's, of `[metrics.NAME]`.
     """
 
     protocol: str | None = None
@@ -114,6 +115,7 @@ class Choices:
             "Bootstrap resamples of the patients. 95 % intervals need 40 or more; 0 means no intervals."
         ),
     )
+    metrics: tuple[OwnMetric, ...] = ()
     seed: Natural = field(default=SEED, metadata=described("Seed of the resampling."))
 
     def __post_init__(self) -> None:
@@ -156,6 +158,16 @@ class Choices:
             mean_datasets=self.mean_datasets,
         )
 
+    @staticmethod
+    def metrics_of(functions: Mapping[str, str]) -> tuple[OwnMetric, ...]:
+        """The metrics of these functions, by name. Raises ConfigError."""
+        return tuple(OwnMetric.of(name, function) for name, function in functions.items())
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of the user's metrics."""
+        return tuple(metric.name for metric in self.metrics)
+
     @property
     def told(self) -> tuple[str, ...]:
         """One line per choice that is not the default, for the notes of every table."""
@@ -163,10 +175,11 @@ class Choices:
         found = [
             f"{_flag(field.name)} {f'{value:g}' if isinstance(value, float) else value}"
             for field in fields(self)
-            if field.name not in ("replicates", "seed")
+            if field.name not in ("replicates", "seed", "metrics")
             and (value := getattr(self, field.name)) != getattr(default, field.name)
         ]
-        return (f"made with {', '.join(found)}",) if found else ()
+        own = tuple(metric.fact for metric in self.metrics)
+        return ((f"made with {', '.join(found)}",) if found else ()) + own
 
 
 def _flag(name: str) -> str:

@@ -21,6 +21,7 @@ from ...metrics_gpu.sweep.pointing import pointing_hits
 from ...metrics_gpu.sweep.sweep_options import Sweeping
 from .choices import Choices, too_few_replicates
 from .load_rows import CellRows, StoredRun
+from .own_metrics import own_scores
 from .schema import GRID, WITHOUT_MODEL
 from .stored_maps import MapRows, load_maps
 
@@ -52,6 +53,7 @@ class ScoredPairs(Pairs):
             class_of=self.class_of[pairs],
             places=self.places[pairs],
             hits=self.hits[pairs],
+            own={name: values[pairs] for name, values in self.own.items()},
         )
 
     def resampled(self, patients: Patients, patient_of_image: NDArray[np.intp]) -> ScoredPairs:
@@ -114,6 +116,7 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
         masks=cell.boxed,
         options=options,
         protocol=wanted,
+        own={metric.name: own_scores(metric, replace(cell, counts=counts)) for metric in choices.metrics},
     )
     keep = np.ones(len(counts), np.bool_)
     if choices.constant == "skip":

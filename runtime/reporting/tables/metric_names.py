@@ -46,8 +46,13 @@ class Metric:
         return 100.0 if self.unit == "percent" else 1.0
 
 
-METRICS: Final[Mapping[str, Metric]] = {
-    metric.key: metric
+class _Metrics(dict[str, Metric]):
+    def __missing__(self, key: str) -> Metric:
+        return Metric(key, key.replace("_", " "), key.replace("_", " "))
+
+
+METRICS: Final[Mapping[str, Metric]] = _Metrics(
+    (metric.key, metric)
     for metric in (
         Metric("pointing", "Point", "pointing"),
         Metric("dice_best", "Dice", "Dice, best", best=True),
@@ -68,8 +73,8 @@ METRICS: Final[Mapping[str, Metric]] = {
         Metric("pair_f1", "pair F1", "F1 of the prompt pair"),
         Metric("pair_accuracy", "pair accuracy", "accuracy of the prompt pair"),
     )
-}
-"""Key -> metric."""
+)
+"""Key -> metric. Any other key is that of a user's metric, a fraction of which more is better (docs/metrics.md §17)."""
 
 
 def heading(key: str, in_sample: bool = False) -> str:

@@ -18,7 +18,7 @@ from ....metrics_gpu.statistics.bootstrap import micro_mean
 from ....metrics_gpu.statistics.intervals import Interval
 from ....metrics_gpu.statistics.measured_numbers import Measured, Parts
 from ..numbers.cell_values import CellValues
-from ..numbers.fields import GROUNDING
+from ..numbers.fields import RECOGNITION
 
 Float = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def subtract(
     if a.drawn is not None and b.drawn is not None:
         difference = replace(difference, drawn=a.drawn - b.drawn, drawn_reference=b.drawn)
     names, seed = value.sample.names, value.sample.seed
-    if field not in GROUNDING:
+    if field in RECOGNITION:
         one, two = value.auc_parts(name), reference.auc_parts(name)
         if field == "auc" and one is not None and two is not None:
             return _compared(replace(difference, parts=Parts(names, one - two, seed, ranked=True)), level)

@@ -19,7 +19,7 @@ from ....metrics_gpu.statistics.multiple_tests import corrected
 from ...host.machine_record import usable_cores
 from ..load_rows import CellRows
 from ..numbers.cell_values import CellValues, cell_values
-from ..numbers.fields import GROUNDING
+from ..numbers.fields import RECOGNITION
 from ..numbers.run_numbers import Results
 from ..selected_pairs import ScoredPairs
 from .align import SharedRows, shared_rows
@@ -70,7 +70,7 @@ class Overlap:
 
     def extent(self, field: str) -> Extent:
         """The extent for a number of `numbers.FIELDS`."""
-        return self.pairs if field in GROUNDING else self.labels
+        return self.labels if field in RECOGNITION else self.pairs
 
 
 class Overlaps:
@@ -199,7 +199,7 @@ def find_differences(results: Results) -> Differences:
     classes = corrected(classes, [item.dataset for item in classes])
     places = {name: place for place, name in enumerate(dict.fromkeys(item.name for item in classes))}
     classes.sort(key=lambda item: (results.datasets.index(item.dataset), places[item.name]))
-    order = list(product((*results.datasets, ""), COMPARED))
+    order = list(product((*results.datasets, ""), (*COMPARED, *results.choices.own)))
     numbers.sort(key=lambda item: order.index((item.dataset, item.field)))
     return Differences(tuple(numbers), tuple(classes), overlaps.all)
 
@@ -207,7 +207,7 @@ def find_differences(results: Results) -> Differences:
 def _compared(results: Results) -> tuple[str, ...]:
     """Those of `COMPARED` that are compared: Dice and IoU at 0.5 where predicted boxes are among the models."""
     boxed = any(cell.weights == "boxes" for cell in results.finished)
-    return tuple(field for field in COMPARED if boxed or field not in _OF_BOXES)
+    return (*(field for field in COMPARED if boxed or field not in _OF_BOXES), *results.choices.own)
 
 
 def _on(overlaps: Overlaps, fields: Sequence[str], dataset: str, first: str, second: str) -> Iterator[ModelDifference]:

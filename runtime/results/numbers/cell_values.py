@@ -21,7 +21,7 @@ from ....metrics_gpu.sweep.counts import dice_curves
 from ..choices import DEFAULTS, Choices
 from ..load_rows import CellRows
 from ..selected_pairs import ScoredPairs
-from .fields import BEST, FIELDS, GROUNDING, Sample, number_of, sample_of
+from .fields import BEST, FIELDS, RECOGNITION, Sample, number_of, sample_of
 
 if TYPE_CHECKING:
     from ..selected_pairs import Patients
@@ -108,7 +108,7 @@ class CellValues:
 
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
-        return (self.grounding if field in GROUNDING else self.recognition).count("n", name)
+        return (self.recognition if field in RECOGNITION else self.grounding).count("n", name)
 
     def number(self, field: str, name: str = "", level: float = 0.95) -> Measured:
         """A number of `numbers.FIELDS`, for a class or for the dataset (no name), with its interval at this level.
@@ -130,7 +130,7 @@ class CellValues:
 
     def _source(self, field: str) -> tuple[Grounding | Recognition, str]:
         """Where a number comes from, and its field there by the choices."""
-        source, key = FIELDS[field]
+        source, key = ("grounding", field) if field in self.choices.own else FIELDS[field]
         return getattr(self, source), _VARIANTS.get((key, getattr(self.choices, key, "")), key)
 
     def out_of_sample(self, field: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ from ....metrics_gpu.statistics.intervals import (
     shares,
 )
 from ....metrics_gpu.statistics.measured_numbers import Measured
-from ..load_rows import CellRows
-from ..selected_pairs import Patients, ScoredPairs
+
+if TYPE_CHECKING:
+    from ..load_rows import CellRows
+    from ..selected_pairs import Patients, ScoredPairs
 
 FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "pointing": ("grounding", "pointing"),

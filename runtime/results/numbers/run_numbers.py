@@ -23,7 +23,7 @@ from ..image_identity import on_agreed_images
 from ..load_rows import StoredRun
 from ..selected_pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
-from .fields import FIELDS, GROUNDING
+from .fields import FIELDS, RECOGNITION
 
 Key = tuple[str, str]
 """Model and dataset."""
@@ -148,7 +148,7 @@ class Results:
 
     def _basis(self, cell: CellValues, field: str, name: str = "") -> Hashable:
         basis = self.bases.get((cell.model, cell.dataset), Basis())
-        return basis.protocol, (basis.pairs if field in GROUNDING else basis.labels).get(name)
+        return basis.protocol, (basis.labels if field in RECOGNITION else basis.pairs).get(name)
 
     def lacking(self, model: str, field: str) -> str:
         """Why a model has no mean over datasets, "1 of 2 datasets": it lacks one where a model of the run has the
@@ -161,7 +161,7 @@ class Results:
     def _needed(self) -> Mapping[str, set[str]]:
         """Field -> the datasets that its mean must have; of the cells of all blocks."""
         needed = {}
-        for key in FIELDS:
+        for key in (*FIELDS, *self.choices.own):
             names = {key, _BESIDE.get(key, key)}
             cells = [
                 cell
@@ -175,7 +175,7 @@ class Results:
         """The weight of a dataset in a mean over datasets."""
         if self.choices.mean_datasets == "macro":
             return 1
-        return cell.n if field in GROUNDING else cell.cases - cell.lost
+        return cell.cases - cell.lost if field in RECOGNITION else cell.n
 
 
 def make_results(

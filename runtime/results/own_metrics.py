@@ -1,0 +1,121 @@
+"""Metrics of a user: a function of the counts of one pair, named in `[metrics.NAME]` (docs/metrics.md §17)."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ConfigError, RunError
+from ...engines.registry import Registry, did_you_mean, is_file
+from ..host.paths import has_file
+from .numbers.fields import FIELDS
+
+if TYPE_CHECKING:
+    from .load_rows import CellRows
+
+FUNCTIONS: Final = Registry("metric", {}, group="xbench_fast.metrics")
+"""Metrics of installed packages; a file.py:function needs no package."""
+
+_ARGUMENTS: Final = ("area", "overlap", "region", "hit", "argmax", "degenerate", "logit")
+
+
+@dataclass(frozen=True)
+class OwnMetric:
+    """A metric of a user. name: its key in every table; target: a name of `FUNCTIONS`, "module:function" or
+    "file.py:function". code: the start of the SHA-256 of its file, so that no result of another text is reused; empty
+    for installed code. Raises ConfigError for a name that cannot be used."""
+
+    name: str
+    target: str
+    code: str = ""
+
+    @classmethod
+    def of(cls, name: str, target: str) -> OwnMetric:
+        """The metric with the present text of its file. Raises ConfigError."""
+        file = Path(target.rpartition(":")[0])
+        known = is_file(target) and has_file(file)
+        return cls(name, target, hashlib.sha256(file.read_bytes()).hexdigest()[:12] if known else "")
+
+    @property
+    def fact(self) -> str:
+        """A line for the notes of every table."""
+        return f"metric {self.name}: {self.target}" + (f", SHA-256 {self.code}" if self.code else "")
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", self.name):
+            raise ConfigError(
+                f"[metrics.{self.name}]: the name of a metric has at most 40 small letters, digits and underscores, "
+                "the first a letter; choose another."
+            )
+        if self.name in _TAKEN:
+            raise ConfigError(f"[metrics.{self.name}]: the project has a number of this name; choose another.")
+
+
+_TAKEN: Final = {*FIELDS, "best_tau", "iou_tau", "best_threshold", "n", "name", "degenerate", "mean", "paper"}
+
+
+def own_scores(metric: OwnMetric, cell: CellRows) -> NDArray[np.float64]:
+    """float64 [P]: the metric of each pair of a cell.
+
+    The function takes any of these by name, of one pair: area and overlap int64 [101], region, argmax int; hit,
+    degenerate bool; logit float. It answers a number between 0 and 1. Raises ConfigError for a function that cannot be
+    found or takes something else, RunError for one that raises or answers something else.
+    """
+    function, where = FUNCTIONS.load(metric.target), f"[metrics.{metric.name}]: {metric.target}"
+    names = _arguments(function, where)
+    counts = cell.counts
+    logits = cell.logits[cell.image_of, cell.class_of] if cell.logits.shape[1] else np.full(len(counts), np.nan)
+    columns: dict[str, Sequence[Any]] = {
+        "area": [*counts.area.astype(np.int64)] if "area" in names else (),
+        "overlap": [*counts.overlap.astype(np.int64)] if "overlap" in names else (),
+        **{name: getattr(counts, name).tolist() for name in ("region", "hit", "argmax", "degenerate")},
+        "logit": logits.tolist(),
+    }
+    scores = np.zeros(len(counts))
+    given = zip(*(columns[name] for name in names), strict=True)
+    for pair, values in enumerate(given):
+        answer, fault = _answer(function, dict(zip(names, values, strict=True)))
+        if fault:
+            case = cell.case_ids[cell.case_of[cell.image_of[pair]]]
+            place = f"{cell.findings[cell.class_of[pair]]} in {case} of {cell.dataset}, model {cell.model}"
+            raise RunError(f"{where} {fault} for {place}; correct the function.")
+        scores[pair] = answer
+    return scores
+
+
+def _answer(function: Callable[..., Any], values: dict[str, Any]) -> tuple[float, str]:
+    """The answer for one pair, and what is wrong with it."""
+    try:
+        answer = function(**values)
+    except Exception as error:  # of a user's code: any can come
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return math.nan, f"raised {type(error).__name__} ({error}) in {frame.filename}, line {frame.lineno},"
+    if not isinstance(answer, Real | np.bool_):
+        return math.nan, f"answered {answer!r:.60}, which is no number,"
+    return float(answer), "" if 0 <= answer <= 1 else f"answered {float(answer):g}, not a number between 0 and 1,"
+
+
+def _arguments(function: Any, where: str) -> tuple[str, ...]:
+    """The names of the arguments. Raises ConfigError for a function that cannot be called with them."""
+    if not callable(function):
+        raise ConfigError(f"{where} is no function; name one.")
+    parameters = inspect.signature(function).parameters.values()
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = tuple(item.name for item in parameters if item.default is item.empty)
+    for item in parameters:
+        if item.default is item.empty and (item.name not in _ARGUMENTS or item.kind not in plain):
+            raise ConfigError(f"{where} takes an argument '{item.name}': {did_you_mean(item.name, _ARGUMENTS)}.")
+    if not names:
+        raise ConfigError(f"{where} takes no argument; it can take {', '.join(_ARGUMENTS)}.")
+    return names
