@@ -267,11 +267,7 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         },
         # How the intervals that are not the bootstrap's were made.
         "methods": {
-            name: {
-                field: own[field].method
-                for field in fields
-                if field not in RECOGNITION and field in own and own[field].method != "bootstrap"
-            }
+            name: {f: found.method for f, found in own.items() if f not in RECOGNITION and found.method != "bootstrap"}
             for name, own in intervals.items()
         },
         "paper": {
