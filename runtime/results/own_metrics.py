@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ...engines.errors import ConfigError, RunError
 from ...engines.registry import Registry, did_you_mean, is_file
 from ..host.paths import has_file
-from .numbers.fields import FIELDS
 
 if TYPE_CHECKING:
     from .load_rows import CellRows
@@ -58,11 +57,14 @@ class OwnMetric:
                 f"[metrics.{self.name}]: the name of a metric has at most 40 small letters, digits and underscores, "
                 "the first a letter; choose another."
             )
-        if self.name in _TAKEN:
+
+    def check(self, taken: Iterable[str]) -> None:
+        """Raises ConfigError if the name is one of the project's numbers."""
+        if self.name in (*taken, *_TAKEN):
             raise ConfigError(f"[metrics.{self.name}]: the project has a number of this name; choose another.")
 
 
-_TAKEN: Final = {*FIELDS, "best_tau", "iou_tau", "best_threshold", "n", "name", "degenerate", "mean", "paper"}
+_TAKEN: Final = {"best_tau", "iou_tau", "best_threshold", "n", "name", "degenerate", "mean", "paper"}
 
 
 def own_scores(metric: OwnMetric, cell: CellRows) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,8 @@ from ....metrics_gpu.statistics.intervals import (
     shares,
 )
 from ....metrics_gpu.statistics.measured_numbers import Measured
-
-if TYPE_CHECKING:
-    from ..load_rows import CellRows
-    from ..selected_pairs import Patients, ScoredPairs
+from ..load_rows import CellRows
+from ..selected_pairs import Patients, ScoredPairs
 
 FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "pointing": ("grounding", "pointing"),

@@ -186,6 +186,8 @@ def make_results(
     Raises RunError when a result file cannot be read or lacks the maps that `choices` ask for, ConfigError for choices
     that do not fit the run.
     """
+    for metric in choices.metrics:
+        metric.check(FIELDS)
     stored, conflicts = on_agreed_images([*run.cells()])
     rows = {(cell.model, cell.dataset): cell for cell in stored}
     left_out = {key: reason for key, cell in rows.items() if (reason := why_left_out(cell, choices))}
