@@ -64,7 +64,7 @@ class ReportOptions(TypedDict, total=False):
     """How stored counts are scored; None means the protocol's value.
 
     An option means what the option of that name of `xbench-fast report` means, with - for _ (docs/reference.md).
-    protocol: also a list of names. metrics: name -> "file.py:function" of a metric of one's own (docs/metrics.md §17).
+    protocol: also a list of names. metrics: name -> "file.py:function" of a metric of one's own (docs/metrics.md §19).
     """
 
     protocol: str | Sequence[str] | None

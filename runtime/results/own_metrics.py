@@ -1,4 +1,4 @@
-"""Metrics of a user: a function of the counts of one pair, named in `[metrics.NAME]` (docs/metrics.md §17)."""
+"""Metrics of a user: a function of the counts of one pair, named in `[metrics.NAME]` (docs/metrics.md §19)."""
 
 from __future__ import annotations
 

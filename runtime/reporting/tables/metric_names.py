@@ -74,7 +74,7 @@ METRICS: Final[Mapping[str, Metric]] = _Metrics(
         Metric("pair_accuracy", "pair accuracy", "accuracy of the prompt pair"),
     )
 )
-"""Key -> metric. Any other key is that of a user's metric, a fraction of which more is better (docs/metrics.md §17)."""
+"""Key -> metric. Any other key is that of a user's metric, a fraction of which more is better (docs/metrics.md §19)."""
 
 
 def heading(key: str, in_sample: bool = False) -> str:
