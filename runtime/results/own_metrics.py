@@ -105,7 +105,8 @@ def _answer(function: Callable[..., Any], values: dict[str, Any]) -> tuple[float
         return math.nan, f"raised {type(error).__name__} ({error}) in {frame.filename}, line {frame.lineno},"
     if not isinstance(answer, Real | np.bool_):
         return math.nan, f"answered {answer!r:.60}, which is no number,"
-    return float(answer), "" if 0 <= answer <= 1 else f"answered {float(answer):g}, not a number between 0 and 1,"
+    value = float(answer)
+    return value, "" if 0 <= value <= 1 else f"answered {value:g}, not a number between 0 and 1,"
 
 
 def _arguments(function: Any, where: str) -> tuple[str, ...]:
