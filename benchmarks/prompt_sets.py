@@ -23,12 +23,7 @@ from typing import Any
 
 import numpy as np
 from from_checkout import COMMAND, use_checkout
-from grid import FEW, SIDE, make_sample
-
-FINDINGS = (
-    "Atelectasis", "Calcification", "Consolidation", "Effusion", "Emphysema", "Fibrosis", "Fracture", "Mass", "Nodule",
-    "Pneumothorax",
-)  # fmt: skip
+from grid import FEW, FINDINGS, SIDE, make_sample
 
 
 def make_bundle(model: str, variant: str, sets: int, folder: Path) -> Path:

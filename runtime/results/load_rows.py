@@ -108,6 +108,11 @@ class CellRows:
         """What was changed in every image (docs/datasets.md §0.9); empty: nothing."""
         return str(self.entry.get("view", ""))
 
+    @property
+    def tiles(self) -> str:
+        """How every image was divided (docs/saliency.md §6); empty: not at all."""
+        return str(self.entry.get("tiles", ""))
+
 
 class StoredRun:
     """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result, `running` is a

@@ -20,7 +20,7 @@ MANY: Final = 6
 
 
 @dataclass
-class Compared:
+class ComparedVariants:
     """Variants side by side: their values as rows and tables, and what could not be compared."""
 
     materials: Sequence[Material]

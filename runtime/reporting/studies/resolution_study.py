@@ -9,7 +9,7 @@ from typing import Any, Final
 from ....metrics_gpu.grounding.strata import strata_of
 from ...results.comparing.cell_variants import Variant
 from .columns import StudyTable, of_measure, text, texts
-from .compared_variants import Compared
+from .compared_variants import ComparedVariants
 from .material import Material
 from .study_cell import PIXELS
 from .study_outcome import StudyOutcome
@@ -39,7 +39,7 @@ def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
     on one dataset, or variants were swept by different protocols.
     """
     variants_of, remarks = group_variants(materials, lambda cell: cell.family)
-    compared = Compared(materials, remarks)
+    compared = ComparedVariants(materials, remarks)
     for key, title, variants in variants_of:
         sized = []
         for variant in variants:

@@ -10,7 +10,7 @@ from ....engines.manifest import OFFICIAL_MAP
 from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ..figures.study_figures import draw_spread
 from .columns import StudyTable, of_measure, text
-from .compared_variants import MANY, Compared
+from .compared_variants import MANY, ComparedVariants
 from .material import Material
 from .study_cell import StudyCell
 from .study_outcome import Rows, StudyOutcome
@@ -52,7 +52,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
     is nothing to compare, or variants were swept by different protocols.
     """
     variants_of, remarks = group_variants(materials, lambda cell: cell.bundle if by == "model" else cell.family)
-    compared, wordings = Compared(materials, remarks), Wordings(materials[0].sampling.level)
+    compared, wordings = ComparedVariants(materials, remarks), Wordings(materials[0].sampling.level)
     for key, title, variants in variants_of:
         group = beside(key, title, variants, materials[0])
         if isinstance(group, str):
@@ -144,7 +144,7 @@ def study_mechanisms(materials: Sequence[Material]) -> StudyOutcome:
     Raises RunError if no model has two maps on one dataset, or variants were swept by different protocols.
     """
     variants_of, remarks = group_variants(materials, _without_map)
-    compared = Compared(materials, remarks)
+    compared = ComparedVariants(materials, remarks)
     for key, title, variants in variants_of:
         maps = [(_map_name(variant.rows.entry), variant) for variant in variants]
         if len({name for name, _ in maps}) < 2:

@@ -94,7 +94,7 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
         )
         for c in cells
     )
-    tiles = {cell.model: cell.rows.entry["tiles"] for cell in cells if cell.rows.entry.get("tiles")}
+    tiles = {cell.model: cell.rows.tiles for cell in cells if cell.rows.tiles}
     worth += tuple(f"{model}: images in tiles ({how})" for model, how in tiles.items())
     views = {cell.model: cell.rows.view for cell in cells if cell.rows.view}
     worth += tuple(f"{model}: a view of the images ({view}); not ranked" for model, view in views.items())

@@ -50,6 +50,7 @@ ELSEWHERE = {
     "gpu_engines": "test_gpu_check.py",
     "gpu_parts": "test_gpu_check.py",
     "grid": "test_grid_run.py",
+    "grid_compared": "test_grid_run.py",
     "sweep_ways": "test_sweep_ways.py",
     "v2_client": "the scripts of serve here, which import it",
     "from_checkout": "a subprocess here, because it replaces the imported package",

@@ -95,8 +95,8 @@ def test_cells_of_different_protocols_are_refused(cells: list[tuple[CellRows, Sc
 
 
 def test_two_results_are_tested_in_one_place(root: Path) -> None:
-    """Sign flips, DeLong and Holm are imported in comparing/ and nowhere else in runtime: for two results, and for the
-    answers of two models to the same images."""
+    """Sign flips and DeLong are imported in comparing/ and nowhere else in runtime: for two results, and for two models'
+    answers to the same images. So is Holm, but for studies whose p values are of no two results."""
     found = set()
     for path in (root / "runtime").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -105,7 +105,9 @@ def test_two_results_are_tested_in_one_place(root: Path) -> None:
                 found.add(path.relative_to(root).as_posix())
             if isinstance(node, ast.ImportFrom) and path.parent.name == "comparing":
                 assert not {"reporting", "studies"} & set((node.module or "").split(".")), path
-    assert found == {"runtime/results/comparing/score_differences.py", "runtime/results/comparing/difference.py"}
+    of_two = {"runtime/results/comparing/score_differences.py", "runtime/results/comparing/difference.py"}
+    studies = {"gap/finding_points", "groups/contrasts", "wording/wordings"}  # quadrants, models, changes of 10 %
+    assert found == of_two | {f"runtime/reporting/studies/{name}.py" for name in studies}
 
 
 def test_regions_that_are_not_stored_are_told_apart_by_their_size(tmp_path: Path) -> None:

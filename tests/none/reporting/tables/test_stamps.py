@@ -15,7 +15,9 @@ PLAIN: dict[str, Any] = {
 
 def lines(*cells: dict[str, Any]) -> tuple[str, ...]:
     facts = [{**PLAIN, **cell} for cell in cells]
-    return cell_stamps([SimpleNamespace(rows=SimpleNamespace(limit=f.pop("limit")), **f) for f in facts])  # type: ignore[misc]
+    rows = [{name: f.pop(name, "") for name in ("limit", "view", "tiles")} for f in facts]
+    cells = [SimpleNamespace(rows=SimpleNamespace(**row), **f) for row, f in zip(rows, facts, strict=True)]
+    return cell_stamps(cells)  # type: ignore[arg-type]
 
 
 def test_each_line_names_its_models_once() -> None:
@@ -39,6 +41,13 @@ def test_another_size_of_picture_is_said() -> None:
     assert lines({"model": "a"}, {"model": "b", "resized": told}) == (line,)
     entry = {"model": "b", "weights": "published", "ingredients": {"engine": "trt fp32"}}
     assert stamps([entry_stamp({**entry, "resized": told})]) == (line,)
+
+
+def test_views_and_tiles_are_said() -> None:
+    assert lines({"model": "a", "tiles": "2 x 2"}, {"model": "b", "view": "flip"}, {"model": "c"}) == (
+        "a: images in tiles (2 x 2)",
+        "b: a view of the images (flip); not ranked",
+    )
 
 
 def test_what_a_reader_marked_is_said_once() -> None:
