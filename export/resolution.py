@@ -32,14 +32,20 @@ def resized_variant(variant: str, side: int) -> str:
     return f"{variant}-at-{side}"
 
 
+def native_variant(variant: str) -> tuple[str, int | None]:
+    """The variant at the model's own size, and the other size that `resized_variant` named."""
+    base, _, side = variant.rpartition("-at-")
+    return (base, int(side)) if base and side.isdecimal() else (variant, None)
+
+
 def at_resolution(adapter: M, side: int | None) -> M:
     """Resizes a model of another size: its variant and geometry follow, and `resized` says how; None: its own size.
 
     Raises ConfigError where `Adapter.resize` does.
     """
-    native, before = adapter.resolution, _shapes(adapter)
-    if side is None or side == native:
+    if side is None or side == adapter.resolution:
         return adapter
+    native, before = adapter.resolution, _shapes(adapter)
     adapter.resize(side)
     how = "by size, trained at" if _shapes(adapter) == before else "positions resampled from"
     adapter.resized, adapter.variant = f"{how} {native}", resized_variant(adapter.variant, side)

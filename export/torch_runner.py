@@ -13,6 +13,7 @@ from ..engines.errors import EngineError
 from ..engines.precisions import PRECISIONS
 from .adapter import Adapter, adapter_class, stand_in_adapter
 from .libraries import short_reason
+from .resolution import native_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -124,18 +125,22 @@ compiled_runner = partial(TorchRunner, compiled=True)
 def _adapter(model: str, variant: str) -> Adapter:
     """The adapter of a bundle's model: its own variant, then a saliency map and a precision, as the exporter names."""
     model_class = adapter_class(model)
-    base, name = _split(variant, model_class.variants, model_class.maps)
-    adapter = stand_in_adapter(model, base)
+    base, name, side = _split(variant, model_class.variants, model_class.maps)
+    adapter = stand_in_adapter(model, base, **({} if side is None else {"resolution": side}))
     if name:
         adapter.choose_map(name)
     return adapter
 
 
-def _split(variant: str, variants: Collection[str], maps: Collection[str]) -> tuple[str, str]:
-    """The model's variant and its map; maps and variants have hyphens in their names, so each pair is tried."""
+def _split(variant: str, variants: Collection[str], maps: Collection[str]) -> tuple[str, str, int | None]:
+    """The model's variant, its map and its size, if that is another; maps and variants have hyphens in their names, so
+    each pair is tried."""
     for precision in ("", *PRECISIONS):
         for name in ("", *maps):
             ending = "".join(f"-{part}" for part in (name, precision) if part)
-            if variant.endswith(ending) and variant.removesuffix(ending) in variants:
-                return variant.removesuffix(ending), name
-    return variant, ""
+            if not variant.endswith(ending):
+                continue
+            base, side = native_variant(variant.removesuffix(ending))
+            if base in variants:
+                return base, name, side
+    return variant, "", None

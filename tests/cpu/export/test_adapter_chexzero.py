@@ -51,7 +51,7 @@ def test_facts(golden: Golden) -> None:
     assert (adapter.name, adapter.variant, adapter.weights) == ("chexzero", "vit-b-32", "published")
     assert adapter.geometry == Geometry("pad_crop", 320, 320, "lanczos")
     assert adapter.grid == (7, 7) and adapter.text_shape == (512,) and adapter.logit_scale == 1.0
-    assert adapter.checkpoint.name == FILE and list(adapter.maps) == ["patch-text", "value-value"]
+    assert adapter.checkpoint.name == FILE and list(adapter.maps) == ["patch-text", "value-value", "gradient-attention"]
     (caution,) = adapter.cautions()
     assert FILE in caution and "mean of the probabilities" in caution
 

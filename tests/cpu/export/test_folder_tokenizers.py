@@ -286,7 +286,7 @@ def test_the_tokenizer_beside_the_weights_is_found(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(
         pipeline, "export_adapter", lambda adapter, out, options, loading: found.append(options.tokenizer)
     )
-    own.cautions, own.notes, own.variant, own.weights_source = tuple, (), "1", ""
+    own.cautions, own.notes, own.variant, own.weights_source, own.resized = tuple, (), "1", "", ""
     monkeypatch.setattr(pipeline.ModelSource, "load", lambda self: own)
     for given in (None, tmp_path):
         options = pipeline.BundleOptions(tokenizer=given)

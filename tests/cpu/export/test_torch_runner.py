@@ -32,9 +32,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         scores = torch.full((len(image), len(text)), found["value"])
         return scores, scores[..., None, None]
 
-    def stand_in(name: str, variant: str) -> Any:
+    def stand_in(name: str, variant: str, resolution: int | None = None) -> Any:
         if variant != "224":
             raise ConfigError(f"no variant {variant}")
+        found["resolution"] = resolution
         module = torch.nn.Linear(2, 2)
         found["module"] = module
         return SimpleNamespace(
@@ -119,8 +120,10 @@ def test_a_variant_may_end_in_a_saliency_map_and_a_precision(seen: dict[str, Any
             eager_runner("any", f"224-{name}{ending}", "fp32", "cpu")
             assert seen["maps"].pop() == name and not seen["maps"]
     eager_runner("any", "224-bf16", "fp32", "cpu")
-    assert not seen["maps"]
-    for unknown in ("512", "512-layer-mean", "224-raw", "224-layer-mean-int4"):
+    assert not seen["maps"] and seen["resolution"] is None
+    eager_runner("any", "224-at-448-layer-mean-fp16", "fp32", "cpu")
+    assert seen["maps"].pop() == "layer-mean" and seen["resolution"] == 448
+    for unknown in ("512", "512-layer-mean", "224-raw", "224-layer-mean-int4", "224-at-", "224-at-x"):
         with pytest.raises(ConfigError, match=f"no variant {unknown}"):
             eager_runner("any", unknown, "fp32", "cpu")
 

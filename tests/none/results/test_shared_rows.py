@@ -95,8 +95,8 @@ def test_cells_of_different_protocols_are_refused(cells: list[tuple[CellRows, Sc
 
 
 def test_two_results_are_tested_in_one_place(root: Path) -> None:
-    """Sign flips and DeLong are imported in comparing/ and nowhere else in runtime: for two results, and for two models'
-    answers to the same images. So is Holm, but for studies whose p values are of no two results."""
+    """Sign flips and DeLong are imported in comparing/ and nowhere else in runtime: for two results, and for answers
+    of two models to the same images. So is Holm, but for studies whose p values are of no two results."""
     found = set()
     for path in (root / "runtime").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
