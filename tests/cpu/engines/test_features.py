@@ -136,12 +136,29 @@ def test_all_images_are_asked_at_once_where_the_bits_are_those_of_pairs(
         assert asked[-4:] == [6, 2, 2, 2]
 
 
-@pytest.mark.parametrize(("batch", "feature"), [(2, [2, 4]), ("batch", [1, 4]), ("batch", ["patches", 4])])
-def test_features_that_are_not_one_for_each_image_are_not_joined(batch: Any, feature: Any) -> None:
+@pytest.mark.parametrize(
+    ("feature", "made", "joins"),
+    [
+        ([2, 4], [2, 4], False),
+        (["batch", "patches"], [2, 4], False),
+        (["patches", 4], [7, 4], False),
+        (["batch", 4], [2, 4], True),
+        ([3, "batch"], [3, 2], True),
+    ],
+)
+def test_features_that_are_not_one_for_each_image_are_not_joined(feature: Any, made: Any, joins: bool) -> None:
+    """feature: as the graph names its axes; made: as they are for two images."""
     parts = object.__new__(ort_parts.OrtParts)
-    taken, made = SimpleNamespace(shape=[batch, 1, 32, 32]), SimpleNamespace(shape=feature)
-    parts.image = SimpleNamespace(get_inputs=lambda: [taken], get_outputs=lambda: [made])
-    assert parts.joined([]) is None
+    parts._axes = ort_parts._image_axes(SimpleNamespace(get_outputs=lambda: [SimpleNamespace(shape=feature)]))
+    parts._value = lambda array: array
+    array = np.arange(np.prod(made), dtype=np.float32).reshape(made)
+    value = SimpleNamespace(shape=lambda: made, numpy=lambda: array)
+    several = [ort_parts.PartFeatures(PIXELS[:2], [value])] * 2
+    joined = parts.joined(several)
+    assert (joined is not None) is joins
+    if joined is not None:
+        axis = feature.index("batch")
+        assert len(joined.pixels) == 4 and np.array_equal(joined.values[0], np.concatenate([array, array], axis))
 
 
 def test_the_size_of_features_is_that_of_their_types() -> None:
