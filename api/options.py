@@ -64,7 +64,8 @@ class ReportOptions(TypedDict, total=False):
     """How stored counts are scored; None means the protocol's value.
 
     An option means what the option of that name of `xbench-fast report` means, with - for _ (docs/reference.md).
-    protocol: also a list of names. metrics: name -> "file.py:function" of a metric of one's own (docs/metrics.md §19).
+    protocol: also a list of names. metrics: name -> "file.py:function" of a metric of one's own, or {"function":
+    ..., "maps": True} (docs/metrics.md §19).
     """
 
     protocol: str | Sequence[str] | None
@@ -79,7 +80,7 @@ class ReportOptions(TypedDict, total=False):
     f1: Literal["fixed", "best"]
     mean: Literal["macro", "micro"]
     mean_datasets: Literal["macro", "micro"]
-    metrics: Mapping[str, str]
+    metrics: Mapping[str, str | Mapping[str, Any]]
     replicates: int
     seed: int
 

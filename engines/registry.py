@@ -86,8 +86,12 @@ class Registry:
             module = (
                 _from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
             )
-        except (ImportError, SyntaxError) as error:
-            raise ConfigError(f"The {self.title} '{target}' cannot be imported: {error}.") from error
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:  # of foreign code: any can come
+            what = "" if isinstance(error, ImportError | SyntaxError) else f"{type(error).__name__}: "
+            said = " ".join(f"{what}{error}".split())
+            raise ConfigError(f"The {self.title} '{target}' cannot be imported: {said}.") from error
         try:
             target_object = module
             for part in attribute.split("."):

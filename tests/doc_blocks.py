@@ -22,6 +22,7 @@ RUN_BY = {
     "docs/add-a-dataset.md": ("tests/none/house/test_docs_dataset.py", 2),
     "docs/add-a-model.md": ("tests/cpu/export/test_export_new_model.py", 2),
     "docs/first-steps.md": ("tests/cpu/house/test_way_in.py", 2),
+    "docs/metrics.md": ("tests/none/results/test_own_metrics.py", 1),
     "docs/own-maps.md": ("tests/none/house/test_docs_maps.py", 1),
     "docs/python.md": ("tests/cpu/api/test_docs_python.py", 17),
     "docs/serve.md": ("tests/cpu/serving/test_docs_serve.py", 5),

@@ -139,14 +139,14 @@ def report(
     protocol, scorers = split_protocols(protocols)
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
     chosen = tuple(dict.fromkeys(models)), tuple(dict.fromkeys(datasets)), parse_names(names), parse_columns(columns)
-    metrics = Choices.metrics_of(config.metrics if config else {})
+    scoring = Choices(**choices, protocol=protocol, metrics=Choices.metrics_of(config.metrics if config else {}))
     for line in config.own_metrics() if config else ():
         echo(line, err=True)
-    shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv)
+    shown = Presentation(*chosen, intervals, text_width, scorers, raw_csv, scoring.own if columns else ())
     directory = run or resolve_config(config_file).eval.out
     progress = progress_for(make_console(stderr=True))
     with progress.cell("numbers of the report", len(read_run(directory)["cells"]), "cells") as advance:
-        made = make_report(directory, Choices(**choices, protocol=protocol, metrics=metrics), shown, advance)
+        made = make_report(directory, scoring, shown, advance)
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
     say = partial(echo, err=True)

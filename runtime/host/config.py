@@ -17,7 +17,7 @@
     part = true                           # images of a part of it are enough; default: from half missing on, eval fails
 
     [metrics.my_recall]                   # a number of your own in reports (docs/metrics.md §19)
-    function = "metrics.py:recall"
+    function = "metrics.py:recall"        # maps = true: it takes the map and the region too
 
     [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
     class = "my_model.py:MyModel"
@@ -124,7 +124,7 @@ class DatasetConfig:
 class Config:
     """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes. `code`: the readers in
     Python files, dataset -> reader, of a configuration file that was not named. `groups`: name of a division -> group
-    -> its models. `metrics`: name -> function. `named`: whether the user named the file."""
+    -> its models. `metrics`: name -> its `function` and `maps`. `named`: whether the user named the file."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
@@ -134,7 +134,7 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
     code: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    metrics: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     named: bool = True
 
     def dataset(self, name: str, root: Path | None = None) -> DatasetConfig:
@@ -158,8 +158,8 @@ class Config:
 
     def own_metrics(self) -> list[str]:
         """As `own_code`, of the metrics. Raises ConfigError alike."""
-        files = {} if self.named else {name: code for name, code in self.metrics.items() if is_file(code)}
-        return [code_line(DEFAULT_FILE, code, f"computes metric '{name}'") for name, code in files.items()]
+        codes = {} if self.named else {name: str(table["function"]) for name, table in self.metrics.items()}
+        return [code_line(DEFAULT_FILE, code, f"computes metric '{n}'") for n, code in codes.items() if is_file(code)]
 
     def with_settings(self, **given: Any) -> Config:
         """A copy with these keys of `[eval]`; None keeps the value of the file."""
@@ -224,6 +224,7 @@ class _File(msgspec.Struct):
 
 class _Metric(msgspec.Struct):
     function: Text
+    maps: bool = False
 
 
 class _Dataset(msgspec.Struct):
@@ -278,12 +279,12 @@ def _groups(name: str, table: Any, path: Path) -> dict[str, tuple[str, ...]]:
     return {group: tuple(dict.fromkeys(models)) for group, models in groups.items()}
 
 
-def _metric(name: str, value: Any, path: Path) -> str:
+def _metric(name: str, value: Any, path: Path) -> dict[str, Any]:
     if isinstance(value, dict):
         _check_keys(value, _Metric.__struct_fields__, f"{path}: [metrics.{name}]")
         value = {"function": name, **value}
     table: _Metric = convert(value, _Metric, f"metrics.{name}", path, _WORDS)
-    return _beside(table.function, path)
+    return {"function": _beside(table.function, path), "maps": table.maps}
 
 
 def _beside(target: str, path: Path) -> str:

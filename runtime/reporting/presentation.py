@@ -27,10 +27,10 @@ class Presentation:
     Among the models, "paper:FAMILY" is the row that the paper prints for a model, and "paper" those of all models of
     the paper that the run does not have.
 
-    columns: the numbers in the tables, in this order, keys of `METRICS`; "mean" for means over datasets and "paper" for
-    the paper's numbers beside one's own; empty: all. scorers: the published scorers of boxes;
-    empty: all. intervals: where they stand. text_width: of LaTeX, in points. raw_csv: texts in CSV files stand as they
-    are (`to_csv`).
+    columns: the numbers in the tables, in this order, keys of `METRICS` or names of `own`, the user's metrics; "mean"
+    for means over datasets and "paper" for the paper's numbers beside one's own; empty: all. scorers: the published
+    scorers of boxes; empty: all. intervals: where they stand. text_width: of LaTeX, in points. raw_csv: texts in CSV
+    files stand as they are (`to_csv`).
     """
 
     models: tuple[str, ...] = ()
@@ -41,9 +41,10 @@ class Presentation:
     text_width: float = TEXT_WIDTH
     scorers: tuple[str, ...] = ()
     raw_csv: bool = False
+    own: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = [*METRICS, *_BESIDE]
+        known = [*METRICS, *_BESIDE, *self.own]
         for name in self.columns:
             if name not in known:
                 raise ConfigError(f"--column: there is no number '{name}': {did_you_mean(name, known)}.")

@@ -19,7 +19,7 @@ from ...metrics_gpu.statistics.intervals import least_replicates
 from ...metrics_gpu.sweep.pointing import Ties
 from ..host.declaring import described
 from ..host.options import Natural, words_of
-from .own_metrics import OwnMetric
+from .own_metrics import OwnMetric, OwnName
 
 __all__ = [
     "DEFAULTS",
@@ -159,14 +159,14 @@ class Choices:
         )
 
     @staticmethod
-    def metrics_of(functions: Mapping[str, str]) -> tuple[OwnMetric, ...]:
-        """The metrics of these functions, by name. Raises ConfigError."""
-        return tuple(OwnMetric.of(name, function) for name, function in functions.items())
+    def metrics_of(tables: Mapping[str, str | Mapping[str, Any]]) -> tuple[OwnMetric, ...]:
+        """The metrics of these functions or tables, by name. Raises ConfigError."""
+        return tuple(OwnMetric.of(name, table) for name, table in tables.items())
 
     @property
     def own(self) -> tuple[str, ...]:
         """The names of the user's metrics."""
-        return tuple(metric.name for metric in self.metrics)
+        return tuple(OwnName(metric.name) for metric in self.metrics)
 
     @property
     def told(self) -> tuple[str, ...]:

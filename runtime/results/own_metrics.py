@@ -1,4 +1,5 @@
-"""Metrics of a user: a function of the counts of one pair, named in `[metrics.NAME]` (docs/metrics.md §19)."""
+"""Metrics of a user: a function of the counts, or the map and region, of one pair, named in `[metrics.NAME]`
+(docs/metrics.md §19)."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ import hashlib
 import inspect
 import math
 import re
+import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -27,6 +30,16 @@ FUNCTIONS: Final = Registry("metric", {}, group="xbench_fast.metrics")
 """Metrics of installed packages; a file.py:function needs no package."""
 
 _ARGUMENTS: Final = ("area", "overlap", "region", "hit", "argmax", "degenerate", "logit")
+_OF_MAPS: Final = ("map", "mask")
+
+Drawn = Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]
+"""The map and the region of each pair, float32 and bool [224, 224]."""
+
+
+class OwnName(str):
+    """The name of a user's metric, which tables can tell from a mistyped name of the project's."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -38,13 +51,22 @@ class OwnMetric:
     name: str
     target: str
     code: str = ""
+    maps: bool = False
 
     @classmethod
-    def of(cls, name: str, target: str) -> OwnMetric:
-        """The metric with the present text of its file. Raises ConfigError."""
+    def of(cls, name: str, given: str | Mapping[str, Any]) -> OwnMetric:
+        """The metric with the present text of its file. given: its function, or the keys of its table: `function` and
+        `maps`. Raises ConfigError."""
+        table = {"function": given} if isinstance(given, str) else given
+        for key in table:
+            if key not in ("function", "maps"):
+                raise ConfigError(f"[metrics.{name}]: {did_you_mean(str(key), ('function', 'maps'))}, not '{key}'.")
+        target, maps = table.get("function", name), table.get("maps", False)
+        if not isinstance(target, str) or not isinstance(maps, bool):
+            raise ConfigError(f"[metrics.{name}]: function is a text and maps is true or false; correct them.")
         file = Path(target.rpartition(":")[0])
         known = is_file(target) and has_file(file)
-        return cls(name, target, hashlib.sha256(file.read_bytes()).hexdigest()[:12] if known else "")
+        return cls(name, target, hashlib.sha256(file.read_bytes()).hexdigest()[:12] if known else "", maps)
 
     @property
     def fact(self) -> str:
@@ -67,15 +89,21 @@ class OwnMetric:
 _TAKEN: Final = {"best_tau", "iou_tau", "best_threshold", "n", "name", "degenerate", "mean", "paper"}
 
 
-def own_scores(metric: OwnMetric, cell: CellRows) -> NDArray[np.float64]:
-    """float64 [P]: the metric of each pair of a cell.
+def own_scores(metric: OwnMetric, cell: CellRows, draw: Callable[[], Drawn | None]) -> NDArray[np.float64]:
+    """float64 [P]: the metric of each pair of a cell; NaN of all if it takes maps and `draw` has none.
 
     The function takes any of these by name, of one pair: area and overlap int64 [101], region, argmax int; hit,
-    degenerate bool; logit float. It answers a number between 0 and 1. Raises ConfigError for a function that cannot be
-    found or takes something else, RunError for one that raises or answers something else.
+    degenerate bool; logit float; where the metric has maps, map and mask too. It answers a number between 0 and 1; what
+    it prints goes to standard error. Raises ConfigError for a function that cannot be found or takes something else,
+    RunError for one that raises or answers something else.
     """
+    with redirect_stdout(sys.stderr):
+        return _scores(metric, cell, draw)
+
+
+def _scores(metric: OwnMetric, cell: CellRows, draw: Callable[[], Drawn | None]) -> NDArray[np.float64]:
     function, where = FUNCTIONS.load(metric.target), f"[metrics.{metric.name}]: {metric.target}"
-    names = _arguments(function, where)
+    names = _arguments(function, where, metric.maps)
     counts = cell.counts
     logits = cell.logits[cell.image_of, cell.class_of] if cell.logits.shape[1] else np.full(len(counts), np.nan)
     columns: dict[str, Sequence[Any]] = {
@@ -84,10 +112,17 @@ def own_scores(metric: OwnMetric, cell: CellRows) -> NDArray[np.float64]:
         **{name: getattr(counts, name).tolist() for name in ("region", "hit", "argmax", "degenerate")},
         "logit": logits.tolist(),
     }
+    plain = [name for name in names if name not in _OF_MAPS]
+    drawn = iter(()) if len(plain) == len(names) else draw()
+    if drawn is None:
+        return np.full(len(counts), np.nan)
     scores = np.zeros(len(counts))
-    given = zip(*(columns[name] for name in names), strict=True)
-    for pair, values in enumerate(given):
-        answer, fault = _answer(function, dict(zip(names, values, strict=True)))
+    for pair in range(len(counts)):
+        values = {name: columns[name][pair] for name in plain}
+        if len(plain) < len(names):
+            both = dict(zip(_OF_MAPS, next(drawn), strict=True))
+            values |= {name: both[name] for name in names if name in both}
+        answer, fault = _answer(function, values)
         if fault:
             case = cell.case_ids[cell.case_of[cell.image_of[pair]]]
             place = f"{cell.findings[cell.class_of[pair]]} in {case} of {cell.dataset}, model {cell.model}"
@@ -100,25 +135,29 @@ def _answer(function: Callable[..., Any], values: dict[str, Any]) -> tuple[float
     """The answer for one pair, and what is wrong with it."""
     try:
         answer = function(**values)
-    except Exception as error:  # of a user's code: any can come
+    except (Exception, SystemExit) as error:  # of a user's code: any can come
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        return math.nan, f"raised {type(error).__name__} ({error}) in {frame.filename}, line {frame.lineno},"
+        said = " ".join(str(error).split())
+        return math.nan, f"raised {type(error).__name__} ({said}) in {frame.filename}, line {frame.lineno},"
     if not isinstance(answer, Real | np.bool_):
         return math.nan, f"answered {answer!r:.60}, which is no number,"
     value = float(answer)
     return value, "" if 0 <= value <= 1 else f"answered {value:g}, not a number between 0 and 1,"
 
 
-def _arguments(function: Any, where: str) -> tuple[str, ...]:
+def _arguments(function: Any, where: str, maps: bool) -> tuple[str, ...]:
     """The names of the arguments. Raises ConfigError for a function that cannot be called with them."""
     if not callable(function):
         raise ConfigError(f"{where} is no function; name one.")
+    known = _ARGUMENTS + _OF_MAPS * maps
     parameters = inspect.signature(function).parameters.values()
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = tuple(item.name for item in parameters if item.default is item.empty)
     for item in parameters:
-        if item.default is item.empty and (item.name not in _ARGUMENTS or item.kind not in plain):
-            raise ConfigError(f"{where} takes an argument '{item.name}': {did_you_mean(item.name, _ARGUMENTS)}.")
+        if item.name in _OF_MAPS and item.default is item.empty and not maps:
+            raise ConfigError(f"{where} takes an argument '{item.name}', which needs maps = true in its table.")
+        if item.default is item.empty and (item.name not in known or item.kind not in plain):
+            raise ConfigError(f"{where} takes an argument '{item.name}': {did_you_mean(item.name, known)}.")
     if not names:
-        raise ConfigError(f"{where} takes no argument; it can take {', '.join(_ARGUMENTS)}.")
+        raise ConfigError(f"{where} takes no argument; it can take {', '.join(known)}.")
     return names

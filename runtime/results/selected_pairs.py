@@ -21,7 +21,7 @@ from ...metrics_gpu.sweep.pointing import pointing_hits
 from ...metrics_gpu.sweep.sweep_options import Sweeping
 from .choices import Choices, too_few_replicates
 from .load_rows import CellRows, StoredRun
-from .own_metrics import own_scores
+from .own_metrics import Drawn, own_scores
 from .schema import GRID, WITHOUT_MODEL
 from .stored_maps import MapRows, load_maps
 
@@ -116,7 +116,10 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
         masks=cell.boxed,
         options=options,
         protocol=wanted,
-        own={metric.name: own_scores(metric, replace(cell, counts=counts)) for metric in choices.metrics},
+        own={
+            metric.name: own_scores(metric, replace(cell, counts=counts), lambda: _drawn(run, cell, wanted))
+            for metric in choices.metrics
+        },
     )
     keep = np.ones(len(counts), np.bool_)
     if choices.constant == "skip":
@@ -161,6 +164,22 @@ def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Coun
             f"they were; {advice}."
         )
     return sweep(maps.saliency, maps.masks, size=(GRID, GRID), frames=maps.frames, sweeping=wanted.sweeping)
+
+
+def _drawn(run: StoredRun, cell: CellRows, wanted: Protocol) -> Drawn | None:
+    """The map, as the sweep sees it, and the region of each pair, one pair at a time; None if none were stored."""
+    from ...metrics_gpu.sweep.maps import scaled_map
+    from ...metrics_gpu.sweep.masks import unpack_masks
+
+    if cell.boxed or not cell.entry.get("grid"):
+        return None
+    maps = load_maps(run, cell.model, cell.dataset)
+    assert maps.saliency is not None
+    frames = [(float(y0), float(x0), float(y1), float(x1)) for y0, x0, y1, x1 in maps.frames]
+    return (
+        (scaled_map(saliency, frame=frame, sweeping=wanted.sweeping), unpack_masks(mask, GRID))
+        for saliency, mask, frame in zip(maps.saliency, maps.masks, frames, strict=True)
+    )
 
 
 def _default_hits(

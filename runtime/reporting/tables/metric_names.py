@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final, Literal
 
+from ...results.own_metrics import OwnName
+
 IN_SAMPLE: Final = "in-sample: threshold chosen on the same data"
 CROSS_FITTED: Final = "threshold chosen on other patients than those it is applied to"
 
@@ -48,6 +50,8 @@ class Metric:
 
 class _Metrics(dict[str, Metric]):
     def __missing__(self, key: str) -> Metric:
+        if not isinstance(key, OwnName):
+            raise KeyError(key)
         return Metric(key, key.replace("_", " "), key.replace("_", " "))
 
 
@@ -74,7 +78,7 @@ METRICS: Final[Mapping[str, Metric]] = _Metrics(
         Metric("pair_accuracy", "pair accuracy", "accuracy of the prompt pair"),
     )
 )
-"""Key -> metric. Any other key is that of a user's metric, a fraction of which more is better (docs/metrics.md §19)."""
+"""Key -> metric. An `OwnName` is that of a user's metric, a fraction of which more is better (docs/metrics.md §19)."""
 
 
 def heading(key: str, in_sample: bool = False) -> str:

@@ -123,6 +123,8 @@ class CellValues:
             number = Measured()
             if isinstance(scores, Grounding) and key in BEST and self.weights != "boxes" and name in scores.unfitted:
                 number = Measured(missing="1 patient")
+            elif np.isnan(self.scored.own.get(field, 0.0)).any():
+                number = Measured(missing="no maps")
             elif self.sample is not None and not partial:
                 number = number_of(scores, key, name, self.sample, level)
             self._asked[asked] = replace(number, n=self.count(field, name))
