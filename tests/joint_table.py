@@ -69,7 +69,7 @@ def twice_joints() -> list[Joint]:
 
 
 def study_joints() -> list[Joint]:
-    """The studies of subgroups and readers, and the command trust, with features of an evaluation."""
+    """The studies of subgroups and readers, the command trust and own metrics, with features of an evaluation."""
     return [Joint(*row) for row in _rows("Subgroups, readers and probes")]
 
 

@@ -171,7 +171,7 @@ def _drawn(run: StoredRun, cell: CellRows, wanted: Protocol) -> Drawn | None:
     from ...metrics_gpu.sweep.maps import scaled_map
     from ...metrics_gpu.sweep.masks import unpack_masks
 
-    if cell.boxed or not cell.entry.get("grid"):
+    if not cell.entry.get("grid"):
         return None
     maps = load_maps(run, cell.model, cell.dataset)
     assert maps.saliency is not None

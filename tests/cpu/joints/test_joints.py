@@ -15,6 +15,7 @@ import boxes_with_commands
 import gap_with_features
 import groups_with_features
 import int8_with_commands
+import metrics_with_features
 import pairs_of_baselines
 import pairs_of_boxes
 import pairs_of_limit
@@ -61,6 +62,7 @@ FILES = (
     studies_with_features,
     gap_with_features,
     groups_with_features,
+    metrics_with_features,
     twice_with_changes,
 )
 OPEN: dict[str, str] = {}

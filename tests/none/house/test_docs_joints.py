@@ -65,7 +65,7 @@ def test_one_model_twice_meets_what_an_image_is() -> None:
 def test_the_other_studies_of_trust_meet_them_too() -> None:
     have = [(row.first, row.second) for row in study_joints()]
     assert len(set(have)) == len(have)
-    studies = ("subgroups", "readers", "probes", "gap", "groups")
+    studies = ("subgroups", "readers", "probes", "gap", "groups", "metrics")
     met = {name: {second for first, second in have if first == name} for name in studies}
     assert met.keys() == {first for first, _ in have}
     assert "changed" in met["subgroups"]
@@ -84,4 +84,5 @@ def test_the_other_studies_of_trust_meet_them_too() -> None:
         "live",
     }
     assert met["groups"] >= {"protocol", "shards", "baselines", "boxes", "twin", "precision", "sets", "live"}
+    assert met["metrics"] >= {"protocol", "shards", "changed", "baselines", "maps", "boxes", "tiles", "patients"}
     assert met["probes"] >= {"maps", "twin", "patients", "cache", "readers"}
