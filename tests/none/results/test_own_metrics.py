@@ -152,11 +152,15 @@ def bits(pair: dict[str, Any]) -> NDArray[np.uint8]:
     return np.frombuffer(pair["region"], np.uint8)
 
 
-def test_columns_and_notes_of_own_metrics(run: Path, file: Path, tmp_path: Path) -> None:
+def test_columns_and_notes_of_own_metrics(
+    run: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config, out = tmp_path / "own.toml", tmp_path / "out"
     config.write_text(f"[metrics.mine]\nfunction = '{file}:drawn'\nmaps = true\n")
     options = ["--config", config, "--out", out, "--replicates", 40, "--no-page", "--quiet"]
-    assert command("report", run, *options, "--column", "mine") == 0
+    assert command("report", run, *options, "--column", "mine", "--json", "-") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == json.loads((out / "report.json").read_text()) and "seen" in said.err
     first = (out / "tables.md").read_text().split("\n## ")[1]
     head, _, *body = [line for line in first.split("\n") if line.startswith("|")]
     assert "mine |" in head and "Dice" not in head
