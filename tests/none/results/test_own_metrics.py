@@ -124,6 +124,8 @@ def test_maps_are_those_that_were_counted(
     maps = ~built_in.model.str.startswith("baseline")
     assert own[maps].value.notna().any() and own[maps].equals(built_in[maps])
     assert own[~maps].value.isna().all() and built_in[~maps].value.notna().any()
+    plain = xb.load_run(run).table("classes", replicates=40, protocol=protocol)
+    assert table[table.metric != "mine"].reset_index(drop=True).equals(plain), "nothing else is lost"
 
 
 def test_every_level_of_a_map_is_that_of_the_counts(run: Path, file: Path) -> None:
