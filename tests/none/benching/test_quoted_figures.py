@@ -24,6 +24,9 @@ def rows_of_performance(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     (grid,) = results["grid"]["rows"]
     whole = (f"{grid[kind]['seconds_if_all_cores_were_busy']:,} s" for kind in ("from_files", "prepared"))
     yield "the paper's whole grid", "{} from files, {} from prepared images".format(*whole)
+    compared = results["grid-compared"]["rows"][-1]
+    yield "the same grid in INT8", f"{compared['int8_times_less_cpu']} × less CPU time"
+    yield f"the same grid with {compared['sets']} prompt sets", f"{compared['sets_times_the_cpu']} × the CPU time"
     sweep, ways = results["sweep"], results["sweep"]["us_per_pair"]
     floor = f"{100 * sweep['fraction_of_floor']:.0f} % of the stated floor of {sweep['floor_us']:.0f} µs"
     yield "sweep, 14 × 14", f"{ways['logical loop']['sweep_times_faster']:.0f} ×, {floor}"
@@ -70,6 +73,19 @@ def test_every_row_of_the_page(root: Path, results: dict[str, Any]) -> None:
             for line, (start, _) in zip(table, wanted, strict=True)] == wanted  # fmt: skip
 
 
+def test_the_grid_by_model(root: Path, results: dict[str, Any]) -> None:
+    compared = results["grid-compared"]["rows"][-1]
+    text = (root / "docs" / "performance.md").read_text(encoding="utf-8")
+    table = text[text.index("| model | float32 | INT8") :].split("\n\n")[0].splitlines()[2:]
+    assert table == [
+        f"| {model} | {found['cpu_seconds']['fp32']:,} s | {found['int8_times_less_cpu']:.2f} × "
+        f"| {found['verdict']['hits_flipped']} of {found['verdict']['pairs']}, {found['verdict']['dice_change']:.3f} "
+        f"| {found['sets_times_the_cpu']:.2f} × |"
+        for model, found in compared["models"].items()
+    ]
+    assert f"load {compared['load_average_before']})" in text and f"and {compared['sets']} prompt sets compare" in text
+
+
 def test_the_readme_repeats_five_rows(root: Path, results: dict[str, Any]) -> None:
     """The ratios of README are those of the committed results."""
     text = (root / "README.md").read_text(encoding="utf-8")
@@ -109,7 +125,7 @@ def test_the_settings_of_the_rows(root: Path, results: dict[str, Any]) -> None:
         f"{bootstrap['classes']} classes",
         f"{boxes['replicates']:,} replicates, every published scorer, page included (load "
         f"{boxes['load_average_before']};",
-        f"{pytriton['connections']} connections, beside other work (load {pytriton['load_average_before']};",
+        f"{pytriton['connections']} connections (load {pytriton['load_average_before']};",
         f"{batching['connections']} connections, beside other work (load {batching['load_average_before']};",
         f"{len(batching['batching']['runs']) // 2} rounds in turns |",
     ):
