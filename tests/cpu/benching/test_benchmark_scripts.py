@@ -36,6 +36,7 @@ RESULTS = {
     "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "calibration_run": "calibration",
     "device_loop": "device-loop",
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
+    "grid_compared": "grid-compared",
     "host_loop": "host-loop", "int8": "int8", "prepare": "prepare", "prompt_sets": "prompt-sets",
     "ray_overhead": "ray", "reading": "reading",
     "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton",
@@ -116,7 +117,7 @@ def test_every_script_has_a_tiny_form(root: Path) -> None:
     missing = {name for name in scripts - set(ELSEWHERE) if f'("{name}"' not in tested}
     assert not missing and set(ELSEWHERE) < scripts
     results = {path.stem.removesuffix("-cpu") for path in (root / "benchmarks" / "results").glob("*.json")}
-    assert results == {*RESULTS.values(), "prepare-careful", "serve-batching"}
+    assert results == {*RESULTS.values(), "prepare-careful", "serve-batching", "tiles"}
 
 
 def test_the_bootstrap_of_a_run(script: Script, root: Path) -> None:
@@ -253,6 +254,11 @@ def test_many_prompt_sets(
     assert cells == [1, 3, 1, 3] and not lacking(made, wanted, 1)
     figures = made["models"]["kad-demo"]
     assert figures.keys() == wanted["models"]["kad-224"].keys() and figures["ratio_of_one_more_image"] == 2.0
+    cells.clear()
+    made = script("prompt_sets", "--models", "kad:demo", "--tiles", "2x2", "--images", 5, "--side", 64)
+    wanted = json.loads((root / "benchmarks" / "results" / "tiles-cpu.json").read_text(encoding="utf-8"))
+    assert cells == [1] * 6 and not lacking(made, wanted, 1) and made["what"].startswith("eval in tiles 2x2")
+    assert made["models"]["kad-demo"].keys() == wanted["models"]["kad-224"].keys()
 
 
 def test_exports(script: Script, module: Any, root: Path, kad_demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
