@@ -218,7 +218,7 @@ class Engine(ABC):
 
         pixels: as in `run`, the same images in the same order.
         """
-        raise NotImplementedError
+        raise self._lacks("join", "split")
 
     def _parts(self, pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
         most = self.bundle.manifest.batch_within(len(pixels))
@@ -283,7 +283,11 @@ class Engine(ABC):
 
     def _ask(self, part: Any, text: NDArray[np.float32]) -> Scores:
         """The scores of a batch, from what `_encode` gave."""
-        raise NotImplementedError
+        raise self._lacks("_ask", "_encode")
+
+    def _lacks(self, method: str, partner: str) -> EngineError:
+        """What an engine of a third party says that has one of two methods."""
+        return EngineError(f"{type(self).__name__} has {partner} and lacks {method}; add it to this engine.")
 
     @abstractmethod
     def _close(self) -> None:

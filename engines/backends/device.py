@@ -288,7 +288,7 @@ class DeviceEngine(Engine):
 
     def _enqueue_text(self, features: DeviceFeatures, text: Any, scores: DeviceScores) -> None:
         """Enqueues the rest of the graph, its outputs into `scores`. Raises as `_enqueue`."""
-        raise NotImplementedError
+        raise self._lacks("_enqueue_text", "_enqueue_image")
 
     def _moved(self) -> None:
         """Called after buffers have moved: a subclass drops everything that holds their addresses."""

@@ -34,9 +34,9 @@ class Queries:
             mirrored,
         )
 
-    def upright(self, maps: Any) -> Any:
-        """Maps [P, h, w] of the images, in memory of any device, on the unchanged images."""
-        return maps[:, :, ::-1] if self.mirrored else maps
+    def _upright(self, maps: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Maps [P, h, w] of the images, on the unchanged images."""
+        return np.ascontiguousarray(maps[:, :, ::-1]) if self.mirrored else maps
 
     def by_prompts(self, of_finding: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """The entries of `of_finding` [P] grouped by the number n of positive prompts of their finding: for each n the
@@ -58,12 +58,12 @@ class Queries:
     ) -> NDArray[np.float32]:
         """The maps of pairs, float32 [P, h, w], of saliency [B, Q, h, w]: means over positive prompts of a finding."""
         if self._single is not None:
-            return np.ascontiguousarray(self.upright(saliency[of_case, self._single[of_finding]]))
+            return self._upright(saliency[of_case, self._single[of_finding]])
         maps = np.empty((len(of_case), *saliency.shape[2:]), np.float32)
         for places, queries in self.by_prompts(of_finding):
             chosen = saliency[of_case[places, None], queries]
             maps[places] = prompt_mean(np.moveaxis(chosen, 1, 0))
-        return np.ascontiguousarray(self.upright(maps))
+        return self._upright(maps)
 
     def logits(self, logits: NDArray[np.float32]) -> Logits:
         """The logits of the findings, from the logits of all queries, float32 [B, Q]."""

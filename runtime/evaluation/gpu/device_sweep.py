@@ -84,8 +84,7 @@ def pair_maps(saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:
     lists = [queries.positive[finding] for finding in pairs.of_finding.tolist()]
     lengths = [len(group) for group in lists]
     places = np.concatenate(lists) + np.repeat(pairs.of_case * saliency.shape[1], lengths)
-    maps = mean_maps(saliency.reshape(-1, *saliency.shape[2:]), np.cumsum([0, *lengths]), places)
-    return load_cupy().ascontiguousarray(queries.upright(maps)) if queries.mirrored else maps
+    return mean_maps(saliency.reshape(-1, *saliency.shape[2:]), np.cumsum([0, *lengths]), places)
 
 
 def _to_host(cupy: Any, stream: Any, array: Any) -> NDArray[Any]:

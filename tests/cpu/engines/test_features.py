@@ -220,3 +220,18 @@ def test_a_branch_can_give_a_feature_as_it_is(tmp_path: Path) -> None:
     node.CopyFrom(onnx.helper.make_node("If", ["gain4"], ["seen"], then_branch=branch, else_branch=branch))
     parts = GraphParts.of(model.SerializeToString())
     assert parts is not None and parts.cut.features == ("blocks",)
+
+
+def test_an_engine_with_half_of_two_methods_says_so(tmp_path: Path) -> None:
+    """Not a traceback: an engine can be of a third party."""
+
+    class Half(synthetic.BlockEngine):
+        def _encode(self, pixels: Any) -> Any:
+            return pixels
+
+    with Half(bundle(tmp_path)) as engine:
+        features = engine.encode(PIXELS)
+        with pytest.raises(EngineError, match="Half has _encode and lacks _ask; add it to this engine"):
+            engine.ask(features, TEXTS[0])
+        with pytest.raises(EngineError, match="Half has split and lacks join"):
+            engine.join(PIXELS, [])

@@ -121,6 +121,18 @@ def test_one_image_pass_for_all_sets(
 
 
 @pytest.mark.parametrize("name", ENGINES)
+def test_views_are_those_of_the_cpu(worlds: Any, bundle: Path, tmp_path: Path, name: str) -> None:
+    """A flipped map is mirrored on the host, and all others stay on the device."""
+    host, gpu = worlds(name)
+    dataset = replace(data(tmp_path / "data", "coco"), prompts="coco", augment=("flip", "shift:8"))
+    for world in (host, gpu):
+        assert not world.run([bundle], [dataset]).failed
+    cells = ["blocks--coco", "blocks+flip--coco", "blocks+shift-8--coco"]
+    assert all(same(host.table(cell), gpu.table(cell)) for cell in cells)
+    assert not same(gpu.table(cells[0]), gpu.table(cells[1]))
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_sets_that_are_finished_or_begun(
     worlds: Any, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
