@@ -16,8 +16,8 @@ from .study_outcome import StudyOutcome
 from .variants import beside, difference_table, group_variants, long_rows
 
 _MARGIN: Final = 0.05
-"""A gain in pointing below which resolution is said not to limit a stratum: that of the verdicts of trust.md for
-pointing."""
+"""A gain in pointing below which resolution is said not to limit a stratum. It is a choice of this project (docs/
+saliency.md §6), not a measured bound."""
 
 _ANSWERS: Final = StudyTable(
     "Does resolution limit grounding?",
@@ -26,7 +26,7 @@ _ANSWERS: Final = StudyTable(
     (
         "percentage points of pointing, variant minus the coarsest grid, on the same pairs",
         "resolution limits: the interval is above 0 and p (Holm) is at most 0.05; not resolution: the interval is "
-        f"below {100 * _MARGIN:.0f} points, so the representation limits; cannot tell: neither, or too few pairs",
+        f"below {100 * _MARGIN:.0f} points, a choice of this project; cannot tell: neither, or too few pairs",
     ),
     lead=4,
 )
