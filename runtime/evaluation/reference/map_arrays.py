@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,12 @@ from numpy.typing import NDArray
 from ....engines.errors import ImageError
 
 SUFFIXES = (".npy", ".npz", ".png")
+_NUMBERS = "fiub"  # kinds of types
+
+# NumPy parses a header with ast.literal_eval, and CPython (3.11.7 here) keeps one depth counter of all threads for it:
+# a thread that comes in between gets the SystemError "AST constructor recursion depth mismatch" for an undamaged file.
+# 1 of 60,000 reads in 4 threads failed so while garbage was collected (github.com/python/cpython/issues/106905).
+_PARSING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class MapFile:
                 values = _read_png(self.path)
             else:
                 with _opened(self.path, self.member) as stream:
-                    values = np.lib.format.read_array(stream, allow_pickle=False)
+                    values = _values(stream)
             with np.errstate(over="ignore"):  # a value that overflows becomes infinite, and the map is degenerate
                 return np.ascontiguousarray(values.reshape(self.shape), np.float32)
         except ImageError:
@@ -79,19 +86,34 @@ def _array(path: Path, member: str | None) -> MapFile:
 
     try:
         with _opened(path, member) as stream:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(stream)
+            shape, _, dtype = _header(stream)
         sides = [side for side in shape if side != 1]
         sides = list(shape[-2:]) if len(sides) < 2 <= len(shape) else sides
         if len(sides) != 2 or sides[0] * sides[1] != math.prod(shape):
             return MapFile(path, member, problem=f"its array has the shape {shape}, a map has two dimensions")
-        if dtype.kind not in "fiub":
+        if dtype.kind not in _NUMBERS:
             return MapFile(path, member, problem=f"its array is of the type {dtype}, a map holds real numbers")
         check_pixels((sides[0], sides[1]))
     except Exception as error:  # as above
         return MapFile(path, member, problem=f"it is damaged or no file of this kind ({error})")
     return MapFile(path, member, (sides[0], sides[1]))
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the first index changes fastest, and type of an array whose file begins here."""
+    with _PARSING:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return read(stream)
+
+
+def _values(stream: IO[bytes]) -> NDArray[Any]:
+    """The array whose file begins here; any exception if there is none. Objects would be unpickled and are refused."""
+    shape, columns_first, dtype = _header(stream)
+    if dtype.kind not in _NUMBERS:
+        raise ValueError(f"its array is of the type {dtype}")
+    values = np.frombuffer(stream.read(math.prod(shape) * dtype.itemsize), dtype)
+    return values.reshape(shape, order="F" if columns_first else "C")
 
 
 @contextmanager

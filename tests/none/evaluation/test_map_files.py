@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +66,37 @@ MAP = RNG.random((5, 7))
         "c1_Lung_Lesion_map.NPY",
     ],
 )
-@pytest.mark.parametrize("values", [MAP, MAP.astype(np.float16), MAP[None, None].astype(np.float32), MAP > 0.5])
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(MAP, MAP.astype(np.float16), MAP[None, None].astype(np.float32), MAP > 0.5),
+        *(np.asfortranarray(MAP), np.asfortranarray(MAP[None]), MAP.astype(">f8"), (MAP * 99).astype(">i2")),
+    ],
+)
 def test_names_and_kinds_of_arrays(tmp_path: Path, name: str, values: np.ndarray) -> None:
     found = read(put(tmp_path, {name: npy(values)}))
     assert found.dtype == np.float32 and found.shape == (5, 7)
     np.testing.assert_array_equal(found, values.reshape(5, 7).astype(np.float32))
+
+
+def test_headers_are_parsed_by_one_thread_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython can give a SystemError for a good header if a second thread parses one meanwhile."""
+    parse, inside, most = np.lib.format.read_array_header_1_0, [0], [0]
+
+    def slowly(stream: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.005)
+        inside[0] -= 1
+        return parse(stream)
+
+    item = named(put(tmp_path, {"c1/Edema.npy": npy(MAP)})).find("c1", "Edema")
+    assert item is not None
+    monkeypatch.setattr(np.lib.format, "read_array_header_1_0", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: item.read(), range(8)))
+    assert most == [1]
+    np.testing.assert_array_equal(found, np.repeat(MAP[None].astype(np.float32), 8, axis=0))
 
 
 def test_archives_hold_one_map_or_one_for_each_finding(tmp_path: Path) -> None:
