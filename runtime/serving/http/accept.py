@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.request_errors import BadRequest
@@ -44,6 +45,11 @@ def accepted(headers: Sequence[str], offers: Sequence[str]) -> str:
     text = ",".join(headers)
     if len(text) > _LONGEST:
         raise BadRequest(f"The Accept header has more than {_LONGEST} characters; name fewer media types.", status=406)
+    return _preferred(text, tuple(offers))
+
+
+@lru_cache(64)
+def _preferred(text: str, offers: tuple[str, ...]) -> str:
     ranges = _ranges(text)
     if not text.strip(" ,"):
         return offers[0]

@@ -1,13 +1,14 @@
-"""An error as an HTTP response: V2's `{"error": sentence}`."""
+"""What fails, as an HTTP response: V2's `{"error": sentence}`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..protocol.request_errors import BadRequest, RequestError, Unauthenticated
+from ..protocol.request_errors import BadRequest, NotFound, RequestError, Unauthenticated
 
 if TYPE_CHECKING:
     from starlette.responses import Response
+    from starlette.types import Scope
 
 CODINGS: Final = ("gzip", "deflate")
 """Content codings that a body may have."""
@@ -44,3 +45,25 @@ def error_response(error: RequestError) -> Response:
     if isinstance(error, UnknownCoding):
         headers["accept-encoding"] = ", ".join(CODINGS)
     return JSONResponse({"error": str(error), "code": error.code}, error.http_status, headers)
+
+
+def failure_response(error: Exception, scope: Scope) -> Response | None:
+    """The response to a request that raised `error`; None for an error in this code.
+
+    A client that has disconnected gets none: its status is only logged.
+    """
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
+    from starlette.responses import Response
+
+    if isinstance(error, RequestError):
+        return error_response(error)
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=499)
+    if isinstance(error, HTTPException):  # what Starlette itself refuses: unknown addresses and methods
+        sentence = f"There is no {scope['method']} {scope['path'][:200]}."
+        status = error.status_code
+        response = error_response(NotFound(sentence) if status == 404 else BadRequest(sentence, status=status))
+        response.headers.update(error.headers or {})
+        return response
+    return None

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..access_log import AccessLog
 from ..inference.metadata import model_list, model_metadata, repository_index, server_metadata
 from ..inference.service import Service
-from ..protocol.request_errors import BadRequest, Internal, NotFound, RequestError
 from ..settings import HttpSettings
 from .accept import JSON, Endpoint, offering
 from .bodies import BodyReader
 from .docs import docs_routes
-from .error_response import error_response
 from .infer import Infer
 from .middleware import LOG_FIELDS, ClientRequests, Guard
 
@@ -54,19 +52,10 @@ def create_health_app(service: Service, settings: HttpSettings, log: AccessLog) 
 
 
 def _guarded(routes: Sequence[BaseRoute], service: Service, settings: HttpSettings, log: AccessLog) -> ASGIApp:
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.requests import ClientDisconnect
+    from starlette.routing import Router
 
-    app: ASGIApp = Starlette(
-        routes=routes,
-        exception_handlers={
-            RequestError: _refused,
-            HTTPException: _not_found,
-            ClientDisconnect: _gone,
-            Exception: _failed,
-        },
-    )
+    # Guard answers for what fails: Starlette's application would put two more handlers of errors around each request.
+    app: ASGIApp = Router(routes)
     if settings.trusted_proxies:
         app = ClientRequests(app, settings)
     return Guard(app, settings, log, service.metrics)
@@ -134,29 +123,3 @@ def _json(content: Any, status: int = 200) -> Response:
     from starlette.responses import JSONResponse
 
     return JSONResponse(content, status)
-
-
-def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error_response(error)
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    """The response to an error in this code, which the middleware logs."""
-    return error_response(Internal())
-
-
-def _not_found(request: Request, error: Exception) -> Response:
-    """The response to what Starlette itself refuses: unknown addresses and methods."""
-    status = getattr(error, "status_code", 404)
-    sentence = f"There is no {request.method} {request.url.path[:200]}."
-    response = error_response(NotFound(sentence) if status == 404 else BadRequest(sentence, status=status))
-    response.headers.update(getattr(error, "headers", None) or {})
-    return response
-
-
-def _gone(request: Request, error: Exception) -> Response:
-    """The client has disconnected; the status is only logged."""
-    from starlette.responses import Response
-
-    return Response(status_code=499)

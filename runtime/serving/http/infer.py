@@ -61,18 +61,18 @@ class Infer:
         service, name = self._service, request.path_params["model"]
         noted: dict[str, Any] = {}
         request.scope[LOG_FIELDS] = noted
-        with service.counted(name):
-            noted["model"] = service.catalogue.get(name, request.path_params.get("version", "")).name
-            content_type, length = request.headers.get("content-type", ""), request.headers.get(HEADER_LENGTH)
-            is_file, is_zero = check_content_type(content_type), length is not None and length.strip("0") == ""
-            forms = _FORMS_OF_RAW if is_zero else _FORMS
-            form = accepted(request.headers.getlist("accept"), forms)
-            # A full queue is refused before the images are read.
-            service.check_room(name)
-            body = await self._bodies.read(request)
+        body = b""
         try:
-            noted["bytes_in"] = len(body)
             with service.counted(name):
+                noted["model"] = service.catalogue.get(name, request.path_params.get("version", "")).name
+                content_type, length = request.headers.get("content-type", ""), request.headers.get(HEADER_LENGTH)
+                is_file, is_zero = check_content_type(content_type), length is not None and length.strip("0") == ""
+                forms = _FORMS_OF_RAW if is_zero else _FORMS
+                form = accepted(request.headers.getlist("accept"), forms)
+                # A full queue is refused before the images are read.
+                service.check_room(name)
+                body = await self._bodies.read(request)
+                noted["bytes_in"] = len(body)
                 if is_file or is_raw(content_type, length, body):
                     decoded = decode_file(
                         name, body, request.query_params.multi_items(), raw=is_zero and form == BINARY

@@ -19,9 +19,9 @@ from ..access_log import AccessLog
 from ..addresses import AddressShares, client_key, is_in
 from ..bearer import Bearer
 from ..prometheus_metrics import Metrics
-from ..protocol.request_errors import BadRequest, Internal, Overloaded, RequestError
+from ..protocol.request_errors import BadRequest, Internal, Overloaded
 from ..settings import HEALTH_PATHS, HttpSettings
-from .error_response import AmbiguousEnd, error_response
+from .error_response import AmbiguousEnd, error_response, failure_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -175,6 +175,7 @@ class Guard:
             return
         start = time.perf_counter()
         status = sent = 0
+        scope["app"] = self._app  # so that Starlette raises what it refuses and does not answer in plain text
         self._add_prefix(scope)
 
         async def noted(message: Message) -> None:
@@ -188,13 +189,12 @@ class Guard:
         try:
             self._check(scope)
             await self._app(scope, receive, noted)
-        except RequestError as error:
-            await error_response(error)(scope, receive, noted)
-        # An error in this code: the client gets a general message, the log the details.
-        except Exception:
-            _LOG.exception("A request failed unexpectedly")
+        except Exception as error:
+            response = failure_response(error, scope)
+            if response is None or status:  # an error in this code: the client gets a general message, the log the rest
+                _LOG.exception("A request failed unexpectedly")
             if not status:
-                await error_response(Internal())(scope, receive, noted)
+                await (response or error_response(Internal()))(scope, receive, noted)
         finally:
             self._note(scope, status, sent, time.perf_counter() - start)
 

@@ -70,6 +70,18 @@ def test_pixels_come_raw_or_as_json_flat_or_nested() -> None:
         assert decoded.request.outputs == DEFAULT_OUTPUTS and decoded.binary == frozenset()
 
 
+def test_one_head_before_other_bytes_is_another_request() -> None:
+    """The parsed head is kept: what a request is read as must not depend on those before it."""
+    item = {"name": "pixels", "datatype": "UINT8", "shape": [2, 1, 8, 8], "parameters": {"binary_data_size": 128}}
+    for name, id_, turned in (("k", "a", 0), ("k", "a", 1), ("m", "a", 0), ("k", "b", 0)):
+        wanted = PIXELS[:: -1 if turned else 1]
+        request = decode_infer(name, *body({"id": id_, "inputs": [item]}, wanted.tobytes())).request
+        assert (request.model, request.id) == (name, id_)
+        np.testing.assert_array_equal(request.pixels, wanted)
+        with pytest.raises(BadRequest, match="appears twice"):
+            decode_infer("k", b'{"id": 1, "id": 2}', "18")
+
+
 def test_own_prompts_and_base64_files() -> None:
     prompts = json.dumps({"Rib fracture": ["a broken rib", "fracture"], "Mass": {"positive": ["m"], "negative": ["n"]}})
     head = {
