@@ -104,12 +104,12 @@ def too_large(size: int) -> str:
 
 
 def _sizes(nodes: Sequence[CutNode], alone: set[str], given: set[str]) -> set[str]:
-    """The names in `alone` that follow from the shapes of the `given` tensors and from constants."""
+    """The names that follow from the shapes of the `given` tensors, of those in `alone`, and from constants."""
     sizes = set[str]()
     for node in nodes:
         sources = _sources(node, alone)
         asks = node.operator in ("Shape", "Size") and given.issuperset(sources)
-        if sources and (asks or sizes.issuperset(sources)):
+        if asks or sizes.issuperset(sources):
             sizes.update(node.outputs)
     return sizes
 

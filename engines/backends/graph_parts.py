@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..external_data import wire_fields
-from .graph_cut import OUTPUTS, Cut, find_cut
+from .graph_cut import Cut, find_cut
 
 _GRAPH: Final = 7  # of a model
-_NODE, _INITIALIZER, _INPUT, _OUTPUT, _VALUE, _SPARSE = 1, 5, 11, 12, 13, 15  # of a graph
+_NODE, _INITIALIZER, _INPUT, _OUTPUT, _VALUE = 1, 5, 11, 12, 13  # of a graph
 _ELEMENTS: Final = {
     "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
     "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
@@ -66,11 +66,10 @@ class GraphParts:
         None: those of the graph."""
         data, kept, node = self._data, list[bytes](), iter(range(len(self._nodes)))
         made = {name for place in places for name in self._nodes[place].outputs}
-        read = {name for place in places for name in self._nodes[place].inputs} | set(OUTPUTS)
+        read = {name for place in places for name in self._nodes[place].inputs}
         stays: dict[int, Callable[[int, int], bool]] = {
             _NODE: lambda first, last: next(node) in places,
             _INITIALIZER: lambda first, last: _text(data, first, last, 8) in read,
-            _SPARSE: lambda first, last: _text(data, *_inner(data, first, last, 1), 8) in read,
             _INPUT: lambda first, last: _text(data, first, last, 1) in read,
             _OUTPUT: lambda first, last: outputs is None,
             _VALUE: lambda first, last: _text(data, first, last, 1) in made,
@@ -111,16 +110,12 @@ def _node(data: Data, start: int, end: int) -> _WireNode:
 def _read_inside(data: Data, start: int, end: int) -> Iterator[str]:
     """The names that the graphs of an attribute read; some are of values that they make themselves."""
     for field, first, last, _ in wire_fields(data, start, end):
-        if field in (6, 11) and first:
+        if field == 6 and first:
             for part, begin, stop, _ in wire_fields(data, first, last):
                 if part == _NODE:
                     yield from _node(data, begin, stop).inputs
                 elif part == _OUTPUT:
                     yield _text(data, begin, stop, 1)
-
-
-def _inner(data: Data, start: int, end: int, wanted: int) -> tuple[int, int]:
-    return next((first, last) for field, first, last, _ in wire_fields(data, start, end) if field == wanted)
 
 
 def _text(data: Data, start: int, end: int, wanted: int) -> str:

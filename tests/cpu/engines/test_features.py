@@ -161,6 +161,48 @@ def test_features_that_are_not_one_for_each_image_are_not_joined(feature: Any, m
         assert len(joined.pixels) == 4 and np.array_equal(joined.values[0], np.concatenate([array, array], axis))
 
 
+@pytest.mark.parametrize("name", ["onnxruntime-cpu", "torch"])
+def test_the_part_of_the_text_can_ask_for_the_shape_of_the_pixels(tmp_path: Path, name: str) -> None:
+    if name == "torch":
+        pytest.importorskip("torch")
+    make = onnx.helper.make_node
+
+    def change(graph: Any) -> None:
+        nodes = list(graph.node)
+        nodes[4].output[0] = "plain"
+        one = [
+            make("Shape", ["pixels"], ["count"], end=1),
+            make("Cast", ["count"], ["images"], to=onnx.TensorProto.FLOAT),
+            make("Div", ["images", "images"], ["one"]),
+            make("Mul", ["plain", "one"], ["gain4"]),
+        ]
+        del graph.node[:]
+        graph.node.extend([*nodes[:6], *one, *nodes[6:]])
+
+    made = bundle(tmp_path, change)
+    parts = GraphParts.of(tmp_path / "graph.onnx")
+    assert parts is not None and parts.cut.features == ("blocks",), "and not the number of images"
+    with open_engine(made, name, threads=1) as engine:
+        check(engine, engine.encode(PIXELS))
+
+
+def test_lengths_of_axes_of_features_are_written_as_they_are(tmp_path: Path) -> None:
+    parts = GraphParts.of(synthetic.save_graph(tmp_path / "graph.onnx"))
+    assert parts is not None
+    shape = ["images", None, 0, 1, 127, 128, 129, 300, 16384, 2**31]
+    feature = SimpleNamespace(name="blocks", type="tensor(float16)", shape=shape)
+    given = onnx.load_from_string(parts.text([feature])).graph.input[-1]
+    axes = given.type.tensor_type.shape.dim
+    assert [axis.dim_param or (axis.dim_value if axis.HasField("dim_value") else None) for axis in axes] == shape
+    assert given.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
+
+
+def test_a_feature_that_is_no_tensor_is_not_kept(tmp_path: Path) -> None:
+    session = SimpleNamespace(get_outputs=lambda: [SimpleNamespace(name="b", type="seq(tensor(float))", shape=[])])
+    why = ort_parts.OrtParts.of(synthetic.save_graph(tmp_path / "graph.onnx"), lambda part: session)
+    assert isinstance(why, str) and why.startswith("the parts of its graph cannot be opened")
+
+
 def test_the_size_of_features_is_that_of_their_types() -> None:
     values = [
         SimpleNamespace(shape=lambda: [2, 3, 5], data_type=lambda kind=kind: f"tensor({kind})")
