@@ -77,6 +77,7 @@ def model_metadata(model: ServedModel) -> dict[str, Any]:
             "engine": model.info.detail,
             "precision": model.info.precision,
             "geometry": manifest.geometry.to_json(),
+            **({"resized": manifest.resized} if manifest.resized else {}),
             "grid": list(model.grid),
             "saliency": dict(manifest.saliency),
             "logit_scale": manifest.logit_scale,
