@@ -40,6 +40,8 @@ _BEGIN: Final = {
     "pixels": "images.decode images.resizing",
     "dali": "images.dali",
     "masks": "datasets.region_grid",
+    "tiles": "images.tiles",
+    "view": "images.views",
 }
 """Part -> the modules that its code begins with: what they import belongs to the part too."""
 

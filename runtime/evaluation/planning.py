@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -48,7 +49,7 @@ class Planning:
         how = self._how(loaded, geometry, "cpu" if engine.info.device == "cpu" else "gpu") | _how_asked(phrases)
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         ingredients["model"] = asked_set.model
-        ingredients |= self._how_seen(asked_set)
+        ingredients |= _seen_by_code(self._how_seen(asked_set))
         asked = {phrase for case in loaded.asked for phrase in case.phrases.values()}
         alone = "_alone" if phrases is not None and phrases.alone else ""
         facts = {
@@ -89,7 +90,7 @@ class Planning:
         geometry = self.geometry(model.geometry, loaded)
         how = self._how(loaded, geometry, "live")
         ingredients = reference_ingredients(asked_set.model, model.description, (loaded.name, loaded.digest), how)
-        ingredients |= {"engine": "live", "geometry": geometry.key, **_how_asked(phrases), **seen}
+        ingredients |= {"engine": "live", "geometry": geometry.key, **_how_asked(phrases), **_seen_by_code(seen)}
         grid = self._grid(engine.bundle)
         facts = {"weights": "live", "version": model.version, "grid": grid, **seen, **extent(loaded)}
         return PlannedCell(asked_set.model, loaded, list(loaded.dataset.classes), ingredients, facts)
@@ -100,7 +101,7 @@ class Planning:
         return list(grid if tiles is None else tiles.grid(grid, bundle.manifest.geometry.size))
 
     def _how_seen(self, asked_set: AskedSet) -> dict[str, str]:
-        """The ingredients, and the facts in run.json, of cells whose images are changed or divided."""
+        """The facts in run.json of cells whose images are changed ("view") or divided ("tiles")."""
         view, tiles = asked_set.view, self.options.tiles
         seen = {} if view is None else {"view": view.description}
         return seen if tiles is None else {**seen, "tiles": tiles.description}
@@ -116,6 +117,11 @@ class Planning:
         if loaded.config.reader in self.measure.protocol.equalises:
             how["intensity"] = "equalised"
         return {**how, "decoder": self.decoder.describe(geometry)}
+
+
+def _seen_by_code(seen: Mapping[str, str]) -> dict[str, str]:
+    """The ingredients of such cells: other cells do not depend on this code."""
+    return {part: f"{description}, {code_number(part)}" for part, description in seen.items()}
 
 
 def extent(loaded: LoadedDataset) -> dict[str, int]:

@@ -24,6 +24,9 @@ NUMBERS: Final[Mapping[str, int]] = {
     "pixels": 1,
     "dali": 1,
     "masks": 1,
+    # Images in tiles, and changed images, with where their maps belong.
+    "tiles": 1,
+    "view": 1,
     # Several prompt sets are asked of an encoded image, whose last bits differ with some engines and precisions.
     "trust prompts": 2,
 }

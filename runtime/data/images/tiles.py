@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -94,10 +94,10 @@ class Tiling:
     def geometry(self, geometry: Geometry) -> Geometry:
         """The geometry of that image, square: of its longer side. Raises ConfigError for an image that is too large."""
         side = max(self.sides(geometry.size))
-        resize = max(side, round(geometry.resize * side / geometry.size))
+        resize = round(geometry.resize * side / geometry.size)
         if resize > _LARGEST_SIDE:
             raise ConfigError(f"--tiles {self.text} needs images of {resize} pixels, more than {_LARGEST_SIDE}.")
-        return replace(geometry, size=side, resize=side if geometry.mode == "squash" else resize)
+        return geometry.scaled(side, geometry.size)
 
     def grid(self, grid: tuple[int, int], size: int) -> tuple[int, int]:
         """Height and width of a stitched map, of tiles with maps of `grid` cells."""
@@ -176,7 +176,7 @@ def _weights(starts: Sequence[int], length: int, size: int, cells: int, out: int
     for window, start in enumerate(starts):
         inside = np.flatnonzero((centres >= start) & (centres <= start + size))
         at = np.clip((centres[inside] - start) * cells / size - 0.5, 0, cells - 1)
-        low = np.minimum(at.astype(np.intp), max(cells - 2, 0))
+        low = np.minimum(at.astype(np.intp), cells - 2)  # of a single cell -1, with the weight 0
         np.add.at(weights[window], (inside, low), 1 - (at - low))
         np.add.at(weights[window], (inside, np.minimum(low + 1, cells - 1)), at - low)
     return np.asarray(weights / weights.sum(axis=(0, 2))[None, :, None])

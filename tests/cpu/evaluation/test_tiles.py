@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy.ndimage import maximum_filter
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.data.datasets.pixels import ReadyImages
 from xbench_fast.runtime.data.images.tiles import Tiling
 
 pytest.importorskip("onnx")
@@ -99,13 +101,17 @@ def test_one_tile_is_no_tiles(folder: Path, text: str) -> None:
     assert rows.equals(wanted) and cell["key"] == plain["key"] and "tiles" not in cell
 
 
-@pytest.mark.parametrize(("text", "cells"), [("2x2@0.25", 7), ("3x2@0.5", 14), ("2x5@0.9", 8)])
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [("2x2@0.25", 7), ("3x2@0.5", 14), ("2x5@0.9", 8), ("3x3@0.5", 3), ("3x2@0.25", 5), ("2x2@0.5", 1)],
+)
 def test_overlaps_are_averaged(text: str, cells: int) -> None:
     """Against a loop over cells and tiles."""
     size, tiling = 56, Tiling(text)
     rng = np.random.default_rng(1)
     maps = rng.normal(size=(len(tiling), cells, cells)).astype(np.float32)
     (height, width), grid = tiling.sides(size), tiling.grid((cells, cells), size)
+    assert all(abs(side - cells * length / size) <= 0.5 for side, length in zip(grid, (height, width), strict=True))
     tops = [round(at * (height - size) / max(tiling.rows - 1, 1)) for at in range(tiling.rows)]
     lefts = [round(at * (width - size) / max(tiling.columns - 1, 1)) for at in range(tiling.columns)]
 
@@ -142,6 +148,33 @@ def test_a_wrong_grid_is_one_sentence(folder: Path, text: str) -> None:
 def test_another_score_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="The option 'tile_score' cannot be 'mean': known are whole, largest"):
         evaluate(folder, "run", tiles="2x2", tile_score="mean")
+
+
+def test_the_larger_image_is_made_as_the_input_is() -> None:
+    crop = Geometry("crop", 224, 256, "bicubic")
+    assert Tiling("2x3@0.5").geometry(crop) == Geometry("crop", 448, 512, "bicubic")
+    assert Tiling("64x1").geometry(Geometry("squash", 128, 128, "bilinear")).size == 8192
+    assert Tiling("2x2").description != Tiling("2x2", largest=True).description
+
+
+def test_an_image_without_its_larger_form_is_not_ready() -> None:
+    """One of two sources has prepared it: what is there is not half an image."""
+    several = [SimpleNamespace(case_id=str(at)) for at in range(3)]
+
+    def source(ready: list[bool], side: int) -> Any:
+        def read_many(cases: Any, target: Any) -> ReadyImages:
+            target[np.array(ready)] = 7
+            sizes, images = np.full((3, 2), 9, np.int32), np.full((3, 16), 5, np.uint8)
+            return ReadyImages(np.array(ready), sizes, images)
+
+        return SimpleNamespace(read_many=read_many)
+
+    target = np.zeros((3, 5, 8, 8), np.uint8)
+    tiled = Tiling("2x2").source(source([True, True, False], 8), source([True, False, True], 16), 8)
+    found = tiled.read_many(several, target)  # type: ignore[attr-defined]
+    assert found.ready.tolist() == [True, False, False]
+    assert (target[0] == 7).all() and not target[1:].any()
+    assert found.sizes[0].all() and not found.sizes[1:].any() and not found.images[1:].any()
 
 
 def test_what_would_be_too_large_is_refused() -> None:

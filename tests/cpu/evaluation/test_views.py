@@ -159,6 +159,10 @@ def test_a_wrong_view_is_one_sentence(tmp_path: Path, text: str, says: str) -> N
     assert not (tmp_path / "run/run.json").exists()
 
 
+def test_names_of_views_are_names_of_files() -> None:
+    assert View("window:120/255").name.isascii() and "/" not in View("window:120/255").name
+
+
 def test_a_live_model_has_its_views(tmp_path: Path) -> None:
     make(tmp_path)
     seen = evaluate(tmp_path, ["flip", "gamma:0.8"])

@@ -41,6 +41,8 @@ COVERED = {
     "pixels": f"images.decode {PIXELS}",
     "dali": "images.dali",
     "masks": REGIONS.split()[0],
+    "tiles": "images.tiles",
+    "view": "images.views trust.perturbations",
     "reading": "datasets.case datasets.region_boxes csv_cells csv_files",
     "reader coco": "formats.coco formats.file_format",
     "reader siim": "datasets.siim region_shapes",
