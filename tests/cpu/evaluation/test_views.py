@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
+from xbench_fast.metrics_gpu.trust.perturbations import jpeg_coder
+from xbench_fast.runtime.data.datasets.dataset import Case
 from xbench_fast.runtime.data.images.views import View
 
 pytest.importorskip("onnx")
@@ -161,6 +163,16 @@ def test_a_wrong_view_is_one_sentence(tmp_path: Path, text: str, says: str) -> N
 
 def test_names_of_views_are_names_of_files() -> None:
     assert View("window:120/255").name.isascii() and "/" not in View("window:120/255").name
+
+
+def test_a_view_says_all_that_its_pixels_depend_on() -> None:
+    """A shift is a part of what the model saw, higher than wide here; noise is that of the image."""
+    frame = View("shift:28").frame((0.0, 0.25, 1.0, 0.75), 224)
+    assert np.allclose(frame, (-1 / 8, 0.25 - 1 / 16, 1 - 1 / 8, 0.75 - 1 / 16))
+    assert jpeg_coder() in View("jpeg:50").description and jpeg_coder() not in View("gamma:2").description
+    pixels, noisy = np.full((32, 32), 128, np.uint8), View("noise:8")
+    one, two, again = (noisy.of(pixels, Case(name, Path(name), {}, {}, "all")) for name in ("a", "b", "a"))
+    assert np.array_equal(one, again) and not np.array_equal(one, two)
 
 
 def test_a_live_model_has_its_views(tmp_path: Path) -> None:
