@@ -58,10 +58,10 @@ def test_what_has_no_interval() -> None:
 
 
 def test_the_mean_of_models_is_students() -> None:
-    values = [0.3, 0.5, 0.45, 0.9]
-    interval = mean_of_models(values, 0.9)
-    expected = stats.t.interval(0.9, 3, np.mean(values), stats.sem(values))
-    assert interval is not None and (interval.low, interval.high) == pytest.approx(expected)
+    for values in ([0.3, 0.5, 0.45, 0.9], [0.3, 0.5]):
+        interval = mean_of_models(values, 0.9)
+        expected = stats.t.interval(0.9, len(values) - 1, np.mean(values), stats.sem(values))
+        assert interval is not None and (interval.low, interval.high) == pytest.approx(expected)
 
 
 def test_residuals_of_each_row() -> None:
