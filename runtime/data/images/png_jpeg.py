@@ -1,6 +1,7 @@
 """PNG and JPEG: sizes from the headers, read before decoding, and pixels as native 8-bit grey.
 
-Pillow decodes the pixels; libpng, through imagecodecs, decodes plain grey PNG files and colour of 16 bits.
+`png_values` decodes an ordinary PNG where numba is loaded. Otherwise libpng, through imagecodecs, decodes plain grey
+and colour of 16 bits, and Pillow the rest; the pixels are the same.
 
 docs/datasets.md §0.2 defines the conversion of other pixel formats.
 """
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,25 +46,30 @@ def decode_png(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     """uint8 [H, W]: grey unchanged, colour by luminance, transparency dropped, 16 bits stretched to 0..255.
 
     stretched: the stored values are stretched first, see `stretch_stored`; colour by luminance after that.
-    imagecodecs decodes an 8-bit grey file, because it is faster than Pillow and gives the same bytes, and several
-    channels of 16 bits, of which Pillow keeps the high bytes.
+    libpng decodes plain grey, because it is faster than Pillow and gives the same bytes, and several channels of 16
+    bits, of which Pillow keeps the high bytes.
     Raises ImageError, and any exception of a library on a damaged file.
     """
     size, chunks = png_chunks(data)
     check_pixels(size)
+    values: NDArray[Any] | None = None
+    if "numba" in sys.modules:  # as in an evaluation; to load it for a few images takes 0.5 s and 130 MB
+        from .png_values import stored_values  # compiles
+
+        values = stored_values(data, size, chunks)
     channels = _DEEP_CHANNELS.get(data[24:26])
     if channels is not None:
-        return _deep_colour(data, channels, stretched)
+        return _deep_colour(data, channels, stretched, values)
     # Not for a file with transparency, which libpng would expand, and not for an animation.
-    if data[24:29] == _PLAIN and chunks.isdisjoint((b"tRNS", b"acTL")):
+    if data[24:29] == _PLAIN and {kind for kind, _, _ in chunks}.isdisjoint((b"tRNS", b"acTL")):
         try:
             from imagecodecs import png_decode
 
-            grey = np.asarray(png_decode(data), np.uint8)
+            grey = np.asarray(png_decode(data) if values is None else values, np.uint8)
             return stretch_stored(grey) if stretched else grey
         except (ImportError, RuntimeError, ValueError):
             pass  # not installed, or refused: Pillow then says why
-    return _by_pillow(data, "PNG", stretched)
+    return _by_pillow(data, "PNG", stretched, values)
 
 
 def decode_jpeg(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
@@ -82,14 +89,15 @@ def decode_jpeg(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     return _by_pillow(data, "JPEG", stretched)
 
 
-def _deep_colour(data: bytes, channels: int, stretched: bool) -> NDArray[np.uint8]:
-    """A PNG of 16 bits whose pixels have several channels (docs/datasets.md §0.2)."""
+def _deep_colour(data: bytes, channels: int, stretched: bool, known: NDArray[Any] | None) -> NDArray[np.uint8]:
+    """A PNG of 16 bits whose pixels have several channels (docs/datasets.md §0.2); known: as in `_by_pillow`."""
     from imagecodecs import png_decode
     from PIL import Image
 
     if _is_animation(data):
         raise ImageError(_ANIMATION)
-    values = png_decode(data)[..., :channels]  # without the opacity that libpng makes of a transparent colour
+    # Without the opacity that libpng makes of a transparent colour.
+    values = png_decode(data)[..., :channels] if known is None else known
     if stretched:
         return np.asarray(Image.fromarray(stretch_stored(values)).convert("L"))
     return stretch(values[..., 0] if channels == 2 else luminance(values))
@@ -117,16 +125,23 @@ def _is_animation(data: bytes) -> bool:
     return False
 
 
-def _by_pillow(data: bytes, image_format: Literal["PNG", "JPEG"], stretched: bool) -> NDArray[np.uint8]:
+def _by_pillow(
+    data: bytes, image_format: Literal["PNG", "JPEG"], stretched: bool, known: NDArray[Any] | None = None
+) -> NDArray[np.uint8]:
+    """known: the stored values, if they are decoded already; Pillow then reads what is before them, and converts."""
     from PIL import Image
 
+    image: Image.Image
     with Image.open(io.BytesIO(data), formats=(image_format,)) as image:
         # Of an MPO, in which Pillow counts frames too, the further pictures are previews or other views.
         if image_format == "PNG" and getattr(image, "n_frames", 1) > 1:
             raise ImageError(_ANIMATION)
-        image.load()
-        if image_format == "PNG":
-            check_rows(data, np.asarray(image))
+        if known is not None:
+            image = Image.fromarray(known)
+        else:
+            image.load()
+            if image_format == "PNG":
+                check_rows(data, np.asarray(image))
         if stretched and image.mode in _KNOWN:
             # With an opacity its values count too, as in the loader's array.
             values = np.asarray(image if image.mode in {*_DEEP, *_WHOLE} else image.convert("RGB"))
@@ -181,13 +196,13 @@ def png_size(data: bytes) -> tuple[int, int]:
     return png_chunks(data)[0]
 
 
-def png_chunks(data: bytes) -> tuple[tuple[int, int], set[bytes]]:
-    """(height, width) of a PNG whose chunks are all complete, and the types of its chunks. Raises ImageError if one is
-    truncated or damaged.
+def png_chunks(data: bytes) -> tuple[tuple[int, int], list[tuple[bytes, int, int]]]:
+    """(height, width) of a PNG whose chunks are all complete, and of each chunk its type, where its content begins, and
+    where it ends. Raises ImageError if one is truncated or damaged.
 
     Pillow does not check the checksum of pixel chunks; a flipped bit there would give wrong pixels without an error.
     """
-    view, position, chunk_type, chunk_types = memoryview(data), 8, b"", set[bytes]()
+    view, position, chunk_type, chunks = memoryview(data), 8, b"", list[tuple[bytes, int, int]]()
     while chunk_type != b"IEND":
         if position + 12 > len(data):
             raise ImageError("it is truncated")
@@ -202,9 +217,9 @@ def png_chunks(data: bytes) -> tuple[tuple[int, int], set[bytes]]:
                 f"the checksum of its PNG chunk {chunk_type!r} at byte {position} does not fit, it is damaged"
             )
         position = end + 4
-        chunk_types.add(chunk_type)
+        chunks.append((chunk_type, end - length, end))
     width, height = struct.unpack_from(">II", data, 16)
-    return (height, width), chunk_types
+    return (height, width), chunks
 
 
 class JpegFrame(NamedTuple):

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from joint_inputs import FP32, LIMITED, Originals
 from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.data.images import decode as image_files
 
 _TIMES = ("seconds", "computed", "updated")
 
@@ -189,12 +189,11 @@ def first(rows: pa.Table, cases: int = LIMITED) -> pa.Table:
 @contextlib.contextmanager
 def counting(patch: Callable[..., None]) -> Iterator[list[int]]:
     """The images decoded in this block."""
-    codecs = pytest.importorskip("imagecodecs")
-    real, decoded = codecs.png_decode, list[int]()
+    real, decoded = image_files.decode_png, list[int]()
 
-    def decode(data: bytes) -> Any:
+    def decode(data: bytes, **options: Any) -> Any:
         decoded.append(len(data))
-        return real(data)
+        return real(data, **options)
 
-    patch(codecs, "png_decode", decode)
+    patch(image_files, "decode_png", decode)
     yield decoded
