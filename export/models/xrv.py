@@ -1,8 +1,7 @@
 """The DenseNet-121 of torchxrayvision (Cohen et al. 2022), a supervised classifier with its class activation maps
 (docs/parity.md §3.12).
 
-The map of a finding is the weight of its output applied to every cell of the last feature map, so that the logit is the
-mean of the map plus the bias (Zhou et al. 2016).
+The logit of a finding is the mean of its map plus the bias.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models import DenseNet  # type: ignore[import-untyped]
 
-from ...engines.errors import CheckpointError, ConfigError
+from ...engines.errors import CheckpointError
 from ...engines.geometry import Geometry
-from ..adapter import Adapter, CheckpointRecord, Saliency, Weights
+from ..adapter import CheckpointRecord, Saliency, Weights
 from ..checkpoints.matching import TensorNames
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import stand_in_module
+from .class_activation import ClassActivation, class_maps, trained_rows, with_rows
 from .published_checkpoints import PUBLISHED
 from .saliency_maps import ACTIVATION, MAPS
 
@@ -50,20 +50,13 @@ class XrvDenseNet(DenseNet):  # type: ignore[misc]
         self.features.conv0 = nn.Conv2d(1, 64, kernel_size=7, stride=2, padding=3, bias=False)
 
     def answer(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """image [B, 1, S, S] -> logits [B, F], class activation maps [B, F, h, w] without the bias."""
+        """image [B, 1, S, S] -> logits [B, F], class activation maps [B, F, h, w]."""
         cells = functional.relu(self.features(image))
-        maps = self.classifier.weight @ cells.flatten(2)
-        return self.classifier(cells.mean(dim=(2, 3))), torch.unflatten(maps, 2, cells.shape[2:])
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Leaves these outputs alone."""
-        kept = nn.Linear(self.classifier.in_features, len(rows), device="meta")
-        state = {name: tensor[list(rows)] for name, tensor in self.classifier.state_dict().items()}
-        kept.load_state_dict(state, assign=True)
-        self.classifier = kept.requires_grad_(False)
+        maps = class_maps(self.classifier, cells.flatten(2), cells.shape[2:])
+        return self.classifier(cells.mean(dim=(2, 3))), maps
 
 
-class XrvAdapter(Adapter):
+class XrvAdapter(ClassActivation):
     """A published file, which its name identifies, or another of the same structure with the names of its outputs."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(TRAINED)
@@ -76,22 +69,20 @@ class XrvAdapter(Adapter):
         their order, "" one that was not trained. Raises CheckpointError, and ConfigError for names that do not fit."""
         variant = "own" if findings is not None else _variant(checkpoint)
         labels = list(LABELS if findings is None else findings)
-        trained = [name for name in labels if name in TRAINED.get(variant, labels) and name]
-        if not trained or len(set(trained)) != len(trained):
-            raise ConfigError(f"The findings of {checkpoint} are {labels}; name each output once, and one at least.")
+        rows = trained_rows(labels, checkpoint, TRAINED.get(variant))
         source = read_checkpoint(checkpoint)
         tensors = source.model_tensors(NAMES)
         with torch.device("meta"):
             module = XrvDenseNet(len(labels))
         tensors.install(module)
-        module.keep([labels.index(name) for name in trained])
-        return cls._describe(module, variant, trained, "published", source.record)
+        module.classifier = with_rows(module.classifier, rows)
+        return cls._describe(module, variant, [labels[row] for row in rows], "published", source.record)
 
     @classmethod
     def stand_in(cls, variant: str = "all", seed: int = 0) -> Self:
         """`variant` is one of `variants`."""
         module = stand_in_module(lambda: XrvDenseNet(len(LABELS)), seed)
-        module.keep([LABELS.index(name) for name in TRAINED[variant]])
+        module.classifier = with_rows(module.classifier, [LABELS.index(name) for name in TRAINED[variant]])
         return cls._describe(module, variant, TRAINED[variant], "stand-in", None)
 
     @classmethod
@@ -122,13 +113,9 @@ class XrvAdapter(Adapter):
             rows, columns = self.module.features(torch.zeros(1, 1, side, side)).shape[2:]
         self.grid = (rows, columns)
 
-    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """The output of the linear layer, before sigmoid and the authors' scaling by operating points.
-
-        Queries select by product and sum, so that the last layer stays in float32 in lower precision.
-        """
-        logits, maps = self.module.answer(image[:, :1])
-        return (logits[:, None] * text).sum(dim=2), (maps[:, None] * text[:, :, None, None]).sum(dim=2)
+    def answer(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Before the authors' scaling by operating points; of a grey picture the first channel."""
+        return self.module.answer(image[:, :1])
 
 
 def _variant(checkpoint: Path) -> str:

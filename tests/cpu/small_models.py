@@ -30,6 +30,7 @@ from xbench_fast.export.models import (
     xrv,
 )
 from xbench_fast.export.models.carzero import CarzeroConfig
+from xbench_fast.export.models.class_activation import with_rows
 from xbench_fast.export.models.kad_checkpoint import KadConfig
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
@@ -91,7 +92,7 @@ def _clip(monkeypatch: pytest.MonkeyPatch, adapter: type[clip.ClipAdapter]) -> A
 def small_xrv(variant: str = "nih") -> Adapter:
     """torchxrayvision's DenseNet with few layers and pixels."""
     module = _filled(lambda: xrv.XrvDenseNet(len(xrv.LABELS), (1, 1, 1, 1)))
-    module.keep([xrv.LABELS.index(name) for name in xrv.TRAINED[variant]])
+    module.classifier = with_rows(module.classifier, [xrv.LABELS.index(name) for name in xrv.TRAINED[variant]])
     adapter = xrv.XrvAdapter._describe(module, variant, xrv.TRAINED[variant], "stand-in", None)
     return replace(adapter, geometry=Geometry("crop", 32, 32, "bilinear"), grid=(0, 0))
 
