@@ -139,6 +139,7 @@ class Adapter(ABC):
 
     variants: ClassVar[tuple[str, ...]] = ()
     maps: ClassVar[Mapping[str, str]] = {}
+    more_options: ClassVar[tuple[str, ...]] = ()  # what `load` takes as **options
 
     module: nn.Module
     name: str
@@ -276,9 +277,10 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
 def _checked_options(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, all of which `function` takes; it need not take the resolution."""
     given = {key: value for key, value in options.items() if value is not None}
-    options_of_class = [
-        key for key in inspect.signature(function).parameters if key not in ("checkpoint", "variant", "seed")
-    ]
+    parameters = inspect.signature(function).parameters.values()
+    named = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    more = adapter_class(name).more_options if len(named) < len(parameters) else ()
+    options_of_class = [key for key in (*named, *more) if key not in ("checkpoint", "variant", "seed")]
     if "resolution" not in options_of_class:
         given.pop("resolution", None)
     if unknown := sorted(set(given) - set(options_of_class)):

@@ -160,7 +160,8 @@ def patches_per_side(stored: Sequence[int], needed: Sequence[int]) -> tuple[int,
 def _other_image_size(name: str, stored: tuple[int, ...], needed: tuple[int, ...]) -> str:
     """A sentence for an image tower whose embeddings of positions belong to another image size; else empty."""
     positions = any(has_word(name, word) for word in ("pos", "position", "positional"))
-    image = positions and "." in name and not has_word(name, "text")  # CLIP's text tower is at the top
+    # CLIP's text tower is at the top, and so are the positions of timm's image towers.
+    image = positions and ("." in name or name == "pos_embed") and not has_word(name, "text")
     sides = patches_per_side(stored, needed) if image else None
     if sides is None:
         return ""

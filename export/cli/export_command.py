@@ -17,7 +17,7 @@ from ...engines.errors import ConfigError, XBenchError
 from ...engines.plans.family import FAMILIES, GPU_BATCH
 from ..models.published_checkpoints import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS, PATCH_TEXT
-from .flags import RESOLUTION_HELP, Flags, complete_maps, complete_models, models_named, precision_options
+from .flags import HELP, Flags, complete_maps, complete_models, models_named, precision_options
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable
 
 if TYPE_CHECKING:
@@ -54,13 +54,8 @@ _file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, di
     help=f"Model to export: {', '.join(PUBLISHED)}; all: the paper's seven; everything: each of these; an installed "
     "one; one of [models] in xbench.toml; module:Class; or path/to/file.py:Class. Can be repeated for built-in models.",
 )
-@click.option(
-    "--family",
-    metavar="NAME",
-    help="Family of a model that needs no adapter: open_clip (with --arch), or transformers (CLIP or SigLIP, with the "
-    "folder of config.json as --checkpoint). Everything else comes from the model's own configuration.",
-)
-@click.option("--arch", metavar="NAME", help="Name of the architecture in open_clip, or its open_clip_config.json.")
+@click.option("--family", metavar="NAME", help=HELP["family"])
+@click.option("--arch", metavar="NAME", help=HELP["arch"])
 @click.option("--name", metavar="NAME", show_default="the family", help="Name of the model of --family.")
 @click.option(
     "--checkpoint",
@@ -94,14 +89,9 @@ _file = partial(click.option, metavar="FILE", type=click.Path(path_type=Path, di
     + "; ".join(f"{model}: {', '.join(facts.stand_ins)}" for model, facts in PUBLISHED.items())
     + ".",
 )
-@click.option("--resolution", type=click.IntRange(32, 4096), help=RESOLUTION_HELP)
+@click.option("--resolution", type=click.IntRange(32, 4096), help=HELP["resolution"])
 @_folder("--tokenizer", help="Folder with vocab.txt or tokenizer.json of the text encoder.")
-@click.option(
-    "--text-encoder",
-    type=click.Path(path_type=Path),
-    help="Weights of the text encoder, a file or folder. MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files "
-    "do not hold. BioViL, BioViL-T: the text weights, if they are not in the folder of the image file.",
-)
+@click.option("--text-encoder", type=click.Path(path_type=Path), help=HELP["text_encoder"])
 @_file("--config", show_default=f"./{DEFAULT_FILE} if it exists", help="Configuration file.")
 @click.option(
     "--prompts",

@@ -27,11 +27,19 @@ from .models_in_config import ModelEntry, ModelTable, of_family, read_models
 F = TypeVar("F", bound=Callable[..., Any])
 _GROUPS = {"all": PAPER_MODELS, "everything": tuple(PUBLISHED)}
 
-RESOLUTION_HELP = (
-    "Side of the picture in pixels, a multiple of the patch. At another size than the weights were trained with, "
-    "positions are resampled and convolutions run on more or fewer cells; the variant ends in -at-SIDE, and the bundle "
-    "and every table say it. KAD: also says which size its file is of, where the file does not."
-)
+HELP = {
+    "family": "Family of a model that needs no adapter. open_clip (with --arch) and transformers (CLIP or SigLIP, with "
+    "the folder of config.json as --checkpoint) take everything else from the model's own configuration. dual (two "
+    "towers with projections) and classifier (a tower with a linear head) have options in xbench.toml.",
+    "arch": "Name of the architecture in open_clip, or its open_clip_config.json. dual, classifier: the image tower, "
+    "as timm:NAME, torchvision:NAME or a folder with a config.json of transformers.",
+    "text_encoder": "Weights of the text encoder, a file or folder. MedKLIP, MAVL: weights of Bio_ClinicalBERT, which "
+    "their files do not hold. BioViL, BioViL-T: the text weights, if they are not in the folder of the image file. "
+    "dual: the folder with the config.json of the text tower.",
+    "resolution": "Side of the picture in pixels, a multiple of the patch. At another size than the weights were "
+    "trained with, positions are resampled and convolutions run on more or fewer cells; the variant ends in -at-SIDE, and the "
+    "bundle and every table say it. KAD: also says which size its file is of, where the file does not.",
+}
 
 _ALWAYS = (
     "out",

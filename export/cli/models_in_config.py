@@ -1,7 +1,7 @@
 """The table `[models]` of `xbench.toml`: the user's own models, and settings of known ones.
 
     [models.mine]
-    family = "open_clip"                    # or "transformers": a model that needs no class
+    family = "open_clip"                    # or "transformers", "dual", "classifier": a model that needs no class
     arch = "ViT-B-16"
     checkpoint = "weights.pt"
 

@@ -76,6 +76,12 @@ FAMILY_MAPS = {
 }
 """Of a model that is described by its own configuration (models.families)."""
 
+CLASS_MAPS = {
+    ACTIVATION: "class activation map: the weights of the finding's output, applied to each patch as the model's own "
+    "pooling returns it alone",
+}
+"""Of a classifier that is described by its configuration; behind a mean the map of `MAPS["xrv"]`."""
+
 
 def reading_of(name: str, maps: Mapping[str, str]) -> Reading:
     """The reading called `name`; for an empty name, of the official map."""

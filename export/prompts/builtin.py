@@ -15,7 +15,7 @@ from typing import Any
 from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_files import FindingPrompts, PromptSets
 from ...engines.prompts.prompt_set import FINDINGS_SET
-from ...engines.registry import did_you_mean
+from ...engines.registry import did_you_mean, plain_name
 
 BOOKS = ("mavl", "medklip")
 """Styles of whole sentences, see `books`."""
@@ -85,10 +85,18 @@ def builtin_sets(style: str) -> PromptSets:
 
 
 def known_sets(sets: PromptSets, findings: Sequence[str]) -> PromptSets:
-    """The entries of `sets` of which a supervised model knows every text, and `FINDINGS_SET` with all its findings."""
-    answered = {
-        name: tuple(entry for entry in entries if set(findings).issuperset(entry.texts))
-        for name, entries in sets.items()
-    }
+    """The built-in `sets` of a supervised model, and `FINDINGS_SET` with all its findings.
+
+    It answers the entries of which it knows every text, and those labels of the dataset that are its own findings, if
+    only case and signs differ.
+    """
+    named = {plain_name(finding): finding for finding in findings}
+    answered = {}
+    for name, entries in sets.items():
+        labels = dataset_findings()[name]
+        asked = {label: named[plain] for label in labels if (plain := plain_name(label)) in named}
+        prompts = {label: FindingPrompts(label, (finding,), status="official") for label, finding in asked.items()}
+        prompts |= {entry.finding: entry for entry in entries if set(findings).issuperset(entry.texts)}
+        answered[name] = tuple(prompts[label] for label in labels if label in prompts)
     all_findings = tuple(FindingPrompts(finding, (finding,), status="official") for finding in findings)
     return {**{name: entries for name, entries in answered.items() if entries}, FINDINGS_SET: all_findings}

@@ -1,4 +1,4 @@
-"""Families of models that need no adapter: their own configuration says what a bundle must know."""
+"""Families of models that need no adapter: a configuration says what a bundle must know."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ __all__ = ["FAMILIES"]
 FAMILIES = Registry(
     "family",
     {
+        "classifier": "xbench_fast.export.models.families.classifier:ClassifierAdapter",
+        "dual": "xbench_fast.export.models.families.dual:DualAdapter",
         "open_clip": "xbench_fast.export.models.families.open_clip:OpenClipAdapter",
         "transformers": "xbench_fast.export.models.families.transformers:TransformersAdapter",
     },

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar, NamedTuple
 
@@ -56,6 +57,13 @@ def check_style(style: str) -> None:
         raise ConfigError(f"There are no built-in prompts in the style '{style}': {did_you_mean(style, styles)}.")
 
 
+def near(name: str, names: Sequence[str], otherwise: str) -> str:
+    """As `did_you_mean`, of more than a hundred names: only the near ones are shown, or the sentence `otherwise`."""
+    lower = {one.lower(): one for one in names}
+    close = difflib.get_close_matches(name.lower(), lower, n=4, cutoff=0.5)
+    return f"did you mean {' or '.join(repr(lower[one]) for one in close)}?" if close else otherwise
+
+
 def each_alone(patches: Tensor, pool: Callable[[Tensor], Tensor], copies: int = 1) -> Tensor:
     """What `pool` ([*, copies, C] -> [*, D]) returns for each of the patches [B, N, C] by itself: [B, N, D].
 
@@ -63,6 +71,19 @@ def each_alone(patches: Tensor, pool: Callable[[Tensor], Tensor], copies: int = 
     """
     alone = patches.flatten(0, 1)[:, None].expand(-1, copies, -1)
     return torch.unflatten(pool(alone), 0, (-1, patches.shape[1]))
+
+
+def read_features(
+    x: Tensor, pool: Callable[[Tensor], Tensor], prefix: int = 0, *, last: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The last features of a tower -> what `pool` makes of all [B, D], and of each patch alone [B, N, D].
+
+    x: tokens [B, prefix + N, C], or a map [B, C, h, w] ([B, h, w, C] where `last`).
+    """
+    if x.ndim == 3:
+        return pool(x), each_alone(x[:, prefix:], pool, copies=1 + prefix)
+    cells = x.flatten(1, 2) if last else x.flatten(2).transpose(1, 2)
+    return pool(x), each_alone(cells, lambda one: pool(one[:, None] if last else one.transpose(1, 2)[..., None]))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ....engines.errors import ConfigError
-from .family import ImageTower, each_alone
+from .family import ImageTower, each_alone, read_features
 
 
 def image_tower(visual: Any, title: str) -> ImageTower:
@@ -43,17 +43,7 @@ def _timm(visual: Any) -> ImageTower:
         pooled: Tensor = visual.head(trunk.forward_head(x))
         return pooled
 
-    def single(x: Tensor) -> Tensor:
-        return head(x[:, None] if last else x.transpose(1, 2)[..., None])
-
-    def read(image: Tensor) -> tuple[Tensor, Tensor]:
-        x = trunk.forward_features(image)
-        if x.ndim == 3:
-            return head(x), each_alone(x[:, prefix:], head, copies=1 + prefix)
-        cells = x.flatten(1, 2) if last else x.flatten(2).transpose(1, 2)
-        return head(x), each_alone(cells, single)
-
-    return read
+    return lambda image: read_features(trunk.forward_features(image), head, prefix, last=last)
 
 
 def _resnet(visual: Any) -> ImageTower:

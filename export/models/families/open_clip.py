@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from ...libraries import required, short_reason
 from ..clip import canonical_tensors
 from ..layers.positions import resize_tower
 from ..saliency_maps import PATCH_TEXT
-from .family import ModelFamily, TextPadding, check_style, evaluating, patch_grid
+from .family import ModelFamily, TextPadding, check_style, evaluating, near, patch_grid
 from .image_towers import image_tower
 from .open_clip_options import as_named, check_sizes, follow_options, pooling_caution, with_activation
 from .open_clip_texts import cached_folder, open_clip_texts
@@ -192,7 +191,8 @@ def _architecture(arch: str | None, checkpoint: Path) -> _Architecture:
     name = arch.replace("/", "-")
     model = open_clip.get_model_config(name) if ":" not in name else None
     if model is None:
-        raise ConfigError(f"open_clip has no architecture '{arch}': {_near(name, open_clip.list_models())}")
+        hint = near(name, open_clip.list_models(), "open_clip.list_models() has its names.")
+        raise ConfigError(f"open_clip has no architecture '{arch}': {hint}")
     tags = open_clip.list_pretrained_tags_by_model(name)
     configurations = [open_clip.pretrained.get_pretrained_cfg(name, tag) for tag in tags]
     ways = [{key: tag[key] for key in _PREPROCESSING if key in tag} for tag in configurations]
@@ -213,15 +213,6 @@ def _default() -> dict[str, Any]:
 
     default = PreprocessCfg()
     return {key: getattr(default, key) for key in _PREPROCESSING}
-
-
-def _near(name: str, names: list[str]) -> str:
-    """As `did_you_mean`; of more than a hundred names only the near ones are shown."""
-    lower = {one.lower(): one for one in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=4, cutoff=0.5)
-    if not close:
-        return "open_clip.list_models() has its names."
-    return f"did you mean {' or '.join(repr(lower[one]) for one in close)}?"
 
 
 def _from_file(path: Path) -> _Architecture:

@@ -10,7 +10,7 @@ from ....engines.errors import ConfigError
 from ....engines.geometry import Geometry, Interpolation
 from ....engines.registry import did_you_mean
 
-_MODES = {"shortest": "crop", "squash": "squash"}
+_MODES: dict[str, Literal["crop", "squash"]] = {"shortest": "crop", "squash": "squash"}
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 _KNOWN = ("CLIPImageProcessor", "BitImageProcessor", "BlipImageProcessor", "SiglipImageProcessor", "ViTImageProcessor")
 """Classes of transformers that resize, cut, rescale and normalise by the rules of their base class."""
@@ -26,8 +26,23 @@ class Preprocessing:
     std: tuple[float, float, float]
 
 
+WORDS: dict[str, type | tuple[type, ...]] = {
+    "size": int,
+    "resize": int,
+    "mean": list,
+    "std": list,
+    "interpolation": str,
+    "resize_mode": str,
+}
+"""The option `preprocess`, in open_clip's words; `resize`: the shorter side before the centre is cut, by default the
+size."""
+
+
 def from_open_clip(config: Mapping[str, Any], where: str) -> Preprocessing:
-    """From open_clip's `preprocess_cfg` (size, mean, std, interpolation, resize_mode). Raises ConfigError."""
+    """From open_clip's `preprocess_cfg` (size, mean, std, interpolation, resize_mode), and `resize`.
+
+    Raises ConfigError.
+    """
     size = config["size"]
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) != 1:
@@ -39,12 +54,27 @@ def from_open_clip(config: Mapping[str, Any], where: str) -> Preprocessing:
     ):
         if value not in allowed:
             raise ConfigError(f"{where}: {what} '{value}' cannot be exported: {did_you_mean(value, allowed)}; {_HINT}.")
-    geometry = Geometry("squash" if mode == "squash" else "crop", side, side, cast(Interpolation, interpolation))
+    resize = int(config.get("resize", side))
+    if not 0 < side <= resize or (mode == "squash" and side != resize):
+        raise ConfigError(
+            f"{where}: pictures resized to {resize} and cut to {side} pixels cannot be exported with resize_mode "
+            f"'{mode}'; {_HINT}."
+        )
+    geometry = Geometry(_MODES[mode], side, resize, cast(Interpolation, interpolation))
     return Preprocessing(geometry, _three(config["mean"], "mean", where), _three(config["std"], "std", where))
 
 
-def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
-    """From an image processor of transformers, for a model that takes pictures of `size`. Raises ConfigError.
+def with_given(library: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """How the library's own weights take pictures, in open_clip's words, with the option `preprocess` in their place.
+    Of another size or way the library's resize says nothing."""
+    kept = {
+        key: value for key, value in library.items() if key != "resize" or not given.keys() & {"size", "resize_mode"}
+    }
+    return {**kept, **given}
+
+
+def from_processor(processor: Any, size: int | None, where: str) -> Preprocessing:
+    """From an image processor of transformers, for a model that takes pictures of `size`, or any. Raises ConfigError.
 
     The rules of the library are followed, with Pillow's resize: the centre begins at (H - S) // 2.
     """
@@ -66,12 +96,13 @@ def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
     mode, resize = _resized(processor, where)
     cuts = bool(getattr(processor, "do_center_crop", False))
     crop = _side(processor.crop_size) if cuts else resize
+    size = crop if size is None else size
     if mode == "floor_crop" and cuts and crop is not None and resize < crop:
         raise ConfigError(
             f"{where}: the shorter side is resized to {resize} pixels (shortest_edge), less than the {crop} that are "
             "cut (crop_size), so that transformers pads pictures, which cannot be exported; correct the two numbers."
         )
-    if crop != size or (mode == "squash" and crop != resize) or (mode == "floor_crop" and not cuts):
+    if crop is None or crop != size or (mode == "squash" and crop != resize) or (mode == "floor_crop" and not cuts):
         raise ConfigError(
             f"{where}: pictures resized by {processor.size} and cut to {crop} do not become the {size} x {size} pixels "
             "of config.json in a way that can be exported (the shorter side resized, then cut; or both sides resized)."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,14 +15,12 @@ from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
-from ...libraries import required, short_reason
-from ...tokenizing.folder_tokenizer import FolderTokenizer
-from ...tokenizing.library_tokenizer import library_words, load_tokenizer
-from ...tokenizing.reference import ReferenceTokenizer
 from ..layers.positions import patches_across, resample
 from ..saliency_maps import PATCH_TEXT
 from .family import ImageTower, ModelFamily, TextPadding, check_style, each_alone, patch_grid
+from .folder_texts import folder_texts, refuse_left
 from .preprocessing import from_processor
+from .transformers_towers import image_processor, untrained
 
 _KINDS = {"clip": "CLIPModel", "siglip": "SiglipModel"}
 _NOT_WEIGHTS = ".position_ids"  # index buffers that old releases stored
@@ -43,13 +40,15 @@ class TransformersAdapter(ModelFamily):
         check_style(prompt_style)
         folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
         model_type = _model_type(folder)
-        model = _build(folder, model_type)
+        model = untrained(folder, _KINDS[model_type])
         source = read_checkpoint(checkpoint)
         tensors = {name: one for name, one in source.tensors("logit_scale").items() if not name.endswith(_NOT_WEIGHTS)}
         install(model, tensors, path=checkpoint, model=_KINDS[model_type], names=source.names())
         text, image = model.config.text_config, model.config.vision_config
         entry = from_processor(
-            _processor(folder), int(image.image_size), f"The image processor of {folder} (preprocessor_config.json)"
+            image_processor(folder),
+            int(image.image_size),
+            f"The image processor of {folder} (preprocessor_config.json)",
         )
         spec, padding, context = _texts(tokenizer or folder, str(folder), model_type, int(text.max_position_embeddings))
         tower, image_vector = _clip(model) if model_type == "clip" else _siglip(model)
@@ -103,23 +102,11 @@ def _texts(folder: Path, title: str, model_type: str, positions: int) -> tuple[T
     is causal and needs none. Raises ConfigError for a CLIP whose texts are filled on the left: what it computes then
     depends on the length.
     """
-    library = load_tokenizer(folder)
-    words = library_words(library, f"The tokenizer in {folder}", cleaned=True)
-    context = min(positions, words.longest or positions)
-    ready = FolderTokenizer(folder, context, words=words)
-
-    def ids(texts: Sequence[str]) -> Any:
-        return library(list(texts), padding="max_length", max_length=context, truncation=True)["input_ids"]
-
-    reference = ReferenceTokenizer("transformers", ids)
-    spec = TokenizerSpec("ready", (title,), cleaning=words.cleaning, ready=ready, reference=reference)
-    if model_type == "clip" and ready.left:
-        raise ConfigError(
-            f'The tokenizer in {folder} fills texts on the left ("padding_side"), so that what CLIP computes depends '
-            'on the length of the longest text; set "padding_side": "right", as CLIP was trained.'
-        )
+    spec, ready, library = folder_texts(folder, title, positions, filled=True)
+    if model_type == "clip":
+        refuse_left(ready, folder, "CLIP")
     masked = model_type == "siglip" and "attention_mask" in library.model_input_names
-    return spec, TextPadding(ready.padding, ready.left, masked=masked), context
+    return spec, TextPadding(ready.padding, ready.left, masked=masked), ready.context
 
 
 def _assumptions(made: TransformersAdapter, positions: int) -> tuple[str, ...]:
@@ -183,30 +170,3 @@ def _model_type(folder: Path) -> str:
             f"{did_you_mean(str(model_type), _KINDS)}; write an adapter for it."
         )
     return str(model_type)
-
-
-def _build(folder: Path, model_type: str) -> Any:
-    """The untrained model, with attention written out. Downloads nothing, and runs no code of the folder."""
-    transformers = required("transformers", "This family")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            built = getattr(transformers, _KINDS[model_type])
-            return built._from_config(config, attn_implementation="eager").eval()
-    except Exception as error:  # of transformers, about a value of the configuration
-        raise ConfigError(f"transformers cannot build the model of {folder}: {short_reason(error)}.") from error
-
-
-def _processor(folder: Path) -> Any:
-    from transformers import AutoImageProcessor
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return AutoImageProcessor.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # the library raises many classes
-        raise ConfigError(
-            f"How pictures enter the model of {folder} cannot be read ({short_reason(error)}); it needs its "
-            "preprocessor_config.json."
-        ) from error

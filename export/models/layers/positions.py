@@ -23,13 +23,15 @@ def patches_across(side: int, patch: int, title: str) -> int:
 
 
 def resample(holder: nn.Module, name: str, cells: int, prefix: int) -> None:
-    """Replaces the table `name` of `holder`, [prefix + n * n, C], by the one of `cells` x `cells` patches.
+    """Replaces the table `name` of `holder`, [prefix + n * n, C] or [1, ...], by the one of `cells` x `cells` patches.
 
     timm's bicubic resampling with antialias, which open_clip has too; the `prefix` (class token) stays.
     """
     with torch.no_grad():
-        table = resample_abs_pos_embed(getattr(holder, name)[None], [cells, cells], num_prefix_tokens=prefix)[0]
-    setattr(holder, name, nn.Parameter(table, requires_grad=False))
+        before = getattr(holder, name)
+        rows = before.reshape(1, *before.shape[-2:])
+        table = resample_abs_pos_embed(rows, [cells, cells], num_prefix_tokens=prefix)
+    setattr(holder, name, nn.Parameter(table.reshape(*before.shape[:-2], *table.shape[1:]), requires_grad=False))
 
 
 def resize_tower(visual: Any, side: int, title: str) -> None:
@@ -44,15 +46,21 @@ def resize_tower(visual: Any, side: int, title: str) -> None:
         visual.grid_size = (cells, cells)
     elif kind == "ModifiedResNet":
         resample(visual.attnpool, "positional_embedding", patches_across(side, 32, title), 1)  # the strides' product
-    elif hasattr(visual.trunk, "set_input_size"):  # timm resamples positions and windows by itself
-        patches_across(side, getattr(visual.trunk.patch_embed, "patch_size", (1,))[0], title)
+    else:
+        resize_timm(visual.trunk, side, title)
+    visual.image_size = (side, side)
+
+
+def resize_timm(trunk: Any, side: int, title: str) -> None:
+    """The same of a tower of timm, which resamples positions and windows by itself."""
+    if hasattr(trunk, "set_input_size"):
+        patches_across(side, getattr(trunk.patch_embed, "patch_size", (1,))[0], title)
         try:
-            visual.trunk.set_input_size(img_size=(side, side))
+            trunk.set_input_size(img_size=(side, side))
         except Exception as error:  # of timm, about a size that its windows do not divide
             raise ConfigError(f"timm cannot resize {title} to {side} pixels: {short_reason(error)}.") from error
-    elif getattr(visual.trunk, "pos_embed", None) is not None:
+    elif getattr(trunk, "pos_embed", None) is not None:
         raise ConfigError(
-            f"{title} has one size, because its {type(visual.trunk).__name__} of timm cannot resample its positions: "
+            f"{title} has one size, because its {type(trunk).__name__} of timm cannot resample its positions: "
             "leave out the resolution."
         )
-    visual.image_size = (side, side)
