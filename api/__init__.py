@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .engines.errors import XBenchError
     from .engines.geometry import Geometry
     from .evaluation import evaluate
-    from .live_models import OpenClipModel, open_clip_model
+    from .live_models import OpenClipModel, TransformersModel, open_clip_model, transformers_model
     from .metrics_gpu.sweep.counts import Counts
     from .metrics_gpu.sweep.sweep_options import Sweeping
     from .prediction import Prediction, Predictor, decoder_version, open_engine, prepare
@@ -39,6 +39,7 @@ __all__ = [
     "Run",
     "RunComparison",
     "Sweeping",
+    "TransformersModel",
     "XBenchError",
     "__version__",
     "auc",
@@ -58,6 +59,7 @@ __all__ = [
     "prepare",
     "report",
     "sweep",
+    "transformers_model",
 ]
 
 # No module here has the name of a public object: importing the module would replace the object.
@@ -74,6 +76,7 @@ _HOME = {
     "Run": ".runs",
     "RunComparison": ".comparing",
     "Sweeping": ".metrics_gpu.sweep.sweep_options",
+    "TransformersModel": ".live_models",
     "XBenchError": ".engines.errors",
     "auc": ".runtime.results.comparing.score_differences",
     "auc_difference": ".runtime.results.comparing.score_differences",
@@ -92,6 +95,7 @@ _HOME = {
     "prepare": ".prediction",
     "report": ".runs",
     "sweep": ".counting",
+    "transformers_model": ".live_models",
 }
 """Public name -> the module that defines it, relative to this package."""
 

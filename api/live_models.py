@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +15,27 @@ from .engines.prompts.prompt_files import FindingPrompts
 from .engines.registry import Registry, did_you_mean
 from .runtime.evaluation.queries import Queries
 
-__all__ = ["OpenClipModel", "open_clip_model"]
+__all__ = ["OpenClipModel", "TransformersModel", "open_clip_model", "transformers_model"]
 
 # Named, not imported: this package does not depend on the exporter or on PyTorch.
-_ADAPTERS: Final = Registry("live model", {"open_clip": f"{__package__}.export.live:live_open_clip"})
+_ADAPTERS: Final = Registry(
+    "live model",
+    {
+        "open_clip": f"{__package__}.export.live:live_open_clip",
+        "transformers": f"{__package__}.export.live:live_transformers",
+    },
+)
 Floats = NDArray[np.float32]
 
 
-class OpenClipModel:
-    """A model of open_clip as a live model for `evaluate`; `open_clip_model` returns one.
+class ModelInMemory:
+    """A model with two towers in memory: what both libraries have in common."""
 
-    geometry: how its pictures are prepared, for the option of `evaluate`. Each call asks the weights as they are, in
-    evaluation mode and without gradients; afterwards each module is in the mode that it had.
-    """
+    _library: ClassVar[str]
 
-    def __init__(
-        self, model: Any, tokenizer: Callable[[list[str]], Any], prompts: Mapping[str, FindingPrompts]
-    ) -> None:
-        self._adapter = _ADAPTERS.load("open_clip")(model, tokenizer)
+    def __init__(self, model: Any, words: Any, given_prompts: Mapping[str, str | Sequence[str]] | None) -> None:
+        prompts = _prompts(given_prompts or {})
+        self._adapter = _ADAPTERS.load(self._library)(model, words)
         given = {name.casefold() for name in prompts}
         builtin = {name: entry for name, entry in self._adapter.prompts.items() if name.casefold() not in given}
         self._prompts: dict[str, FindingPrompts] = {**builtin, **prompts}
@@ -72,8 +75,27 @@ class OpenClipModel:
             return near.pop()
         raise ConfigError(
             f"CLIP has no built-in prompt for '{name}': {did_you_mean(name, self._prompts)}; give your own with "
-            "open_clip_model(..., prompts={NAME: TEXT})."
+            f"{self._library}_model(..., prompts={{NAME: TEXT}})."
         )
+
+
+class OpenClipModel(ModelInMemory):
+    """A model of open_clip as a live model for `evaluate`; `open_clip_model` returns one.
+
+    geometry: how its pictures are prepared, for the option of `evaluate`. Each call asks the weights as they are, in
+    evaluation mode and without gradients; afterwards each module is in the mode that it had.
+    """
+
+    _library = "open_clip"
+
+
+class TransformersModel(ModelInMemory):
+    """A CLIP or SigLIP of transformers as a live model for `evaluate`; `transformers_model` returns one.
+
+    geometry: how its pictures are prepared. Calls are as those of an `OpenClipModel`.
+    """
+
+    _library = "transformers"
 
 
 def open_clip_model(
@@ -91,11 +113,29 @@ def open_clip_model(
 
     Raises ConfigError for a model whose patches cannot be read, and MissingExtraError without the extra export.
     """
+    return OpenClipModel(model, tokenizer, prompts)
+
+
+def transformers_model(
+    model: Any, processor: Any, *, prompts: Mapping[str, str | Sequence[str]] | None = None
+) -> TransformersModel:
+    """The callable that `evaluate` needs for a CLIP or SigLIP of transformers in memory, which may still be trained.
+
+    model: a `CLIPModel` or `SiglipModel` in float32 on any device; its weights are not copied. processor: as
+    `AutoProcessor.from_pretrained` returns it, with `tokenizer` and `image_processor`. prompts: as of
+    `open_clip_model`, and so are logit and map: those of the bundle of these weights.
+
+    Raises ConfigError for another model, a processor that cannot be exported, and MissingExtraError without the extra
+    export.
+    """
+    return TransformersModel(model, processor, prompts)
+
+
+def _prompts(texts: Mapping[str, str | Sequence[str]]) -> dict[str, FindingPrompts]:
     given = {
-        name: FindingPrompts(name, (text,) if isinstance(text, str) else tuple(text))
-        for name, text in (prompts or {}).items()
+        name: FindingPrompts(name, (text,) if isinstance(text, str) else tuple(text)) for name, text in texts.items()
     }
     for name, entry in given.items():
         if not entry.positive or not all(isinstance(text, str) and text.strip() for text in entry.positive):
             raise ConfigError(f"The prompts of '{name}' are no texts; give a text or several.")
-    return OpenClipModel(model, tokenizer, given)
+    return given

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _STYLE = "clip"  # of the built-in prompts
 Floats = NDArray[np.float32]
+Encode = Callable[[list[str]], tuple[Any, Any]]
 
 
 class LiveAdapter:
@@ -29,14 +30,16 @@ class LiveAdapter:
     mode and without gradients; afterwards each module is in the mode that it had.
     """
 
-    def __init__(self, adapter: Adapter, tokenizer: Callable[[list[str]], Any]) -> None:
+    def __init__(self, adapter: Adapter, encode: Encode, example: str) -> None:
+        """`encode`: texts -> ids int64 [T, context] of the model's tokenizer, and their mask or None. `example`: where
+        a tokenizer can be had, for messages."""
         from .onnx_graph import ImageGraph
 
         self.geometry: Geometry = adapter.geometry
         self.prompts: Mapping[str, FindingPrompts] = {
             entry.finding: entry for entry in chain.from_iterable(builtin_sets(_STYLE).values())
         }
-        self._adapter, self._tokenizer, self._graph = adapter, tokenizer, ImageGraph(adapter)
+        self._adapter, self._encode, self._example, self._graph = adapter, encode, example, ImageGraph(adapter)
 
     def scores(self, pixels: NDArray[np.uint8], texts: Sequence[str]) -> tuple[Floats, Floats]:
         """pixels uint8 [B, 1, S, S] and Q texts -> logits float32 [B, Q] and saliency float32 [B, Q, h, w].
@@ -49,19 +52,20 @@ class LiveAdapter:
 
         adapter = self._adapter
         device = next(adapter.module.parameters()).device
-        ids = torch.as_tensor(self._tokenizer(list(texts)), dtype=torch.int64)
+        ids, mask = (None if each is None else torch.as_tensor(each).long() for each in self._encode(list(texts)))
+        assert ids is not None
         fits = ids.shape == (len(texts), adapter.context)
         if not fits or not 0 <= int(ids.min()) <= int(ids.max()) < adapter.vocabulary_size:
             raise ConfigError(
                 f"The tokenizer gives ids {list(ids.shape)} up to {int(ids.max())}, and the model takes "
                 f"[{len(texts)}, {adapter.context}] below {adapter.vocabulary_size}; give the model's own tokenizer, "
-                "for example open_clip.get_tokenizer(NAME)."
+                f"for example {self._example}."
             )
         with torch.no_grad(), evaluating(adapter.module):
             self._graph.mean, self._graph.std = (
                 statistic.to(device) for statistic in (self._graph.mean, self._graph.std)
             )
-            features = adapter.encode_text(ids.to(device)).float()
+            features = adapter.encode_text(ids.to(device), None if mask is None else mask.to(device)).float()
             logits, saliency = self._graph(torch.from_numpy(np.ascontiguousarray(pixels)).to(device), features)
         return logits.float().cpu().numpy(), saliency.float().cpu().numpy()
 
@@ -83,4 +87,31 @@ def live_open_clip(model: Any, tokenizer: Callable[[list[str]], Any]) -> LiveAda
     import torch
 
     width = torch.as_tensor(tokenizer([""])).shape[-1]
-    return LiveAdapter(OpenClipAdapter.of_model(model, width), tokenizer)
+    adapter = OpenClipAdapter.of_model(model, width)
+    return LiveAdapter(adapter, lambda texts: (tokenizer(texts), None), "open_clip.get_tokenizer(NAME)")
+
+
+def live_transformers(model: Any, processor: Any) -> LiveAdapter:
+    """A CLIP or SigLIP of transformers, and its processor.
+
+    Raises ConfigError as `TransformersAdapter.of_model`, and MissingExtraError.
+    """
+    for name in ("torch", "onnx", "transformers"):
+        required(name, "A model of transformers")
+    from .models.families.transformers import TransformersAdapter
+
+    adapter = TransformersAdapter.of_model(model, processor)
+
+    def encode(texts: list[str]) -> tuple[Any, Any]:
+        """Filled on the right; the adapter fills them as the model was trained."""
+        words = processor.tokenizer(
+            texts,
+            padding="max_length",
+            padding_side="right",
+            max_length=adapter.context,
+            truncation=True,
+            return_attention_mask=True,
+        )
+        return words["input_ids"], words["attention_mask"]
+
+    return LiveAdapter(adapter, encode, "transformers.AutoProcessor.from_pretrained(NAME)")

@@ -37,8 +37,8 @@ HELP = {
     "their files do not hold. BioViL, BioViL-T: the text weights, if they are not in the folder of the image file. "
     "dual: the folder with the config.json of the text tower.",
     "resolution": "Side of the picture in pixels, a multiple of the patch. At another size than the weights were "
-    "trained with, positions are resampled and convolutions run on more or fewer cells; the variant ends in -at-SIDE, and the "
-    "bundle and every table say it. KAD: also says which size its file is of, where the file does not.",
+    "trained with, positions are resampled and convolutions run on more or fewer cells; the variant ends in -at-SIDE, "
+    "and the bundle and every table say it. KAD: also says which size its file is of, where the file does not.",
 }
 
 _ALWAYS = (

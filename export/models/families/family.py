@@ -57,6 +57,12 @@ def check_style(style: str) -> None:
         raise ConfigError(f"There are no built-in prompts in the style '{style}': {did_you_mean(style, styles)}.")
 
 
+def check_float32(model: nn.Module, title: str) -> None:
+    """Raises ConfigError for a model in memory whose weights have another type."""
+    if kinds := sorted({str(parameter.dtype) for parameter in model.parameters()} - {"torch.float32"}):
+        raise ConfigError(f"{title} has weights of {kinds[0]}; give it in float32, with torch.autocast if need be.")
+
+
 def near(name: str, names: Sequence[str], otherwise: str) -> str:
     """As `did_you_mean`, of more than a hundred names: only the near ones are shown, or the sentence `otherwise`."""
     lower = {one.lower(): one for one in names}

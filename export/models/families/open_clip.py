@@ -21,7 +21,7 @@ from ...libraries import required, short_reason
 from ..clip import canonical_tensors
 from ..layers.positions import resize_tower
 from ..saliency_maps import PATCH_TEXT
-from .family import ModelFamily, TextPadding, check_style, evaluating, near, patch_grid
+from .family import ModelFamily, TextPadding, check_float32, check_style, evaluating, near, patch_grid
 from .image_towers import image_tower
 from .open_clip_options import as_named, check_sizes, follow_options, pooling_caution, with_activation
 from .open_clip_texts import cached_folder, open_clip_texts
@@ -123,8 +123,7 @@ class OpenClipAdapter(ModelFamily):
                     f"{title} is no model of open_clip, because it has no '{name}'; give the model that "
                     "open_clip.create_model returns, which is `module` of a DistributedDataParallel."
                 )
-        if kinds := sorted({str(parameter.dtype) for parameter in model.parameters()} - {"torch.float32"}):
-            raise ConfigError(f"{title} has weights of {kinds[0]}; give it in float32, with torch.autocast if need be.")
+        check_float32(model, title)
         ways = {key: value for key, value in library.get_model_preprocess_cfg(model).items() if key in _PREPROCESSING}
         entry = from_open_clip({**_default(), **ways, "size": model.visual.image_size}, title)
         # A text tower of transformers states its table of positions (0 for T5), which texts need not fill.

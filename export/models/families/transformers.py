@@ -15,11 +15,12 @@ from ....engines.strict_json import parse_json
 from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
+from ...libraries import required
 from ..layers.positions import patches_across, resample
 from ..saliency_maps import PATCH_TEXT
-from .family import ImageTower, ModelFamily, TextPadding, check_style, each_alone, patch_grid
+from .family import ImageTower, ModelFamily, TextPadding, check_float32, check_style, each_alone, evaluating, patch_grid
 from .folder_texts import folder_texts, refuse_left
-from .preprocessing import from_processor
+from .preprocessing import Preprocessing, from_processor
 from .transformers_towers import image_processor, untrained
 
 _KINDS = {"clip": "CLIPModel", "siglip": "SiglipModel"}
@@ -51,8 +52,52 @@ class TransformersAdapter(ModelFamily):
             f"The image processor of {folder} (preprocessor_config.json)",
         )
         spec, padding, context = _texts(tokenizer or folder, str(folder), model_type, int(text.max_position_embeddings))
-        tower, image_vector = _clip(model) if model_type == "clip" else _siglip(model)
-        project = model.text_projection if model_type == "clip" else None
+        made = cls._connected(model, str(folder), entry, padding, context)
+        made.tokenizer, made.checkpoint, made.prompt_style = spec, source.record, prompt_style
+        if model_type == "siglip":
+            made.assumptions = _assumptions(made, int(text.max_position_embeddings))
+        return made
+
+    @classmethod
+    def of_model(cls, model: Any, processor: Any) -> Self:
+        """A CLIP or SigLIP in memory with its processor, of the weights that it has now and will have: they are not
+        copied. Texts are ids and mask [T, context] of the processor's tokenizer, filled on the right.
+
+        Raises ConfigError (another model, weights that are not float32, a processor without tokenizer or images, an
+        image processor that cannot be exported) and MissingExtraError.
+        """
+        transformers = required("transformers", "This family")
+        title = f"this {type(model).__name__}"
+        kinds: Any = tuple(getattr(transformers, kind) for kind in _KINDS.values())
+        if not isinstance(model, kinds):
+            raise ConfigError(
+                f"{title} is no {' or '.join(_KINDS.values())} of transformers; give the model that from_pretrained "
+                "returns, which is `module` of a DistributedDataParallel."
+            )
+        for name in ("tokenizer", "image_processor"):
+            if not hasattr(processor, name):
+                raise ConfigError(
+                    f"The processor of {title} is a {type(processor).__name__} without '{name}'; give the one that "
+                    "transformers.AutoProcessor.from_pretrained returns."
+                )
+        check_float32(model, title)
+        words, positions = processor.tokenizer, int(model.config.text_config.max_position_embeddings)
+        longest = int(words.model_max_length)
+        masked = model.config.model_type == "siglip" and "attention_mask" in words.model_input_names
+        padding = TextPadding(int(words.pad_token_id or 0), words.padding_side == "left", masked=masked)
+        entry = from_processor(
+            processor.image_processor, int(model.config.vision_config.image_size), f"The image processor of {title}"
+        )
+        with evaluating(model):
+            return cls._connected(model, title, entry, padding, min(positions, longest))
+
+    @classmethod
+    def _connected(cls, model: Any, title: str, entry: Preprocessing, padding: TextPadding, context: int) -> Self:
+        """The adapter of `model`, whose image tower is run once."""
+        text, clip = model.config.text_config, model.config.model_type == "clip"
+        tower, image_vector = _clip(model) if clip else _siglip(model)
+        project = model.text_projection if clip else None
+        device = next(model.parameters()).device
         made = cls(
             module=model,
             name="transformers",
@@ -61,15 +106,13 @@ class TransformersAdapter(ModelFamily):
             mean=entry.mean,
             std=entry.std,
             saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
-            grid=patch_grid(tower, image_vector, entry.geometry.size, str(folder)),
+            grid=patch_grid(tower, image_vector, entry.geometry.size, title, device),
             text_inputs=("input_ids", "attention_mask"),
             context=context,
-            text_shape=(int(model.config.projection_dim if model_type == "clip" else text.projection_size),),
+            text_shape=(int(model.config.projection_dim if clip else text.projection_size),),
             vocabulary_size=int(text.vocab_size),
-            tokenizer=spec,
-            checkpoint=source.record,
-            logit_scale=float(model.logit_scale.exp()) if model_type == "clip" else 1.0,
-            prompt_style=prompt_style,
+            checkpoint=None,
+            logit_scale=float(model.logit_scale.detach().exp()) if clip else 1.0,
         )
 
         def read_text(ids: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -77,8 +120,6 @@ class TransformersAdapter(ModelFamily):
             return pooled if project is None else project(pooled)
 
         made.connect(tower, read_text, padding)
-        if model_type == "siglip":
-            made.assumptions = _assumptions(made, int(text.max_position_embeddings))
         return made
 
     def resize(self, side: int) -> None:

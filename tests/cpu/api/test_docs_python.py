@@ -18,6 +18,7 @@ TYPES = {
     "Counts",
     "ModelInput",
     "OpenClipModel",
+    "TransformersModel",
     "PairedDifference",
     "Prediction",
     "Predictor",

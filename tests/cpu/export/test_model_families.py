@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,27 @@ def text_config(**more: int) -> dict[str, Any]:
     return {**TOWER, "vocab_size": len(WORDS), "max_position_embeddings": 12, **ids, **more}
 
 
+def in_memory_as(bundle: Bundle, model: Any, source: Path, image_processor: Any) -> None:
+    """The callable of a model in memory, in training mode, gives what its bundle gives."""
+    words = transformers.AutoTokenizer.from_pretrained(source)
+    processor = SimpleNamespace(tokenizer=words, image_processor=image_processor)
+    prompts = bundle.prompt_set("own")
+    live = xb.transformers_model(model.train(), processor, prompts=dict(zip(prompts.findings, TEXTS, strict=True)))
+    assert live.geometry == bundle.manifest.geometry
+    pixels = pictures(32)
+    logits, saliency = live(pixels.numpy(), prompts.findings)
+    wanted = answers(bundle, pixels)
+    assert model.training
+    np.testing.assert_allclose(logits, wanted[0], atol=1e-4 * np.abs(wanted[0]).max())
+    np.testing.assert_allclose(saliency, wanted[1], atol=1e-4)
+    with torch.no_grad():
+        model.vision_model.post_layernorm.weight.add_(torch.linspace(0, 3, 32))
+    assert np.abs(live(pixels.numpy(), prompts.findings)[0] - logits).max() > 1e-3, "the weights as they are"
+    model.eval()
+    named = xb.transformers_model(model, processor)(pixels.numpy(), ["Effusion", "effusion"])[0]
+    np.testing.assert_array_equal(named[:, 0], named[:, 1])
+
+
 def exported(folder: Path, out: Path, *more: str) -> Bundle:
     line = ["--family", "transformers", "--checkpoint", str(folder), "--prompts", str(own_prompts(out)), *more]
     assert main([*line, "--name", "mine", "--out", str(out)]) == 0
@@ -269,6 +291,7 @@ def test_clip_of_transformers(tmp_path: Path) -> None:
     larger = exported(source, tmp_path / "larger", "--resolution", "48")
     assert (larger.name, larger.manifest.geometry.key) == ("mine-32-at-48", "floor_crop-48-60-bicubic")
     assert (larger.manifest.resized, larger.manifest.grid) == ("positions resampled from 32", (6, 6))
+    in_memory_as(bundle, model, source, processor)
 
 
 def test_a_clip_whose_texts_are_filled_on_the_left_is_refused(
@@ -319,6 +342,7 @@ def test_siglip_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[st
         cells = alone @ found.text_embeds.T
     np.testing.assert_allclose(logits, found.logits_per_image, atol=2e-5)
     np.testing.assert_allclose(saliency, cells.transpose(1, 2).reshape(3, 3, 4, 4), atol=2e-5)
+    in_memory_as(bundle, model, source, processor)
 
 
 @pytest.mark.parametrize(
