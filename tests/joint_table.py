@@ -11,6 +11,7 @@ __all__ = [
     "Joint",
     "box_joints",
     "command_joints",
+    "family_joints",
     "features",
     "joints",
     "not_features",
@@ -80,6 +81,11 @@ def command_joints() -> list[Joint]:
         for kind, section in (("int8", "INT8 and commands"), ("supervised", "Supervised models and commands"))
         for row in _rows(section)
     ]
+
+
+def family_joints() -> list[Joint]:
+    """Models of the families dual and classifier with what an export and an evaluation can do."""
+    return [Joint(*row) for row in _rows("Families dual and classifier")]
 
 
 def _rows(section: str) -> Iterator[list[str]]:

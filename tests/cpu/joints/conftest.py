@@ -8,6 +8,7 @@ SECONDS = ("protocol", "limit", "shards", "baselines", "twin", "patients", "phra
 COMMANDS = (
     "int8_with_commands",
     "supervised_with_commands",
+    "families_with_features",
     "boxes_with_commands",
     "phrases_with_commands",
     "published_numbers",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import boxes_with_commands
+import families_with_features
 import gap_with_features
 import groups_with_features
 import int8_with_commands
@@ -35,7 +36,16 @@ import supervised_with_commands
 import trust_with_features
 import twice_with_changes
 from joint_inputs import Originals, make_originals
-from joint_table import Joint, box_joints, command_joints, joints, study_joints, trust_joints, twice_joints
+from joint_table import (
+    Joint,
+    box_joints,
+    command_joints,
+    family_joints,
+    joints,
+    study_joints,
+    trust_joints,
+    twice_joints,
+)
 from joint_world import World, counting
 
 pytest.importorskip("onnx")
@@ -58,6 +68,7 @@ FILES = (
     published_numbers,
     int8_with_commands,
     supervised_with_commands,
+    families_with_features,
     trust_with_features,
     studies_with_features,
     gap_with_features,
@@ -86,7 +97,15 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
     return make_originals(tmp_path_factory.mktemp("originals"))
 
 
-ALL = (*joints(), *box_joints(), *trust_joints(), *study_joints(), *twice_joints(), *command_joints())
+ALL = (
+    *joints(),
+    *box_joints(),
+    *trust_joints(),
+    *study_joints(),
+    *twice_joints(),
+    *command_joints(),
+    *family_joints(),
+)
 
 
 @pytest.mark.parametrize("joint", [_parameter(joint) for joint in ALL])

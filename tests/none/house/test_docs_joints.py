@@ -8,6 +8,7 @@ import click
 from joint_table import (
     box_joints,
     command_joints,
+    family_joints,
     features,
     joints,
     not_features,
@@ -35,7 +36,15 @@ def test_a_feature_has_a_row_with_every_other() -> None:
 
 
 def test_every_row_says_what_is_run_and_what_must_follow() -> None:
-    for row in (*joints(), *box_joints(), *trust_joints(), *study_joints(), *twice_joints(), *command_joints()):
+    for row in (
+        *joints(),
+        *box_joints(),
+        *trust_joints(),
+        *study_joints(),
+        *twice_joints(),
+        *command_joints(),
+        *family_joints(),
+    ):
         assert row.done and row.expected and row.outcome in outcomes(), row
 
 
@@ -60,6 +69,14 @@ def test_one_model_twice_meets_what_an_image_is() -> None:
     assert [(row.first, row.second) for row in twice_joints()] == [
         ("twice", name) for name in ("images", "patients", "renamed", "names", "others")
     ]
+
+
+def test_both_families_meet_what_an_export_can_do() -> None:
+    have = [(row.first, row.second) for row in family_joints()]
+    assert len(set(have)) == len(have)
+    met = {name: {second for first, second in have if first == name} for name in ("dual", "classifier")}
+    shared = {"resolution", "saliency", "precision", "prompts", "phrases", "tiles", "trust", "weights"}
+    assert met == {"dual": shared | {"engine"}, "classifier": shared | {"tokenizer", "report"}}
 
 
 def test_the_other_studies_of_trust_meet_them_too() -> None:
