@@ -70,7 +70,11 @@ class Backbone:
     renamed: Renaming | None = None
 
     def load(self, tensors: NamedTensors, prefix: str | None) -> None:
-        """Installs its tensors."""
+        """Installs its tensors. Of a file whose first convolution takes one grey channel the tower's does too."""
+        name, first = next((name, each) for name, each in self.module.named_modules() if isinstance(each, nn.Conv2d))
+        grey = (first.weight.shape[0], 1, *first.weight.shape[2:])
+        if first.groups == 1 and grey in tensors.shapes(f"{name}.weight"):
+            first.weight, first.in_channels = nn.Parameter(torch.empty(grey)), 1
         tensors.tower(self.module, prefix, self.title, self.renamed)
 
     def read(self, image: Tensor) -> tuple[Tensor, Tensor]:

@@ -62,6 +62,10 @@ class NamedTensors:
             )
         return best[0] if best else ""
 
+    def shapes(self, name: str) -> set[tuple[int, ...]]:
+        """The shapes of all tensors `name`, under any prefix."""
+        return {tuple(tensor.shape) for one, tensor in self._left.items() if f".{one}".endswith(f".{name}")}
+
     def holds(self, module: nn.Module) -> bool:
         """Whether most names of `module` are there, under any prefix."""
         needed = [*module.state_dict()]

@@ -140,6 +140,19 @@ def test_towers_of_torchvision(name: str, tmp_path: Path) -> None:
     assert (adapter.resized, adapter.grid) == ("by size, trained at 64", (3, 3))
 
 
+def test_a_densenet_of_one_grey_channel(tmp_path: Path) -> None:
+    """As torchxrayvision has it: the first channel of the picture enters."""
+    torch.manual_seed(6)
+    model = torchvision.models.densenet121(num_classes=3)
+    model.features.conv0 = torch.nn.Conv2d(1, 64, 7, 2, 3, bias=False)
+    torch.save(live_statistics(model).state_dict(), tmp_path / "w.pt")
+    adapter = loaded(tmp_path / "w.pt", arch="torchvision:densenet121")
+    image = torch.randn(2, 3, 64, 64)
+    with torch.inference_mode():
+        logits, _ = adapter.forward(image, torch.eye(2))
+        torch.testing.assert_close(logits, model(image[:, :1])[:, :2], atol=1e-5, rtol=1e-4)
+
+
 def test_a_vit_of_torchvision_and_its_positions(tmp_path: Path) -> None:
     from timm.layers import resample_abs_pos_embed
 
