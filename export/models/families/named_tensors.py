@@ -17,7 +17,6 @@ from ....engines.errors import CheckpointError, ConfigError
 from ....engines.registry import did_you_mean
 from ...checkpoints.checkpoint import Checkpoint
 from ...checkpoints.matching import install
-from ...checkpoints.names import has_word
 from .family import near
 
 ACTIVATIONS: Final[dict[str, Callable[[], nn.Module]]] = {
@@ -118,10 +117,7 @@ class NamedTensors:
     def _counts(self, needed: Collection[str]) -> Counter[str]:
         """Prefix -> how many names of `needed` are below it."""
         return Counter(
-            name.removesuffix(own)
-            for own in needed
-            for name in self._left
-            if f".{name}".endswith(f".{own}") and not has_word(name.removesuffix(own), "ema")
+            name.removesuffix(own) for own in needed for name in self._left if f".{name}".endswith(f".{own}")
         )
 
     def scalar(self, name: str) -> Tensor:

@@ -243,6 +243,34 @@ def test_towers_of_transformers(name: str, tmp_path: Path) -> None:
     adapter = loaded(tmp_path, arch=str(tmp_path), **options)
     head = model.classifier[1] if kind == "ResNetForImageClassification" else model.classifier
     check(adapter, model, head, maps)
+    if name == "a ViT of registers":
+        from timm.layers import resample_abs_pos_embed
+
+        native = model.dinov2_with_registers.embeddings.position_embeddings.detach()
+        at_resolution(adapter, 96)
+        table = adapter.module.image.embeddings.position_embeddings.data
+        torch.testing.assert_close(table, resample_abs_pos_embed(native, [6, 6], num_prefix_tokens=1))
+        assert adapter.grid == (6, 6)
+
+
+def test_a_tower_of_transformers_that_does_not_fit_its_file(tmp_path: Path) -> None:
+    """What the library would fill with random values, and only report, is refused."""
+    config = transformers.ViTConfig(image_size=64, patch_size=16, **VIT)
+    model = of_transformers(config, "ViTForImageClassification")
+    config.save_pretrained(tmp_path)
+    state = model.state_dict()
+    for change, words in (
+        ({"vit.layernorm.bias": None}, r"tensors 1 missing \(layernorm.bias\)"),
+        (
+            {"vit.layernorm.bias": torch.zeros(3)},
+            r"tensors 1 of another shape \(layernorm.bias \[3\] instead of \[32\]",
+        ),
+        ({"vit.extra.bias": torch.zeros(3)}, r"tensors 1 unexpected \(extra.bias\)"),
+    ):
+        changed = {name: tensor for name, tensor in {**state, **change}.items() if tensor is not None}
+        torch.save(changed, tmp_path / "w.pt")
+        with pytest.raises(CheckpointError, match=words):
+            loaded(tmp_path / "w.pt", arch=str(tmp_path), pooling="cls")
 
 
 def check(adapter: Any, model: Any, head: Any, maps: Callable[[Any, Any, Any], Any]) -> None:
@@ -311,6 +339,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     deep = {"head.1.weight": state.pop("head.weight"), "head.3.weight": torch.ones(3, 3)}
     del state["head.bias"]
     torch.save({**state, **deep}, folder / "mlp.pt")
+    head = {"head.weight": torch.ones(3, 64), "head.bias": torch.ones(3)}
+    torch.save(head | {f"{net}.{name}": each for net in "ab" for name, each in state.items()}, folder / "twice.pt")
     transformers.ViTConfig(image_size=64, patch_size=16, **VIT).save_pretrained(folder / "vit")
     return folder
 
@@ -325,6 +355,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"arch": "timm:resnet10x"}, r"^timm has no model 'resnet10x': did you mean 'resnet10t'"),
         ({"head": "fc"}, r"has no layer 'fc'; "),
         ({"path": "mlp.pt"}, r"^The head 'head' of .*mlp.pt is not one linear layer, because it has the parts"),
+        ({"path": "twice.pt"}, r"has the tensors of timm:test_vit under 'a\.' and 'b\.'; state one of them as 'pre"),
         ({"head": "norm"}, r"^The head 'norm' of .* is a LayerNorm, and a class activation map needs a linear"),
         ({"pooling": "max"}, r"^The option 'pooling' is 'max': "),
         ({"pooling": "cls+mean"}, r"^The head takes 64 values, and timm:test_vit, pooled by 'cls\+mean', gives 128; "),
@@ -352,6 +383,20 @@ def test_what_is_refused(small: Path, changes: dict[str, Any], words: str) -> No
     with pytest.raises((ConfigError, CheckpointError), match=words) as raised:
         loaded(small / options.pop("path", "w.pt"), **options)
     assert "\n" not in str(raised.value)
+
+
+def test_one_of_two_towers_by_its_prefix_and_pictures_as_timm_takes_them(small: Path) -> None:
+    options = {"arch": "timm:test_vit", "arch_options": {"depth": 2}}
+    assert loaded(small / "twice.pt", prefix="a", unused=["b."], **options).grid == (4, 4)
+    for name, given, key in (
+        ("resnet10t", {}, "crop-176-201-bicubic"),
+        ("resnet10t", {"resize_mode": "squash"}, "squash-176-176-bicubic"),
+        ("resnet10t", {"size": 96, "resize": 128}, "crop-96-128-bicubic"),
+        ("test_vit", {"size": 96, "interpolation": "bilinear"}, "crop-96-96-bilinear"),
+    ):
+        from xbench_fast.export.models.families.backbones import backbone
+
+        assert backbone(f"timm:{name}", {"preprocess": given}, "own").entry.geometry.key == key
 
 
 def test_a_classifier_reads_no_text(small: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -177,6 +177,9 @@ def test_a_dinov2_of_transformers_and_the_poolings_of_texts(pooling: str, model_
         24 if model_type == "bert" else 23,
     )
     pixels, logits, maps = scores(adapter, 56, TEXTS)
+    ids, mask = torch.tensor([[1, 4, 2, 9, 9], [1, 4, 6, 7, 2]]), torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    alone = adapter.encode_text(ids[:1, :3])
+    torch.testing.assert_close(adapter.encode_text(ids, mask)[:1], alone, msg="whatever fills a text")
     pools: dict[str, Callable[[Any, Any], Any]] = {
         "cls": lambda out, ids: out.last_hidden_state[:, 0],
         "mean": lambda out, ids: out.last_hidden_state.mean(1),
@@ -293,6 +296,17 @@ def test_layers_whose_order_or_activation_is_not_stated(tmp_path: Path) -> None:
     torch.save(named, tmp_path / "named.pt")
     with pytest.raises(ConfigError, match=r"The parts of 'image_projection' in .* have no order \(1, 4, fc1\); name"):
         loaded(tmp_path / "named.pt", **options)
+    flat = {name: tensor for name, tensor in state.items() if not name.startswith("image_projection.")}
+    first, second = torch.randn(40, 64), torch.randn(24, 40)
+    flat |= {"image_projection.fc1.weight": first, "image_projection.fc2.weight": second}
+    torch.save(flat, tmp_path / "flat.pt")
+    listed = {**options, "image": {"projection": ["image_projection.fc1", "image_projection.fc2"]}}
+    with pytest.raises(ConfigError, match=r"^'image_projection.fc1, image_projection.fc2' of .* has several layers"):
+        loaded(tmp_path / "flat.pt", **listed)
+    made = loaded(tmp_path / "flat.pt", activation="gelu", **listed)
+    x = torch.randn(3, 64)
+    wanted = torch.nn.functional.gelu(x @ first.T) @ second.T
+    torch.testing.assert_close(made.module.image_projection(x), wanted)
     torch.save({**state, "image_projection.4.weight": torch.zeros(2, 3, 5, 5)}, tmp_path / "odd.pt")
     with pytest.raises(ConfigError, match=r"'image_projection.4' of .* is neither a linear layer nor a norm: it has w"):
         loaded(tmp_path / "odd.pt", activation="relu", **options)
