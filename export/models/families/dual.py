@@ -81,7 +81,11 @@ class DualAdapter(ModelFamily):
                     f'{checkpoint}, or "" if the tower has none.'
                 )
         tower = backbone(arch, options, chosen(image, "pooling", POOLINGS, "own"))
-        folder = text_encoder if text_encoder.is_dir() else text_encoder.parent
+        folder = text_encoder.parent if text_encoder.is_file() else text_encoder
+        if not (folder / "config.json").is_file():
+            raise ConfigError(
+                f"There is no {folder / 'config.json'}; give as 'text_encoder' the folder of a text tower."
+            )
         words = text_tower(
             folder, tokenizer or folder, chosen(text, "pooling", TEXT_POOLINGS, "cls"), text.get("context")
         )
@@ -142,7 +146,7 @@ class DualAdapter(ModelFamily):
             logit_scale=1.0 if hasattr(module, "logit_bias") else float(module.logit_scale.exp()),
         )
         made.tower = tower
-        made.connect(read, lambda ids, mask: module.text_projection(words.read(ids, mask)), TextPadding(words.padding))
+        made.connect(read, lambda ids, mask: module.text_projection(words.read(ids, mask)), TextPadding())
         return made
 
     def encoder_ids(self, batch: TokenBatch) -> list[list[int]]:
@@ -150,9 +154,8 @@ class DualAdapter(ModelFamily):
         return Adapter.encoder_ids(self, batch)
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """int64 [T, N] -> float32 [T, D]; texts keep their width. RoBERTa counts positions by the filling id."""
-        mask = torch.ones_like(ids) if mask is None else mask
-        return self.read_text(torch.where(mask > 0, ids, self.padding.number), mask)
+        """int64 [T, N] -> float32 [T, D]; texts keep their width."""
+        return self.read_text(ids, torch.ones_like(ids) if mask is None else mask)
 
     def resize(self, side: int) -> None:
         """As the image tower's library lets it."""

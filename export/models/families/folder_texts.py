@@ -27,13 +27,12 @@ _LONGEST = 512  # tokens of a tower without a table of positions
 
 @dataclass
 class TextTower:
-    """`read`: ids and mask int64 [T, N] -> the vectors [T, D]. `padding` is the id that fills a text."""
+    """`read`: ids and mask int64 [T, N], filled on the right -> the vectors [T, D]."""
 
     title: str
     module: nn.Module
     read: Callable[[Tensor, Tensor], Tensor]
     spec: TokenizerSpec
-    padding: int
     context: int
     vocabulary_size: int
     renamed: Renaming
@@ -59,7 +58,6 @@ def text_tower(folder: Path, tokenizer: Path, pooling: str, context: int | None)
         module=model,
         read=lambda ids, mask: _pooled(model(input_ids=ids, attention_mask=mask), mask, pooling),
         spec=spec,
-        padding=ready.padding,
         context=ready.context,
         vocabulary_size=int(model.config.vocab_size),
         renamed=partial(up_to_date, model),

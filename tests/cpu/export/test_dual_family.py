@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,7 @@ def test_weights_of_the_text_tower_from_its_own_folder_and_scale_and_bias(
         ({"arch": "torchvision:resnet19"}, r"^torchvision has no model 'resnet19': did you mean 'resnet18'"),
         ({"arch": "vit"}, r"^The image tower 'vit' is not known: write timm:NAME, torchvision:NAME, or a folder"),
         ({"arch": None}, r"^A model of the family dual needs 'arch', its image tower, and 'text_encoder', a folder"),
+        ({"text_encoder": Path("absent")}, r"^There is no absent/config.json; give as 'text_encoder' the folder of a "),
         ({"image": {}}, r"^The option 'image' of the family dual names no 'projection': write the name of its layers"),
         ({"image": {"projction": ""}}, r"^The option 'image' has no key 'projction': did you mean 'projection'"),
         (
@@ -313,6 +315,15 @@ def test_layers_whose_order_or_activation_is_not_stated(tmp_path: Path) -> None:
     torch.save({**state, "text_projection.weight": torch.zeros(24, 31)}, tmp_path / "wide.pt")
     with pytest.raises(ConfigError, match=r"The projection of the text tower does not fit its vectors"):
         loaded(tmp_path / "wide.pt", activation="relu", **options)
+
+
+def test_texts_that_are_filled_on_the_left(two: tuple[Path, Any], tmp_path: Path) -> None:
+    text_folder(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "padding_side": "left"}))
+    named = {"projection": "text_projection"}
+    with pytest.raises(ConfigError, match=r"fills texts on the left .* so that what the text tower computes depends"):
+        loaded(two[0] / "weights.pt", arch="timm:test_vit", text_encoder=tmp_path, image=named, text=named)
 
 
 def test_what_the_command_line_lacks(two: tuple[Path, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
