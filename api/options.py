@@ -65,7 +65,7 @@ class ReportOptions(TypedDict, total=False):
 
     An option means what the option of that name of `xbench-fast report` means, with - for _ (docs/reference.md).
     protocol: also a list of names. metrics: name -> "file.py:function" of a metric of one's own, or {"function":
-    ..., "maps": True} (docs/metrics.md §19).
+    ..., "maps": True, "levels": True} (docs/metrics.md §19).
     """
 
     protocol: str | Sequence[str] | None

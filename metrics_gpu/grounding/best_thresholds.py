@@ -30,14 +30,14 @@ Float = NDArray[np.float64]
 FIXED: Final = level(0.5)
 
 
-def best_levels(
-    dice: NDArray[np.float64], iou: NDArray[np.float64], options: GroundingOptions
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Best level for Dice and the level at which IoU is read, intp [...], of equal ones the first; where a curve is not
+def best_levels(curves: Sequence[Float], options: GroundingOptions) -> list[NDArray[np.intp]]:
+    """The level at which each curve is read, intp [...]: its best one, of equal ones the first. The curves [..., 101]
+    are Dice, IoU and further ones, or the first of these; IoU is read as `options.iou_at` says. Where a curve is not
     defined (NaN), its value is not either, and the level means nothing."""
     first = level(options.tau_from)
-    best = np.asarray(first + np.argmax(dice[..., first:], axis=-1))
-    return best, best if options.iou_at == "joint" else np.asarray(first + np.argmax(iou[..., first:], axis=-1))
+    joint = options.iou_at == "joint"
+    read = [curves[0] if joint and place == 1 else curve for place, curve in enumerate(curves)]
+    return [np.asarray(first + np.argmax(curve[..., first:], axis=-1)) for curve in read]
 
 
 def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[np.float64]:
@@ -48,27 +48,32 @@ def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[n
 
 
 def model_levels(
-    datasets: Sequence[tuple[Counts, NDArray[np.integer]]], options: GroundingOptions | None = None
-) -> tuple[int, int] | None:
+    datasets: Sequence[tuple[Counts, NDArray[np.integer]]],
+    options: GroundingOptions | None = None,
+    own: Sequence[Sequence[Float]] = (),
+) -> tuple[int, ...] | None:
     """One threshold for all datasets of a model, best for the mean over datasets of the mean over classes, as `options`
     weigh them.
 
-    datasets: the counts and the class of each pair, per dataset. Returns the levels of Dice and IoU for `grounding`,
-    None if there is no pair at all. Raises ValueError if a pair has no region.
+    datasets: the counts and the class of each pair, per dataset. own: further curves, each with its values [P, 101] per
+    dataset. Returns the levels of Dice, IoU and these for `grounding`, None if there is no pair at all. Raises
+    ValueError if a pair has no region.
     """
     options = options or GroundingOptions(unit="per_model")
-    nonempty = [(counts, class_of) for counts, class_of in datasets if len(counts)]
+    nonempty = [place for place, (counts, _) in enumerate(datasets) if len(counts)]
     if not nonempty:
         return None
-    sizes = [np.array(len(counts)) for counts, _ in nonempty]
-    dice, iou = (
+    sizes = [np.array(len(datasets[place][0])) for place in nonempty]
+    built_in = ([curves(counts) for counts, _ in datasets] for curves in (dice_curves, iou_curves))
+    means = [
         mean_curve(
-            [dataset_curve(curves(counts), of, options.mean) for counts, of in nonempty], sizes, options.mean_datasets
+            [dataset_curve(curves[place], datasets[place][1], options.mean) for place in nonempty],
+            sizes,
+            options.mean_datasets,
         )
-        for curves in (dice_curves, iou_curves)
-    )
-    k, k_iou = best_levels(dice, iou, options)
-    return int(k), int(k_iou)
+        for curves in (*built_in, *own)
+    ]
+    return tuple(map(int, best_levels(means, options)))
 
 
 def dataset_curve(curves: Float, class_of: NDArray[np.integer], mean: Mean) -> Float:
@@ -152,7 +157,7 @@ def _divided(has: NDArray[np.bool_], order: NDArray[np.integer], count: int) -> 
 
 
 def cross_fitted(
-    curves: tuple[Float, Float],
+    curves: Sequence[Float],
     fold_of: NDArray[np.integer],
     patient_of: NDArray[np.intp],
     weights: NDArray[np.uint16],
@@ -160,24 +165,24 @@ def cross_fitted(
     *,
     keep: bool = False,
 ) -> tuple[Float, Float]:
-    """Dice and IoU of the pairs of a class at thresholds fitted on the folds that they are not in, mean over repeats:
-    sums over the drawn pairs, float64 [2, 1 + B], NaN where these are of a single fold, so that there is nothing to fit
-    on; and of each pair in the estimate, float64 [2, P].
+    """Dice and IoU, or one other score, of the pairs of a class at thresholds fitted on the folds that they are not in,
+    mean over repeats: sums over the drawn pairs, float64 [K, 1 + B], NaN where these are of a single fold, so that
+    there is nothing to fit on; and of each pair in the estimate, float64 [K, P].
 
-    curves: Dice and IoU, float64 [P, 101] each, rounded here by `exact_values`. fold_of: integers [R, P], one fold
+    curves: of the K scores, float64 [P, 101] each, rounded here by `exact_values`. fold_of: integers [R, P], one fold
     for a patient. patient_of: [P], columns of `weights` [1 + B, G], whose first row is the estimate. keep: the
     replicates keep the thresholds of the estimate.
     """
-    curves = exact_values(curves[0]), exact_values(curves[1])
+    kinds, curves = len(curves), [exact_values(curve) for curve in curves]
     patients, of_patient = np.unique(patient_of, return_inverse=True)
     drawn = weights[:, patients].astype(np.float64)
     totals = _totals(np.column_stack([np.ones(len(of_patient)), *curves]), of_patient)
-    scores = totals[:, 1 : 1 + LEVELS], totals[:, -LEVELS:]
+    scores = np.split(totals[:, 1:], kinds, axis=1)
     if options.iou_at == "joint":
         totals = totals[:, : 1 + LEVELS]
     totals = np.ascontiguousarray(totals)
     all_patients = product(drawn, totals)
-    sums, of_pairs = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(of_patient)))
+    sums, of_pairs = np.zeros((kinds, len(fold_of), len(weights))), np.zeros((kinds, len(fold_of), len(of_patient)))
     for repeat, folds in enumerate(fold_of):
         names, at = np.unique(folds, return_index=True)
         if len(names) == len(patients):
@@ -202,10 +207,10 @@ def cross_fitted(
             weight = weight[rows]
             rest = product(weight, totals[members])
             np.subtract(all_patients if len(rows) == len(all_patients) else all_patients[rows], rest, out=rest)
-            levels = best_levels(rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:], options)
+            levels = best_levels([rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:]][:kinds], options)
             alone = rest[:, 0] == 0
             if keep:
-                levels, alone = (levels[0][:1], levels[1][:1]), alone[:1]
+                levels, alone = [chosen[:1] for chosen in levels], alone[:1]
             for curve_index, (found_level, score, curve) in enumerate(zip(levels, scores, curves, strict=True)):
                 values = np.einsum("rp,rp->r", weight, np.ascontiguousarray(score[members].T)[found_level])
                 sums[curve_index, repeat, rows] += np.where(alone, np.nan, values)

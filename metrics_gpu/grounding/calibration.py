@@ -220,7 +220,7 @@ def _without(values: NDArray[Any], fold: NDArray[np.intp]) -> NDArray[Any]:
 
 def _best(curves: Float, options: GroundingOptions) -> NDArray[np.intp]:
     """The level of the best Dice of mean curves [..., 101], intp [...]."""
-    return best_levels(curves, curves, options)[0]
+    return best_levels([curves], options)[0]
 
 
 def _check(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> tuple[Float, Float]:

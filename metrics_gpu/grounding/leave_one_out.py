@@ -49,9 +49,10 @@ leave_one_out = compiled(
         _TABLE, _TABLE, _TABLE, readonly(types.float64, 3), types.int64, types.boolean
     ),
 )
-"""Dice and IoU at levels that are fitted without each patient: float64 [2, R], sums over the drawn patients of a row,
-NaN where one of them is alone in it; and int64 [2, P], the levels of row 0, -1 for a patient who is alone.
+"""Dice and IoU, or one other score, at levels that are fitted without each patient: float64 [S, R], sums over the drawn
+patients of a row, NaN where one of them is alone in it; and int64 [S, P], the levels of row 0, -1 for a patient who is
+alone.
 
-drawn [R, P]: how often each patient counts. whole [R, 1 + K]: number of pairs, and sums of the searched curves: of Dice
-and IoU, or of Dice for both; totals [P, 1 + K]: sums of each patient. scores [2, P, 101]: Dice and IoU of each one.
+drawn [R, P]: how often each patient counts. whole [R, 1 + K]: number of pairs, and sums of the searched curves: of each
+score, or of Dice for both; totals [P, 1 + K]: sums of each patient. scores [S, P, 101]: of each one.
 first: the level at which the search begins. kept: all rows take the levels of row 0."""

@@ -19,7 +19,7 @@ from .protocols import GroundingOptions
 
 Float = NDArray[np.float64]
 
-_PLAIN: Final = 5  # columns of the sums ahead of the curves: pointing, floors, and the per-image bests
+_PLAIN: Final = 4  # columns of the sums ahead of the others: their number, pointing, and floors
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,8 @@ class Pairs:
     draws: of the patients of the dataset, for replicates; patient_of: integers [P], the patient of each pair.
     masks: the counts are of masks, equal at every threshold above 0: nothing is searched, and what the scores say
         of a best threshold is what they say of the fixed one.
-    own: name -> float64 [P], further scores of each pair, which are averaged as pointing is.
+    own: name -> further scores of each pair: float64 [P], which are averaged as pointing is, or [P, 101], at each
+        threshold, of which the best is searched as that of Dice.
     Raises ValueError if they do not fit together.
     """
 
@@ -61,6 +62,16 @@ class Pairs:
         if self.hits is not None and np.shape(self.hits) != (pairs,):
             raise ValueError(f"hits must have shape {(pairs,)}, got {np.shape(self.hits)}")
 
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Those of `own` that have a score at each threshold."""
+        return tuple(name for name, values in self.own.items() if values.ndim == 2)
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The others of `own`."""
+        return tuple(name for name, values in self.own.items() if values.ndim == 1)
+
 
 def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(None)) -> tuple[Float, Float]:
     """Dice and IoU of each pair at each threshold and, as last column, of the all-ones mask: two float64 [P, 102].
@@ -80,19 +91,23 @@ def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Weighted sums of some pairs of a class, in 1 + B rows: n [R], plain [R, 5], own [R, M], dice, iou [R, 101]."""
+    """Weighted sums of some pairs of a class, in 1 + B rows: n, hits, floors of Dice and IoU [R]; own [R, M], of
+    `Pairs.plain`; bests [R, K] of Dice, IoU and `Pairs.swept`, of each pair at its own threshold; their curves, K of
+    [R, 101]."""
 
     n: Float
-    plain: Float
+    hits: Float
+    floor_dice: Float
+    floor_iou: Float
     own: Float
-    dice: Float
-    iou: Float
+    bests: Float
+    curves: Sequence[Float]
 
 
 @dataclass(frozen=True, eq=False)
 class ClassSums:
     """A class. members: its pairs, intp [P_c]. totals: their sums; pairs: what is summed, as if each pair were a row.
-    fitted: its cross-fitted scores, as `cross_fitted` gives them; None where no search needs them."""
+    fitted: its K cross-fitted scores, as `cross_fitted` gives them; None where no search needs them."""
 
     members: NDArray[np.intp]
     totals: Sums
@@ -108,15 +123,15 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     """
     counts, class_of, crossed = pairs.counts, np.asarray(pairs.class_of), crossed and not pairs.masks
     draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
-    dice, iou = with_floor(counts, pairs.pixels, slice(FIXED, FIXED + 1) if pairs.masks else slice(None))
+    read = slice(FIXED, FIXED + 1) if pairs.masks else slice(None)
+    dice, iou = with_floor(counts, pairs.pixels, read)
     hits = pointing_hits(counts, options.ties) if pairs.hits is None else pairs.hits
-    best = dice[:, 0], iou[:, 0]
+    curves = [dice[:, :-1], iou[:, :-1], *(exact_values(pairs.own[name][:, read]) for name in pairs.swept)]
+    best = [curve[:, 0] for curve in curves]
     if not pairs.masks:  # each pair at its own best threshold
-        k, k_iou = best_levels(dice[:, :LEVELS], iou[:, :LEVELS], options)
-        best = at_level(dice, k), at_level(iou, k_iou)
-    own = [exact_values(values) for values in pairs.own.values()]
-    plain = [np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best]
-    table = np.column_stack([*plain, *own, dice[:, :-1], iou[:, :-1]])
+        best = [at_level(curve, k) for curve, k in zip(curves, best_levels(curves, options), strict=True)]
+    own = [exact_values(pairs.own[name]) for name in pairs.plain]
+    table = np.column_stack([np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *own, *best, *curves])
     person, weights = patient_of, draws.weights if crossed else None
     if crossed and pairs.draws is None:  # without draws one patient has all pairs, which no fold can divide
         person, weights = np.arange(len(counts)), np.ones((1, len(counts)), np.uint16)
@@ -125,17 +140,24 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
         members = np.flatnonzero(class_of == c)
         fitted = None
         if weights is not None and pairs.fold_of is not None:
-            curves = dice[members, :LEVELS], iou[members, :LEVELS]
+            of_class = [curve[members] for curve in curves]
             folds = np.asarray(pairs.fold_of)[:, members]
-            fitted = cross_fitted(curves, folds, person[members], weights, options, keep=keep)
+            parts = [
+                cross_fitted(searched, folds, person[members], weights, options, keep=keep)
+                for searched in (of_class[:2], *([curve] for curve in of_class[2:]))
+            ]
+            of_rows, of_pairs = (np.concatenate(scores) for scores in zip(*parts, strict=True))
+            fitted = of_rows, of_pairs
         drawn_sums = draws.sums(patient_of[members], table[members])
-        sums.append(ClassSums(members, _split(drawn_sums, len(own)), _split(table[members], len(own)), fitted))
+        totals, each = (_split(rows, len(own), len(curves)) for rows in (drawn_sums, table[members]))
+        sums.append(ClassSums(members, totals, each, fitted))
     return sums
 
 
-def _split(sums: Float, own: int) -> Sums:
-    first = 1 + _PLAIN + own
-    dice, iou = np.split(sums[:, first:], 2, axis=1)
+def _split(sums: Float, own: int, kinds: int) -> Sums:
+    first = _PLAIN + own
+    curves = np.split(sums[:, first + kinds :], kinds, axis=1)
     shape = len(sums), LEVELS  # counts of masks have one column for all levels
-    plain, extra = sums[:, 1 : 1 + _PLAIN], sums[:, 1 + _PLAIN : first]
-    return Sums(sums[:, 0], plain, extra, np.broadcast_to(dice, shape), np.broadcast_to(iou, shape))
+    whole = [np.broadcast_to(curve, shape) for curve in curves]
+    n, hits, floor_dice, floor_iou = sums[:, :_PLAIN].T
+    return Sums(n, hits, floor_dice, floor_iou, sums[:, _PLAIN:first], sums[:, first : first + kinds], whole)

@@ -30,11 +30,11 @@ from .pairs import ClassSums, Float, Pairs, Sums, class_sums
 from .protocols import GroundingOptions
 
 Tau = Literal["rechosen", "fixed"]
-Levels = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Levels of Dice and IoU, both intp [1 + B], or [1] for all rows."""
+Levels = list[NDArray[np.intp]]
+"""Levels of Dice, IoU and `Pairs.swept`, each intp [1 + B], or [1] for all rows."""
 
-Search = tuple[GroundingOptions, tuple[int, int] | None]
-"""A search for best thresholds: its options, and for `per_model` alone the levels of Dice and IoU (`model_levels`)."""
+Search = tuple[GroundingOptions, tuple[int, ...] | None]
+"""A search for best thresholds: its options, and for `per_model` alone the levels of the curves (`model_levels`)."""
 
 FIELDS: Final = (
     "pointing",
@@ -60,8 +60,8 @@ class Grounding(MeasuredRows):
     dice_best, iou_best: at the best threshold(s); best_tau, iou_tau: those of the estimate, where a single one exists.
     delta_dice: dice_best - dice_fixed in percentage points.
     floor_dice, floor_iou: of the all-ones mask. chance: expected pointing of a random pixel, the mean region fraction.
-    Further rows are of `Pairs.own`.
-    each: `FIELDS` and `Pairs.own` of each pair at the thresholds of the estimate, float64 [P]; NaN where undefined.
+    Further rows are of `Pairs.own`: NAME, or of a score at each threshold NAME_fixed, NAME_best and NAME_tau.
+    each: all but the thresholds of each pair, at those of the estimate, float64 [P]; NaN where undefined.
     """
 
     options: GroundingOptions
@@ -77,15 +77,15 @@ def grounding(
     pairs: Pairs,
     options: GroundingOptions | None = None,
     *,
-    levels: tuple[int, int] | None = None,
+    levels: tuple[int, ...] | None = None,
     tau: Tau = "rechosen",
 ) -> Grounding:
     """Scores of one (model, dataset) from the counts of its pairs, and their replicates where the pairs have draws.
 
-    levels: for `per_model` only: levels of Dice and IoU, from `model_levels` over all datasets; replicates keep them,
-    as they keep the folds of `cross_fit`. Raises ValueError if an argument does not fit, one that `options.unit` needs
-    is missing, a patient was not drawn from, or a pair has no region (a pair without a region is not counted,
-    docs/metrics.md §6).
+    levels: for `per_model` only: levels of Dice, IoU and `Pairs.swept`, from `model_levels` over all datasets;
+    replicates keep them, as they keep the folds of `cross_fit`. Raises ValueError if an argument does not fit, one that
+    `options.unit` needs is missing, a patient was not drawn from, or a pair has no region (a pair without a region is
+    not counted, docs/metrics.md §6).
     """
     return groundings(pairs, [(options or GroundingOptions(), levels)], tau)[0]
 
@@ -105,6 +105,8 @@ def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") 
             raise ValueError("per_model needs levels, and only per_model")
         if levels is not None and not all(0 <= k < LEVELS for k in levels):
             raise ValueError(f"levels must lie in 0..{LEVELS - 1}, got {levels}")
+        if levels is not None and len(levels) != 2 + len(pairs.swept):
+            raise ValueError(f"levels must be {2 + len(pairs.swept)}, got {levels}")
     crossed = any(options.unit == "cross_fit" for options, _ in searches)
     if crossed and pairs.fold_of is None:
         raise ValueError("cross_fit needs fold_of")
@@ -115,13 +117,13 @@ def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") 
 def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau) -> Grounding:
     options, levels = search
     unit, read_levels = options.unit, _levels(classes, options, levels)
-    kept = [None if rows is None else (rows[0][:1], rows[1][:1]) for rows in read_levels]
+    kept = [None if rows is None else [row[:1] for row in rows] for rows in read_levels]
     if tau == "fixed":
         read_levels = kept
     fits = [one.fitted if unit == "cross_fit" else None for one in classes]
-    fields = (*FIELDS, *pairs.own)
+    fields = (*FIELDS, *pairs.plain, *(f"{name}_{of}" for name in pairs.swept for of in ("fixed", "best")))
     rows = [
-        _values(one.totals, read, fit[0] if fit else None, tuple(pairs.own))
+        _values(pairs, one.totals, read, fit[0] if fit else None)
         for one, read, fit in zip(classes, read_levels, fits, strict=True)
     ]
     if rows:
@@ -132,10 +134,10 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
         values = dict.fromkeys(fields, weights)
     degenerate = pairs.counts.degenerate
     each = {name: np.full(len(degenerate), np.nan) for name in fields}
-    taus = np.full((2, len(classes) + 2, 1), np.nan)
+    taus = np.full((2 + len(pairs.swept), len(classes) + 2, 1), np.nan)
     for c, one in enumerate(classes):
         fit = fits[c]
-        for key, value in _values(one.pairs, kept[c], fit[1] if fit else None, tuple(pairs.own)).items():
+        for key, value in _values(pairs, one.pairs, kept[c], fit[1] if fit else None).items():
             each[key][one.members] = value
         if len(one.members):
             taus[:, c, 0] = _taus(kept[c])
@@ -157,6 +159,7 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
             "best_tau": taus[0],
             "iou_tau": taus[1],
             **{name: means[name] for name in fields if name not in first},
+            **{f"{name}_tau": tau for name, tau in zip(pairs.swept, taus[2:], strict=True)},
         },
         options=options,
         each=each,
@@ -164,51 +167,44 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
 
 
 def _levels(
-    classes: Sequence[ClassSums], options: GroundingOptions, levels: tuple[int, int] | None
+    classes: Sequence[ClassSums], options: GroundingOptions, levels: tuple[int, ...] | None
 ) -> list[Levels | None]:
     """For each class the levels to read; None where each pair, or each fold, has its own."""
     if levels is not None:
         return [_fixed(levels)] * len(classes)
     if options.unit in ("per_image", "cross_fit"):
         return [None] * len(classes)
-    curves = [
-        tuple(ratio(sums, one.totals.n[:, None]) for sums in (one.totals.dice, one.totals.iou)) for one in classes
-    ]
+    curves = [[ratio(sums, one.totals.n[:, None]) for sums in one.totals.curves] for one in classes]
     if options.unit == "per_dataset" and curves:
         numbers = [one.totals.n for one in classes]
-        dice, iou = (mean_curve(measure, numbers, options.mean) for measure in zip(*curves, strict=True))
-        return [best_levels(dice, iou, options)] * len(classes)
-    return [best_levels(dice, iou, options) for dice, iou in curves]
+        means = [mean_curve(measure, numbers, options.mean) for measure in zip(*curves, strict=True)]
+        return [best_levels(means, options)] * len(classes)
+    return [best_levels(of_class, options) for of_class in curves]
 
 
-def _fixed(levels: tuple[int, int]) -> Levels:
-    return np.array(levels[:1], np.intp), np.array(levels[1:], np.intp)
+def _fixed(levels: tuple[int, ...]) -> Levels:
+    return [np.array([k], np.intp) for k in levels]
 
 
-def _values(sums: Sums, levels: Levels | None, fitted: Float | None, own: Sequence[str]) -> dict[str, Float]:
+def _values(pairs: Pairs, sums: Sums, levels: Levels | None, fitted: Float | None) -> dict[str, Float]:
     """The numbers of the rows of `sums`: at `levels`, or (None) of each pair at its own best threshold, or with the
-    `fitted` sums of Dice and IoU."""
-    if fitted is not None:
-        best = fitted[0], fitted[1]
-    elif levels is not None:
-        best = at_level(sums.dice, levels[0]), at_level(sums.iou, levels[1])
-    else:
-        best = sums.plain[:, 3], sums.plain[:, 4]
+    `fitted` sums of Dice, IoU and `Pairs.swept`."""
+    best = [*(sums.bests.T if fitted is None else fitted)]
+    if fitted is None and levels is not None:
+        best = [at_level(curve, k) for curve, k in zip(sums.curves, levels, strict=True)]
     means = {
-        "pointing": sums.plain[:, 0],
-        "dice_fixed": sums.dice[:, FIXED],
-        "iou_fixed": sums.iou[:, FIXED],
-        "dice_best": best[0],
-        "iou_best": best[1],
-        "floor_dice": sums.plain[:, 1],
-        "floor_iou": sums.plain[:, 2],
-        "chance": sums.plain[:, 2],
-        **dict(zip(own, sums.own.T, strict=True)),
+        "pointing": sums.hits,
+        "floor_dice": sums.floor_dice,
+        "floor_iou": sums.floor_iou,
+        "chance": sums.floor_iou,
+        **dict(zip(pairs.plain, sums.own.T, strict=True)),
     }
+    for name, curve, values in zip(("dice", "iou", *pairs.swept), sums.curves, best, strict=True):
+        means |= {f"{name}_fixed": curve[:, FIXED], f"{name}_best": values}
     values = {name: ratio(total, sums.n) for name, total in means.items()}
     return {**values, "delta_dice": 100.0 * (values["dice_best"] - values["dice_fixed"])}
 
 
 def _taus(levels: Levels | None) -> Float:
-    """float64 [2]: the thresholds of the estimate for Dice and IoU, NaN where no single one exists."""
-    return np.full(2, np.nan) if levels is None else np.array([int(levels[0][0]) / 100, int(levels[1][0]) / 100])
+    """float64 [K], or NaN for all: the thresholds of the estimate for each curve, NaN where no single one exists."""
+    return np.array(np.nan) if levels is None else np.array([int(k[0]) / 100 for k in levels])

@@ -17,7 +17,7 @@
     part = true                           # images of a part of it are enough; default: from half missing on, eval fails
 
     [metrics.my_recall]                   # a number of your own in reports (docs/metrics.md §19)
-    function = "metrics.py:recall"        # maps = true: it takes the map and the region too
+    function = "metrics.py:recall"        # maps = true: it takes the map and the region; levels = true: a curve
 
     [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
     class = "my_model.py:MyModel"
@@ -111,12 +111,10 @@ class DatasetConfig:
             return replace(self, augment=tuple(dict.fromkeys(value.split(",") if isinstance(value, str) else value)))
         if key == "prompts" and not isinstance(value, str):
             return replace(self, prompts=tuple(dict.fromkeys(value)))
-        if key in ("reader", "prompts"):
+        if key in ("root", "attributes"):
+            value = Path(value).expanduser()
+        if key in ("reader", "prompts", "root", "attributes"):
             return replace(self, **{key: value})
-        if key == "root":
-            return replace(self, root=Path(value).expanduser())
-        if key == "attributes":
-            return replace(self, attributes=Path(value).expanduser())
         return replace(self, options={**self.options, key: value})
 
 
@@ -124,7 +122,7 @@ class DatasetConfig:
 class Config:
     """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes. `code`: the readers in
     Python files, dataset -> reader, of a configuration file that was not named. `groups`: name of a division -> group
-    -> its models. `metrics`: name -> its `function` and `maps`. `named`: whether the user named the file."""
+    -> its models. `metrics`: name -> the keys of its table. `named`: whether the user named the file."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
@@ -225,6 +223,7 @@ class _File(msgspec.Struct):
 class _Metric(msgspec.Struct):
     function: Text
     maps: bool = False
+    levels: bool = False
 
 
 class _Dataset(msgspec.Struct):
@@ -284,7 +283,7 @@ def _metric(name: str, value: Any, path: Path) -> dict[str, Any]:
         _check_keys(value, _Metric.__struct_fields__, f"{path}: [metrics.{name}]")
         value = {"function": name, **value}
     table: _Metric = convert(value, _Metric, f"metrics.{name}", path, _WORDS)
-    return {"function": _beside(table.function, path), "maps": table.maps}
+    return {"function": _beside(table.function, path), "maps": table.maps, "levels": table.levels}
 
 
 def _beside(target: str, path: Path) -> str:

@@ -39,7 +39,7 @@ def difference_tables(results: Results, differences: Differences) -> Iterator[Ta
 
 def _table(results: Results, differences: Differences, dataset: str, title: str, notes: tuple[str, ...]) -> Table:
     star = in_sample(results.finished)
-    fields = [field for field in COMPARED if star or field != "dice_cross_fitted"] + [*results.choices.own]
+    fields = [field for field in (*COMPARED, *results.choices.own) if star or not field.endswith("_cross_fitted")]
     compared_fields = {item.field for item in differences.numbers if item.dataset == dataset}
     fields = [field for field in fields if field in compared_fields] or ["pointing"]
     titles = {field: heading(field, star) for field in fields}

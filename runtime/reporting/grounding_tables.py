@@ -49,9 +49,10 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     star = in_sample(results.finished)
     boxed = any(cell.weights == "boxes" for cell in results.finished)
     maps = not boxed or any(cell.competes and cell.weights != "boxes" for cell in results.finished)
-    names = [name for name in _FLOORS if star or not name.endswith("cross_fitted")]
+    names: list[str] = [name for name in _FLOORS if star or not name.endswith("cross_fitted")]
     names = [name for name in names if (boxed if name in _OF_BOXES else maps or name == "pointing")]
-    names += results.choices.own
+    parts = {"": True, "best": maps, "cross_fitted": maps and star, "fixed": boxed}
+    names += [name for name in results.choices.own if parts[name.part]]
     titles = {name: heading(name, star) for name in names}
     groups = [*map(results.title, results.datasets), MEAN_OF_DATASETS]
     columns = [Column("model"), *(Column(title, group, key) for group in groups for key, title in titles.items())]
@@ -144,7 +145,8 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
 
 def thresholds(results: Results) -> Table:
     """Model x dataset: Dice at 0.5, and what the best threshold adds to it, in-sample and cross-fitted."""
-    titles = {name: heading(name) for name in ("dice_fixed", "iou_fixed", "delta_dice", "delta_cross_fitted")}
+    own = [name for name in results.choices.own if name.part == "fixed"]
+    titles = {name: heading(name) for name in ("dice_fixed", "iou_fixed", *own, "delta_dice", "delta_cross_fitted")}
     groups = [*map(results.title, results.datasets), MEAN_OF_DATASETS]
     columns = (Column("model"), *(Column(title, group, key) for group in groups for key, title in titles.items()))
 

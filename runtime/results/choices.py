@@ -164,9 +164,9 @@ class Choices:
         return tuple(OwnMetric.of(name, table) for name, table in tables.items())
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """The names of the user's metrics."""
-        return tuple(OwnName(metric.name) for metric in self.metrics)
+    def own(self) -> tuple[OwnName, ...]:
+        """The names of the numbers of the user's metrics."""
+        return tuple(name for metric in self.metrics for name in metric.numbers)
 
     @property
     def told(self) -> tuple[str, ...]:

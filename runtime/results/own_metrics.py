@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, RunError
 from ...engines.registry import Registry, did_you_mean, is_file
+from ...metrics_gpu.sweep.sweep_options import LEVELS
 from ..host.paths import has_file
 
 if TYPE_CHECKING:
@@ -37,41 +38,70 @@ Drawn = Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]
 
 
 class OwnName(str):
-    """The name of a user's metric, which tables can tell from a mistyped name of the project's."""
+    """The name of a number of a user's metric, which tables can tell from a mistyped name of the project's.
 
-    __slots__ = ()
+    metric: its name; part: what of it, at 0.5 ("fixed"), at its "best" threshold or "cross_fitted"; empty for a metric
+    that has no levels.
+    """
+
+    __slots__ = ("metric", "part")
+    metric: str
+    part: str
+
+    def __new__(cls, metric: str, part: str = "") -> OwnName:
+        name = super().__new__(cls, f"{metric}_{part}" if part else metric)
+        name.metric, name.part = metric, part
+        return name
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """As in `numbers.FIELDS`."""
+        if self.part == "cross_fitted":
+            return "cross_fitted", f"{self.metric}_best"
+        return "grounding", str(self)
+
+
+_KEYS: Final = ("function", "maps", "levels")
 
 
 @dataclass(frozen=True)
 class OwnMetric:
     """A metric of a user. name: its key in every table; target: a name of `FUNCTIONS`, "module:function" or
     "file.py:function". code: the start of the SHA-256 of its file, so that no result of another text is reused; empty
-    for installed code. Raises ConfigError for a name that cannot be used."""
+    for installed code. maps: it takes the map and the region; levels: it answers a score at each of the 101 thresholds.
+    Raises ConfigError for a name that cannot be used."""
 
     name: str
     target: str
     code: str = ""
     maps: bool = False
+    levels: bool = False
 
     @classmethod
     def of(cls, name: str, given: str | Mapping[str, Any]) -> OwnMetric:
-        """The metric with the present text of its file. given: its function, or the keys of its table: `function` and
-        `maps`. Raises ConfigError."""
+        """The metric with the present text of its file. given: its function, or the keys of its table: `function`,
+        `maps` and `levels`. Raises ConfigError."""
         table = {"function": given} if isinstance(given, str) else given
         for key in table:
-            if key not in ("function", "maps"):
-                raise ConfigError(f"[metrics.{name}]: {did_you_mean(str(key), ('function', 'maps'))}, not '{key}'.")
-        target, maps = table.get("function", name), table.get("maps", False)
-        if not isinstance(target, str) or not isinstance(maps, bool):
-            raise ConfigError(f"[metrics.{name}]: function is a text and maps is true or false; correct them.")
+            if key not in _KEYS:
+                raise ConfigError(f"[metrics.{name}]: {did_you_mean(str(key), _KEYS)}, not '{key}'.")
+        target, maps, levels = table.get("function", name), table.get("maps", False), table.get("levels", False)
+        if not isinstance(target, str) or not isinstance(maps, bool) or not isinstance(levels, bool):
+            raise ConfigError(f"[metrics.{name}]: function is a text, maps and levels are true or false; correct them.")
         file = Path(target.rpartition(":")[0])
         known = is_file(target) and has_file(file)
-        return cls(name, target, hashlib.sha256(file.read_bytes()).hexdigest()[:12] if known else "", maps)
+        return cls(name, target, hashlib.sha256(file.read_bytes()).hexdigest()[:12] if known else "", maps, levels)
 
     @property
     def fact(self) -> str:
         """A line for the notes of every table."""
-        return f"metric {self.name}: {self.target}" + (f", SHA-256 {self.code}" if self.code else "")
+        searched = ", at its own best threshold and at 0.5" * self.levels
+        return f"metric {self.name}{searched}: {self.target}" + (f", SHA-256 {self.code}" if self.code else "")
+
+    @property
+    def numbers(self) -> tuple[OwnName, ...]:
+        """The names of its numbers."""
+        return tuple(OwnName(self.name, part) for part in (("best", "cross_fitted", "fixed") if self.levels else ("",)))
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", self.name):
@@ -80,22 +110,29 @@ class OwnMetric:
                 "the first a letter; choose another."
             )
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All names that it takes."""
+        return (self.name, *self.numbers, *[f"{self.name}_tau"] * self.levels)
+
     def check(self, taken: Iterable[str]) -> None:
-        """Raises ConfigError if the name is one of the project's numbers."""
-        if self.name in (*taken, *_TAKEN):
-            raise ConfigError(f"[metrics.{self.name}]: the project has a number of this name; choose another.")
+        """Raises ConfigError if one of its names is `taken` or one of the project's."""
+        for name in self.keys:
+            if name in (*taken, *_TAKEN):
+                raise ConfigError(f"[metrics.{self.name}]: there is a number '{name}' already; choose another name.")
 
 
 _TAKEN: Final = {"best_tau", "iou_tau", "best_threshold", "n", "name", "degenerate", "mean", "paper"}
 
 
 def own_scores(metric: OwnMetric, cell: CellRows, draw: Callable[[], Drawn | None]) -> NDArray[np.float64]:
-    """float64 [P]: the metric of each pair of a cell; NaN of all if it takes maps and `draw` has none.
+    """float64 [P], or [P, 101] of one with levels: the metric of each pair of a cell; NaN of all if it takes maps and
+    `draw` has none.
 
     The function takes any of these by name, of one pair: area and overlap int64 [101], region, argmax int; hit,
-    degenerate bool; logit float; where the metric has maps, map and mask too. It answers a number between 0 and 1; what
-    it prints goes to standard error. Raises ConfigError for a function that cannot be found or takes something else,
-    RunError for one that raises or answers something else.
+    degenerate bool; logit float; where the metric has maps, map and mask too. It answers a number between 0 and 1, or
+    with levels 101 of them; what it prints goes to standard error. Raises ConfigError for a function that cannot be
+    found or takes something else, RunError for one that raises or answers something else.
     """
     with redirect_stdout(sys.stderr):
         return _scores(metric, cell, draw)
@@ -114,15 +151,15 @@ def _scores(metric: OwnMetric, cell: CellRows, draw: Callable[[], Drawn | None])
     }
     plain = [name for name in names if name not in _OF_MAPS]
     drawn = iter(()) if len(plain) == len(names) else draw()
+    scores = np.full((len(counts), LEVELS) if metric.levels else len(counts), np.nan)
     if drawn is None:
-        return np.full(len(counts), np.nan)
-    scores = np.zeros(len(counts))
+        return scores
     for pair in range(len(counts)):
         values = {name: columns[name][pair] for name in plain}
         if len(plain) < len(names):
             both = dict(zip(_OF_MAPS, next(drawn), strict=True))
             values |= {name: both[name] for name in names if name in both}
-        answer, fault = _answer(function, values)
+        answer, fault = _answer(function, values, metric.levels)
         if fault:
             case = cell.case_ids[cell.case_of[cell.image_of[pair]]]
             place = f"{cell.findings[cell.class_of[pair]]} in {case} of {cell.dataset}, model {cell.model}"
@@ -131,7 +168,7 @@ def _scores(metric: OwnMetric, cell: CellRows, draw: Callable[[], Drawn | None])
     return scores
 
 
-def _answer(function: Callable[..., Any], values: dict[str, Any]) -> tuple[float, str]:
+def _answer(function: Callable[..., Any], values: dict[str, Any], levels: bool) -> tuple[Any, str]:
     """The answer for one pair, and what is wrong with it."""
     try:
         answer = function(**values)
@@ -139,10 +176,26 @@ def _answer(function: Callable[..., Any], values: dict[str, Any]) -> tuple[float
         frame = traceback.extract_tb(error.__traceback__)[-1]
         said = " ".join(str(error).split())
         return math.nan, f"raised {type(error).__name__} ({said}) in {frame.filename}, line {frame.lineno},"
+    if levels:
+        return _curve(answer)
     if not isinstance(answer, Real | np.bool_):
         return math.nan, f"answered {answer!r:.60}, which is no number,"
     value = float(answer)
     return value, "" if 0 <= value <= 1 else f"answered {value:g}, not a number between 0 and 1,"
+
+
+def _curve(answer: Any) -> tuple[Any, str]:
+    """The answer of a metric with levels, and what is wrong with it."""
+    try:
+        curve = np.asarray(answer)
+    except ValueError:  # lists of several lengths
+        curve = np.zeros(0)
+    if curve.shape != (LEVELS,) or curve.dtype.kind not in "biuf":
+        said = " ".join(f"{answer!r:.60}".split())
+        return math.nan, f"answered {said}, not one number for each of the {LEVELS} thresholds,"
+    wrong = np.flatnonzero(~((curve >= 0) & (curve <= 1)))
+    first = f"answered {curve[wrong[0]]:g} at threshold {wrong[0] / 100:g}, not a number" if len(wrong) else ""
+    return curve, f"{first} between 0 and 1," if first else ""
 
 
 def _arguments(function: Any, where: str, maps: bool) -> tuple[str, ...]:

@@ -52,7 +52,17 @@ class _Metrics(dict[str, Metric]):
     def __missing__(self, key: str) -> Metric:
         if not isinstance(key, OwnName):
             raise KeyError(key)
-        return Metric(key, key.replace("_", " "), key.replace("_", " "))
+        name, (title, words) = key.metric.replace("_", " "), _PARTS[key.part]
+        return Metric(key, f"{name}{title}", f"{name}{words}", best=key.part == "best")
+
+
+_PARTS: Final = {
+    "": ("", ""),
+    "fixed": (" 0.5", " at 0.5"),
+    "best": ("", ", best"),
+    "cross_fitted": (" cross-fitted", ", cross-fitted"),
+}
+"""What of a user's metric -> the ends of its heading and of its words, as those of Dice."""
 
 
 METRICS: Final[Mapping[str, Metric]] = _Metrics(

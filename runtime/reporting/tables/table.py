@@ -21,15 +21,15 @@ MEAN_OF_DATASETS: Final = "mean of datasets"
 BEST: Final[Mark] = "best"
 SECOND: Final[Mark] = "second"
 
-_BEST: Final = frozenset({"dice_best", "iou_best", "delta_dice"})
-_FITTED: Final = frozenset({"dice_cross_fitted", "iou_cross_fitted", "delta_cross_fitted"})
+_BEST: Final = frozenset({"best", "dice_best", "iou_best", "delta_dice"})
+_FITTED: Final = frozenset({"cross_fitted", "dice_cross_fitted", "iou_cross_fitted", "delta_cross_fitted"})
 _ABOUT: Final[Mapping[str, frozenset[str]]] = {
     "* ": _BEST,
     "cross-fitted": _FITTED,
     "delta Dice:": frozenset({"delta_dice"}),
     "boxes: Dice and IoU": frozenset({"dice_fixed", "iou_fixed"}),
 }
-"""How a note begins that concerns some numbers alone -> these."""
+"""How a note begins that concerns some numbers alone -> these, of a user's metric by their part."""
 
 _NUMBER: Final = re.compile(r"[+\u2212<-]?\s*\d")
 
@@ -216,7 +216,7 @@ class Table:
         """Whether a note is about a column that is there, or about the whole table."""
         if note.startswith("no mean over datasets"):
             return MEAN_OF_DATASETS in self.groups
-        keys = {column.key for column in self.columns}
+        keys = {getattr(column.key, "part", column.key) for column in self.columns}
         return all(keys & about for start, about in _ABOUT.items() if note.startswith(start))
 
     def of_one_dataset(self) -> Table:

@@ -205,9 +205,10 @@ def find_differences(results: Results) -> Differences:
 
 
 def _compared(results: Results) -> tuple[str, ...]:
-    """Those of `COMPARED` that are compared: Dice and IoU at 0.5 where predicted boxes are among the models."""
+    """Those of `COMPARED` and of the user that are compared: at 0.5 where predicted boxes are among the models."""
     boxed = any(cell.weights == "boxes" for cell in results.finished)
-    return (*(field for field in COMPARED if boxed or field not in _OF_BOXES), *results.choices.own)
+    own = (name for name in results.choices.own if boxed or name.part != "fixed")
+    return (*(field for field in COMPARED if boxed or field not in _OF_BOXES), *own)
 
 
 def _on(overlaps: Overlaps, fields: Sequence[str], dataset: str, first: str, second: str) -> Iterator[ModelDifference]:

@@ -20,6 +20,7 @@ from ....metrics_gpu.statistics.measured_numbers import Measured
 from ....metrics_gpu.sweep.counts import dice_curves
 from ..choices import DEFAULTS, Choices
 from ..load_rows import CellRows
+from ..own_metrics import OwnName
 from ..selected_pairs import ScoredPairs
 from .fields import BEST, FIELDS, RECOGNITION, Sample, number_of, sample_of
 
@@ -117,28 +118,38 @@ class CellValues:
         """
         asked = field, name, level
         if asked not in self._asked:
-            scores, key = self._source(field)
+            scores, key, best = self._source(field)
             # A mean over only some classes is not comparable with the others.
             partial = scores is self.pair and not name and len(self.pair.names) != len(self.recognition.names)
             number = Measured()
-            if isinstance(scores, Grounding) and key in BEST and self.weights != "boxes" and name in scores.unfitted:
-                number = Measured(missing="1 patient")
-            elif np.isnan(self.scored.own.get(field, 0.0)).any():
+            if self._without_maps(field):
                 number = Measured(missing="no maps")
+            elif isinstance(scores, Grounding) and best and self.weights != "boxes" and name in scores.unfitted:
+                number = Measured(missing="1 patient")
             elif self.sample is not None and not partial:
                 number = number_of(scores, key, name, self.sample, level)
             self._asked[asked] = replace(number, n=self.count(field, name))
         return self._asked[asked]
 
-    def _source(self, field: str) -> tuple[Grounding | Recognition, str]:
-        """Where a number comes from, and its field there by the choices."""
-        source, key = ("grounding", field) if field in self.choices.own else FIELDS[field]
-        return getattr(self, source), _VARIANTS.get((key, getattr(self.choices, key, "")), key)
+    def _source(self, field: str) -> tuple[Grounding | Recognition, str, bool]:
+        """Where a number comes from, its field there by the choices, and whether that rests on a best threshold."""
+        own = self._own(field)
+        source, key = own.source if own else FIELDS[field]
+        best = own.part in ("best", "cross_fitted") if own else key in BEST
+        return getattr(self, source), _VARIANTS.get((key, getattr(self.choices, key, "")), key), best
+
+    def _own(self, field: str) -> OwnName | None:
+        return None if field in FIELDS else next(name for name in self.choices.own if name == field)
+
+    def _without_maps(self, field: str) -> bool:
+        """Whether a number is of a user's metric whose maps were not stored: it has a value of no pair."""
+        own = self._own(field)
+        return own is not None and bool(np.isnan(self.scored.own[own.metric][:1]).any())
 
     def out_of_sample(self, field: str) -> bool:
         """Whether a mean over pairs uses no threshold that was chosen on the same pairs."""
-        scores, key = self._source(field)
-        return scores is self.cross_fitted or key not in BEST or self.grounding.options.label == "cross_fitted"
+        scores, _, best = self._source(field)
+        return scores is self.cross_fitted or not best or self.grounding.options.label == "cross_fitted"
 
     def auc_parts(self, name: str = "") -> NDArray[np.float64] | None:
         """What patients add to the deviation of the AUC of a class, or of the mean over classes; None without test."""
@@ -148,7 +159,7 @@ class CellValues:
 
     def shares(self, field: str, name: str = "") -> Shares | None:
         """What patients add to a mean over pairs; None for recognition."""
-        scores, key = self._source(field)
+        scores, key, _ = self._source(field)
         if self.sample is None or not isinstance(scores, Grounding):
             return None
         return self.sample.shares(scores.each[key], name)
@@ -159,12 +170,13 @@ def cell_values(
     pairs: ScoredPairs,
     patients: Patients,
     choices: Choices = DEFAULTS,
-    levels: tuple[int, int] | None = None,
+    levels: tuple[int, ...] | None = None,
     reader: str = "",
 ) -> CellValues:
     """All numbers of one cell.
 
-    pairs: those that count. patients: of the dataset. levels: one threshold per model, from all its datasets.
+    pairs: those that count. patients: of the dataset. levels: of one threshold per model for Dice, IoU and
+    `pairs.swept`, from all its datasets.
     """
     shard = cell.entry.get("shard")
     scored = cell.findings if cell.scored else ()  # no recognition without a score
@@ -176,7 +188,8 @@ def cell_values(
     searches = [(pairs.options, levels), (replace(pairs.options, unit="cross_fit"), None)]
     grounding, cross_fitted = groundings(drawn, searches)
     # Boxes have no best threshold, and some protocols have no fixed one.
-    lost = (*_OF_FIXED * (pairs.protocol.fixed_tau is None), *_OF_BEST * cell.boxed)
+    fixed, best = (tuple(f"{name}_{of}" for name in pairs.swept) for of in ("fixed", "best"))
+    lost = ((*_OF_FIXED, *fixed) if pairs.protocol.fixed_tau is None else ()) + (*_OF_BEST, *best) * cell.boxed
     if lost:
         grounding, cross_fitted = _without(grounding, lost), _without(cross_fitted, lost)
     return CellValues(

@@ -59,7 +59,7 @@ class Results:
     left_out: Mapping[tuple[str, str], str] = field(default_factory=dict)
     skipped: Mapping[tuple[str, str], str] = field(default_factory=dict)
     bases: Mapping[tuple[str, str], Basis] = field(default_factory=dict, repr=False, compare=False)
-    levels: Mapping[str, tuple[int, int] | None] = field(default_factory=dict, repr=False, compare=False)
+    levels: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict, repr=False, compare=False)
     patients: Mapping[str, Patients] = field(default_factory=dict, repr=False, compare=False)
     protocol: str = ""
     protocols: tuple[str, ...] = ()
@@ -162,7 +162,8 @@ class Results:
         """Field -> the datasets that its mean must have; of the cells of all blocks."""
         needed = {}
         for key in (*FIELDS, *self.choices.own):
-            names = {key, _BESIDE.get(key, key)}
+            searched = getattr(key, "part", "") in ("best", "cross_fitted")  # of a user's metric
+            names = {key, _BESIDE.get(key, "floor_dice" if searched else key)}
             cells = [
                 cell
                 for cell in (self.whole or self.cells).values()
@@ -186,8 +187,10 @@ def make_results(
     Raises RunError when a result file cannot be read or lacks the maps that `choices` ask for, ConfigError for choices
     that do not fit the run.
     """
+    taken = [*FIELDS]
     for metric in choices.metrics:
-        metric.check(FIELDS)
+        metric.check(taken)
+        taken += metric.keys
     stored, conflicts = on_agreed_images([*run.cells()])
     rows = {(cell.model, cell.dataset): cell for cell in stored}
     left_out = {key: reason for key, cell in rows.items() if (reason := why_left_out(cell, choices))}
@@ -243,7 +246,7 @@ def make_results(
     )
 
 
-def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | None:
+def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, ...] | None:
     """The one threshold of a model, if requested.
 
     Raises ConfigError when its datasets were evaluated in ways that do not allow a common threshold.
@@ -258,7 +261,9 @@ def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | N
             f"--best per_model searches for one threshold for all datasets of {model}, but they were evaluated by the "
             f"protocols {names}; name one with --protocol, or choose another --best."
         )
-    return model_levels([(scored.counts, scored.class_of) for scored in of_model], of_model[0].options) or (0, 0)
+    own = [[scored.own[name] for scored in of_model] for name in of_model[0].swept]
+    counted = [(scored.counts, scored.class_of) for scored in of_model]
+    return model_levels(counted, of_model[0].options, own) or (0, 0, *[0] * len(own))
 
 
 def split_by_protocol(results: Results) -> tuple[Results, ...]:

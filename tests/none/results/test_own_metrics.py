@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,19 @@ def drawn(map, mask):
     print("seen")
     above = map >= 0.5
     return 2 * (above & mask).sum() / (above.sum() + mask.sum())
+def dice(area, overlap, region):
+    return 2 * overlap / (area + region)
+def iou(area, overlap, region):
+    return (overlap / (area + region - overlap)).tolist()
+def cut(map, mask):
+    above = [map >= level / 100 for level in range(101)]
+    return [2 * (a & mask).sum() / (a.sum() + mask.sum()) for a in above]
+def short(area):
+    return area[:50] * 0
+def ragged(area):
+    return [[0], [0, 1]]
+def below(area):
+    return 0.5 - (area == area[70])
 def counted(map, mask, area, overlap):
     above = [map >= level / 100 for level in range(101)]
     return [a.sum() for a in above] == [*area] and [(a & mask).sum() for a in above] == [*overlap]
@@ -79,7 +93,7 @@ def test_a_repeated_number_is_equal_to_the_bit(run: Path, file: Path) -> None:
         ("mine", "missing", "has no 'missing'"),
         ("mine", "stops", r"raised SystemExit \(two lines\) in \S+m.py, line 19,"),
         ("mine", "drawn", "takes an argument 'map', which needs maps = true"),
-        ("pointing", "hits", "the project has a number"),
+        ("pointing", "hits", "there is a number 'pointing' already"),
         ("Mine", "hits", "small letters"),
     ],
 )
@@ -94,11 +108,110 @@ def test_bad_input_is_one_sentence(run: Path, file: Path, name: str, function: s
     [
         ({"function": "m.py:f", "map": True}, "did you mean 'maps'"),
         ({"function": "m.py:f", "maps": 1}, "true or false"),
+        ({"function": "m.py:f", "levels": "yes"}, "true or false"),
     ],
 )
 def test_a_bad_table_is_one_sentence(run: Path, given: dict[str, object], words: str) -> None:
     with pytest.raises(xb.XBenchError, match=words):
         xb.load_run(run).table(metrics={"mine": given}, replicates=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "words"),
+    [
+        ("mine", "short", r"answered array\(\[0, .* not one number for each of the 101 thresholds, for Mass in"),
+        ("mine", "ragged", r"answered \[\[0\], \[0, 1\]\], not one number for each"),
+        ("mine", "hits", "not one number for each"),
+        ("mine", "below", r"answered -0.5 at threshold 0.7, not a number between 0 and 1, for"),
+        ("mine", "raises", "raised ZeroDivisionError"),
+        ("dice", "dice", "there is a number 'dice_best' already"),
+        ("best", "dice", "there is a number 'best_tau' already"),
+    ],
+)
+def test_bad_levels_are_one_sentence(run: Path, file: Path, name: str, function: str, words: str) -> None:
+    with pytest.raises(xb.XBenchError, match=words) as raised:
+        xb.load_run(run).table(metrics={name: {"function": f"{file}:{function}", "levels": True}}, replicates=0)
+    assert "\n" not in str(raised.value)
+
+
+def test_numbers_of_two_metrics_have_two_names(run: Path, file: Path) -> None:
+    levels = {"function": f"{file}:dice", "levels": True}
+    with pytest.raises(xb.XBenchError, match=r"\[metrics.a_best\]: there is a number 'a_best' already"):
+        xb.load_run(run).table(metrics={"a": levels, "a_best": f"{file}:hits"}, replicates=0)
+
+
+_PARTS = ("fixed", "best", "cross_fitted")
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        *({"best": unit} for unit in ("per_class", "per_dataset", "per_model", "per_image", "cross_fit")),
+        {"protocol": "medklip"},
+        {"protocol": "mavl"},
+        {"tau_from": 0.01, "constant": "skip", "mean": "micro", "mean_datasets": "micro"},
+    ],
+    ids=lambda choices: next(iter(choices.values())),
+)
+def test_levels_repeat_dice_and_iou(run: Path, file: Path, choices: Any) -> None:
+    """Values, intervals, means over datasets, differences and p, to the bit; IoU at its own threshold."""
+    metrics = {name: {"function": f"{file}:{name}", "levels": True} for name in ("dice", "iou")}
+    metrics = {f"my_{name}": table for name, table in metrics.items()}
+    opened, options = xb.load_run(run), {"iou_at": "independent", "replicates": 40, **choices}
+    for name in ("grounding", "classes", "differences"):
+        table = opened.table(name, metrics=metrics, **options)
+        own = table[table.metric.str.startswith("my_")].reset_index(drop=True)
+        own["metric"] = own.metric.str.removeprefix("my_")
+        built_in = table[table.metric.isin([f"{of}_{part}" for of in ("dice", "iou") for part in _PARTS])]
+        keys = ["model", "dataset", "finding", "metric"] + ["other"] * (name == "differences")
+        both = own.merge(built_in, on=keys, suffixes=("", "_built_in"))
+        assert len(both) and (len(both) == len(own) == len(built_in) or name == "differences")
+        for column in [column for column in built_in if column not in keys]:
+            assert both[column].equals(both[f"{column}_built_in"].rename(column)), (name, column)
+        plain = opened.table(name, **options)
+        assert table[~table.metric.str.startswith("my_")].reset_index(drop=True).equals(plain), "nothing else is lost"
+
+
+def test_levels_of_maps_are_those_of_the_counts(run: Path, file: Path) -> None:
+    metrics = {"cut": {"function": f"{file}:cut", "maps": True, "levels": True}}
+    table = xb.load_run(run).table("classes", metrics=metrics, replicates=40)
+    maps = ~table.model.str.startswith("baseline")
+    for part in _PARTS:
+        own, built_in = (table.metric == f"{name}_{part}" for name in ("cut", "dice"))
+        values = table[own & maps].value.reset_index(drop=True)
+        assert values.notna().any() and values.equals(table[built_in & maps].value.reset_index(drop=True))
+        assert table[own & ~maps].value.isna().all()
+
+
+def test_files_show_levels_as_they_show_dice(run: Path, file: Path, tmp_path: Path) -> None:
+    config, out = tmp_path / "own.toml", tmp_path / "out"
+    config.write_text(f"[metrics.mine]\nfunction = '{file}:dice'\nlevels = true\n")
+    options = ["--config", config, "--out", out, "--replicates", 40, "--quiet", "--no-page"]
+    assert command("report", run, *options) == 0
+    for path in (out / "latex").glob("*.tex"):
+        heads = "".join(part.split(r"\midrule")[0] for part in path.read_text().split(r"\toprule")[1:])
+        columns = heads.count("mine"), heads.count("mine cross-fitted"), heads.count("mine 0.5")
+        expected = {"table1": (6, 3, 0), "thresholds": (3, 0, 3), "differences": (2, 1, 0)}
+        assert columns == expected.get(path.stem.partition("-")[0], (0, 0, 0)), (path, heads)
+    for name in ("table1.csv", "classes.csv"):
+        with (out / name).open(newline="") as stream:
+            for row in csv.DictReader(stream):
+                for part, end in product(_PARTS, ("percent", "low", "high")):
+                    assert row[f"mine_{part}_{end}"] == row[f"dice_{part}_{end}"], name
+    found = json.loads((out / "report.json").read_text())
+    for cell in found["cells"]:
+        for source in ("grounding", "cross_fitted"):
+            for row in (cell[source]["macro"], *cell[source]["classes"]):
+                assert row["mine_best"] == row["dice_best"] and row["mine_tau"] == row["best_tau"]
+        for own in cell["intervals"].values():
+            assert all(own.get(f"mine_{part}") == own.get(f"dice_{part}") for part in _PARTS)
+    text = (out / "tables.md").read_text()
+    table = text.split("\n## ")[1]
+    assert "mine\\* " in table and "mine cross-fitted " in table
+    assert "metric mine, at its own best threshold and at 0.5" in text
+    assert command("report", run, *options, "--column", "mine_best") == 0
+    table = (out / "tables.md").read_text().split("\n## ")[1]
+    assert "in-sample" in table and "cross-fitted:" not in table
 
 
 @pytest.mark.parametrize("text", ["raise SystemExit(3)", "1 / 0", "raise ValueError('two\\nlines')"])
@@ -147,6 +260,9 @@ def test_the_page_says_what_is_so(run: Path, root: Path, tmp_path: Path) -> None
         shares = [pair["overlap"][50] / np.unpackbits(bits(pair)).sum() for pair in pairs[row["class"]]]
         assert float(row["my_recall_percent"]) == pytest.approx(100 * np.mean(shares), abs=1e-6)
         assert 0 < float(row["my_inside_percent"]) < 100
+        curves = [np.divide(pair["overlap"], np.maximum(pair["area"], 1)) for pair in pairs[row["class"]]]
+        for part, value in (("best", np.max(np.mean(curves, axis=0))), ("fixed", np.mean(curves, axis=0)[50])):
+            assert float(row[f"my_precision_{part}_percent"]) == pytest.approx(100 * value, abs=1e-6)
     assert len(rows) == len(pairs) > 1
 
 

@@ -151,7 +151,7 @@ def _best(cell: StudyCell, dice: Float, pairs: NDArray[np.intp]) -> int:
     """The best level of these pairs, for the mean over their classes."""
     class_of = cell.class_of[pairs]
     mean = macro_curve([dice[pairs[class_of == c]].mean(axis=0) for c in np.unique(class_of)])
-    return int(best_levels(mean, mean, cell.options())[0])
+    return int(best_levels([mean], cell.options())[0])
 
 
 def _lists(lists: Sequence[tuple[Float, Float]], scored: bool = True) -> BoxLists:
