@@ -16,13 +16,13 @@ from xbench_fast.metrics_gpu.detection.average_precision import average_precisio
 from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists, centres, pointed
 from xbench_fast.metrics_gpu.detection.error_kinds import anatomy
 from xbench_fast.metrics_gpu.detection.overlaps import overlaps
-from xbench_fast.metrics_gpu.detection.published.registry import SCORERS
 from xbench_fast.metrics_gpu.detection.scores import matched_scores
 from xbench_fast.metrics_gpu.detection.unions import on_grid, pixel_rectangles, union_counts
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import class_means
 from xbench_fast.runtime.benching.benchmark_record import write_record
 from xbench_fast.runtime.benching.timing import clocked
+from xbench_fast.runtime.host.protocols import SCORERS
 
 SIDE, CLASSES = 1024, 10
 

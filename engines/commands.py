@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO, TypeVar
 
@@ -84,6 +84,23 @@ class Choice(click.Choice[str]):
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """The sentence after the option's name."""
         return f"'{value}' is unknown: {did_you_mean(str(value), self.choices)}."
+
+
+class Names(Choice):
+    """A choice among names that are looked up when they are needed, such as those that installed packages add."""
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+        super().__init__(())
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names."""
+        return tuple(self._names())
+
+    @choices.setter
+    def choices(self, names: tuple[str, ...]) -> None:
+        """Those that click sets are none."""
 
 
 class LazyGroup(click.Group):

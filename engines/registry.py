@@ -104,7 +104,7 @@ class Registry:
 
     def _table(self) -> dict[str, str]:
         table = dict(self._entries)
-        for name, target in _added(self._group, tuple(sys.path)) if self._group else ():
+        for name, target in added_targets(self._group) if self._group else ():
             if name in table:
                 raise ConfigError(
                     f"The {self.title} '{name}' is defined twice, as {table[name]} and as {target}; "
@@ -114,9 +114,14 @@ class Registry:
         return table
 
 
+def added_targets(group: str) -> tuple[tuple[str, str], ...]:
+    """Names and targets that installed packages add by this entry point group, in the order of the packages."""
+    return _added(group, tuple(sys.path))
+
+
 @cache
 def _added(group: str, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Names and targets that installed packages add; the search reads a file of every package on the path."""
+    """The same; the search reads a file of every package on the path."""
     return tuple((point.name, point.value) for point in entry_points(group=group))
 
 

@@ -24,6 +24,7 @@ RUN_BY = {
     "docs/first-steps.md": ("tests/cpu/house/test_way_in.py", 2),
     "docs/metrics.md": ("tests/none/results/test_own_metrics.py", 1),
     "docs/own-maps.md": ("tests/none/house/test_docs_maps.py", 1),
+    "docs/protocols.md": ("tests/none/results/test_installed_packages.py", 1),
     "docs/python.md": ("tests/cpu/api/test_docs_python.py", 18),
     "docs/serve.md": ("tests/cpu/serving/test_docs_serve.py", 5),
 }

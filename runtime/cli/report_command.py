@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from ...engines.commands import Choice, echo
+from ...engines.commands import Names, echo
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.protocols import PROTOCOLS
+from ..host.protocols import PROTOCOLS, SCORERS
 from ..reporting.tables.latex import TEXT_WIDTH
 from ..reporting.tables.table import Intervals
-from ..results.choices import SCORERS, Choices, split_protocols
+from ..results.choices import Choices, split_protocols
 from .options.completing import RUN_DATASETS, RUN_MODELS
 from .options.declared_options import options_of, repeated
 from .options.examples import examples
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 @repeated(
     "--protocol",
     "protocols",
-    type=Choice([*PROTOCOLS, *SCORERS]),
+    type=Names(lambda: [*PROTOCOLS, *SCORERS]),
     help="Evaluation protocol by which maps are thresholded and scored, or published scorer of boxes to show.",
     default="as evaluated; every scorer",
 )

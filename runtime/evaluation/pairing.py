@@ -14,14 +14,14 @@ from ...engines.geometry import Geometry
 from ...engines.manifest import MODEL_ORDER
 from ...engines.prompts.prompt_set import FINDINGS_SET, PromptSet
 from ...engines.registry import did_you_mean
-from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
+from ...metrics_gpu.grounding.protocols import Protocol
 from ..data.datasets.dataset import Dataset
 from ..data.datasets.dataset_registry import DATASETS
 from ..data.images.tiles import Tiling
 from ..data.images.views import View
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
-from ..results.choices import SCORERS
+from ..host.protocols import PROTOCOLS, SCORERS, find_protocol
 from ..results.loaded_dataset import LoadedDataset, check_reader
 from .progress import some_names
 from .reference.baselines import PREFIX as BASELINE
@@ -187,11 +187,9 @@ def missing_prompts(config: DatasetConfig, bundles: Sequence[Path]) -> list[str]
 
 def configured_protocol(name: str) -> Protocol:
     """The protocol of that name. Raises ConfigError for an unknown one."""
-    if name in SCORERS:
+    if name not in PROTOCOLS and name in SCORERS:
         raise ConfigError(f"'{name}' is a published scorer of boxes, which report computes: leave it out here.")
-    if name not in PROTOCOLS:
-        raise ConfigError(f"Unknown protocol '{name}': {did_you_mean(name, PROTOCOLS)}.")
-    return protocol(name)
+    return find_protocol(name)
 
 
 def input_geometry(geometry: Geometry, dataset: DatasetConfig, rules: Protocol) -> Geometry:

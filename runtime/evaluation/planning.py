@@ -15,6 +15,7 @@ from ..data.datasets.dataset import Dataset
 from ..data.images.decoders import Decoder
 from ..host.code_numbers import code_number
 from ..host.paths import has_file
+from ..host.protocols import PROTOCOLS
 from ..results.cell_key import cell_ingredients, reader_code, reference_ingredients
 from ..results.loaded_dataset import LoadedDataset
 from .cell_options import Options
@@ -130,8 +131,11 @@ def extent(loaded: LoadedDataset) -> dict[str, int]:
 
 
 def made_by(measure: Measure, dataset: Dataset, rows_of: RowsOf) -> dict[str, str]:
-    """The sweep and the code that make rows of a dataset, by ingredient. Raises DataError."""
-    return {"sweep": measure.description, "code": code_number(rows_of), "reader": reader_code(dataset)}
+    """The sweep and the code that make rows of a dataset, by ingredient; of a package's protocol its code too. Raises
+    DataError."""
+    code = PROTOCOLS.code(measure.protocol.name)
+    made = {"sweep": measure.description, "code": code_number(rows_of), "reader": reader_code(dataset)}
+    return made | ({"protocol": code} if code else {})
 
 
 def _how_asked(phrases: PhraseQueries | None) -> dict[str, str]:

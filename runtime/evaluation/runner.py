@@ -16,10 +16,10 @@ from ...engines.bundle import Bundle
 from ...engines.errors import RunError, XBenchError
 from ...engines.prompts.phrase_features import PhraseFeatures
 from ...engines.select import runs_on_gpu
-from ...metrics_gpu.grounding.protocols import protocol
 from ..data.images.decoders import CPU, Decoder
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
+from ..host.protocols import find_protocol
 from ..results.cell_key import reference_ingredients
 from ..results.loaded_dataset import LoadedDataset
 from ..results.run_directory import RunDirectory
@@ -69,7 +69,7 @@ class Runner:
         self._options = options
         self._open_engine = parts.open_engine
         self._open_source, self._open_masks = parts.open_source, parts.open_masks
-        self._measure = Measure(protocol(options.protocol), parts.sweep)
+        self._measure = Measure(find_protocol(options.protocol), parts.sweep)
         self._planning = Planning(options, self._measure, parts.decoder)
         self._phrase_features = parts.phrase_features
         self._cells = Finisher(run, progress, options.protocol)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.errors import RunError, XBenchError
 from ...metrics_gpu.detection.average_precision import average_precision
+from ...metrics_gpu.detection.boxes import Answers
 from ...metrics_gpu.detection.error_kinds import KINDS, anatomy
-from ...metrics_gpu.detection.overlaps import overlaps
-from ...metrics_gpu.detection.published.registry import SCORERS
+from ...metrics_gpu.detection.overlaps import BoxOverlaps, overlaps
 from ...metrics_gpu.detection.published.scorer import Values
 from ...metrics_gpu.detection.scores import Hallucination, MatchedScores, hallucination, matched_scores
 from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.exact_sums import exact_mean
 from ...metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
+from ..host.protocols import SCORERS
 from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results
 from ..results.selected_pairs import Patients
@@ -29,8 +32,9 @@ class BoxScores:
 
     matched: at each threshold; intervals: of its F1, mean over classes; None where too few patients stand behind it.
     precision: AP by threshold, empty without scores. inside, dice_native, iou_native: means over classes. duplicates:
-    boxes about a true box that is hit. published: by scorer. Where no region is a union of boxes, duplicates is None
-    and published is empty.
+    boxes about a true box that is hit. published: by scorer. faults: a sentence for each scorer of an installed package
+    that was not asked for by name and failed. Where no region is a union of boxes, duplicates is None and published is
+    empty.
     """
 
     model: str
@@ -46,6 +50,7 @@ class BoxScores:
     duplicates: int | None
     invented: Hallucination
     published: Mapping[str, Values]
+    faults: tuple[str, ...] = ()
 
     @property
     def coverage(self) -> dict[str, int | None]:
@@ -75,14 +80,13 @@ class BoxScores:
 def box_scores(run: StoredRun, results: Results, scorers: Sequence[str] = ()) -> list[BoxScores]:
     """The numbers of every cell of predicted boxes; scorers: names of the published ones, all if empty.
 
-    Raises RunError when a result file cannot be read.
+    Raises RunError when a result file cannot be read, and as `SCORERS` for a scorer of a package, where it is named.
     """
     found = []
     for (model, dataset), cell in results.cells.items():
         if cell.rows.boxed:
             stored = load_boxes(run, cell.rows)
-            names = tuple(scorers) or tuple(SCORERS)
-            found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], names, model))
+            found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], scorers, model))
     return found
 
 
@@ -94,6 +98,7 @@ def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence
     matched = matched_scores(answers, table, patients.draws, (of_pair, of_negative))
     enough = patients.draws is not None and len(np.unique(of_pair)) >= MANY_PATIENTS
     kinds = anatomy(answers)
+    published, faults = _published(answers, table, names) if len(stored.places) else ({}, ())
     native = stored.native
     return BoxScores(
         model=model,
@@ -108,8 +113,43 @@ def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence
         iou_native=_mean(native.iou, stored),
         duplicates=int((kinds.kind == KINDS.index("duplicate")).sum()) if len(stored.places) else None,
         invented=hallucination(answers),
-        published={name: SCORERS[name].compute(answers, table) for name in names if len(stored.places)},
+        published=published,
+        faults=faults,
     )
+
+
+def _published(answers: Answers, table: BoxOverlaps, names: Sequence[str]) -> tuple[dict[str, Values], tuple[str, ...]]:
+    """The numbers of these scorers, of all if there is no name; and why some are left out: of packages, and not named.
+
+    Raises XBenchError for one that is named and fails.
+    """
+    published, faults = dict[str, Values](), list[str]()
+    for name in names or SCORERS:
+        try:
+            published[name] = _numbers(name, answers, table)
+        except XBenchError as error:
+            if name in names:
+                raise
+            faults.append(f"scorer {name}, left out: {error}")
+    return published, tuple(faults)
+
+
+def _numbers(name: str, answers: Answers, table: BoxOverlaps) -> Values:
+    """The numbers of a scorer. Raises XBenchError for one of a package that fails."""
+    scorer = SCORERS[name]
+    if name in SCORERS.own:
+        return scorer.compute(answers, table)
+    try:
+        values = {key: None if value is None else float(value) for key, value in scorer.compute(answers, table).items()}
+    except Exception as error:  # of a package's code: any can come
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(f"{type(error).__name__} ({error})".split())
+        raise RunError(
+            f"The scorer '{name}' raised {said} in {frame.filename}, line {frame.lineno}; correct the package."
+        ) from error
+    if scorer.main not in values:
+        raise RunError(f"The scorer '{name}' gives no number '{scorer.main}', its main one; correct the package.")
+    return values
 
 
 def _mean(values: NDArray[np.float64], stored: StoredBoxes) -> float | None:

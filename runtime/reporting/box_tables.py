@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from ...metrics_gpu.detection.published.coco_detection import COCO_SCORER
-from ...metrics_gpu.detection.published.registry import SCORERS
 from ...metrics_gpu.statistics.intervals import Interval
 from ...metrics_gpu.statistics.measured_numbers import Measured
+from ..host.protocols import SCORERS
 from .box_scores import BoxScores
 from .printed_cells import interval_text, marked
 from .tables.metric_names import NONE, percent
@@ -126,6 +126,8 @@ def _published(scores: Sequence[BoxScores], name: str) -> Table:
             rows.append((scorer if key == main else "", key, *values))
     notes = (
         *(f"{scorer}: {SCORERS[scorer].note}" for scorer in names),
+        *SCORERS.added_facts(names),
+        *dict.fromkeys(fault for found in scores for fault in found.faults),
         *(_marked(scores, COCO_SCORER.name) if COCO_SCORER.name in names else ()),
         "percent, but for counts of pairs and images",
     )
@@ -181,7 +183,7 @@ def published_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
                     "value": _known(value),
                     "main": number == about.main,
                     "note": about.note,
-                    "source": about.source,
+                    "source": _source(scorer),
                 }
 
 
@@ -195,7 +197,7 @@ def box_json(scores: Sequence[BoxScores]) -> list[dict[str, Any]]:
             "published": {
                 name: {
                     "note": SCORERS[name].note,
-                    "source": SCORERS[name].source,
+                    "source": _source(name),
                     "values": {
                         item["number"]: item["value"]
                         for item in published
@@ -207,6 +209,11 @@ def box_json(scores: Sequence[BoxScores]) -> list[dict[str, Any]]:
         }
         for row, found in zip(box_rows(scores), scores, strict=True)
     ]
+
+
+def _source(scorer: str) -> str:
+    """Whose rule it is, and of a package's scorer where its code is."""
+    return "; ".join([SCORERS[scorer].source, *SCORERS.added_facts([scorer])])
 
 
 def _known(value: float | None) -> float | None:

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import RunError
-from ...metrics_gpu.grounding.protocols import protocol
+from ...engines.errors import ConfigError, RunError
 from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.exact_sums import exact_mean
 from ...metrics_gpu.sweep.sweep_options import LEVELS, level
+from ..host.protocols import find_protocol
 from ..results.integrity import fault_in_counts
 from ..results.load_rows import StoredRun
 from ..results.schema import AGAIN, reading
@@ -237,6 +237,6 @@ def _iou(area: NDArray[Any], overlap: NDArray[Any], region: NDArray[Any], only: 
 
 def _is_native(entry: Any) -> bool:
     try:
-        return protocol(entry.get("protocol", "default")).native_size
-    except ValueError:
+        return find_protocol(entry.get("protocol", "default")).native_size
+    except ConfigError:
         return False

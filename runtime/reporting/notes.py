@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...metrics_gpu.grounding.protocols import NOT_EQUALISED, PROTOCOLS, protocol
+from ...metrics_gpu.grounding.protocols import NOT_EQUALISED
 from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
+from ..host.protocols import PROTOCOLS, find_protocol
 from ..results.choices import too_few_replicates
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
@@ -74,7 +75,7 @@ def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
     note = f"{FLOOR}: the value of a mask that covers the whole image"
     if not results.choices.tolerance_px:
         note += "; its IoU is the chance level of Point"
-    searches = ((cell.grounding.options, protocol(cell.protocol).sweeping) for cell in cells)
+    searches = ((cell.grounding.options, find_protocol(cell.protocol).sweeping) for cell in cells)
     # The search of each class tried a threshold that marks the whole image.
     whole = [
         (sweeping.normalise, sweeping.comparison, options.tau_from) == ("minmax", ">=", 0)
@@ -163,7 +164,7 @@ def source_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
     plain = False
     for cell in cells:
         prompts.setdefault(cell.model, []).extend(cell.prompt_status.values())
-        equalises = cell.family in PROTOCOLS and cell.reader in protocol(cell.family).equalises
+        equalises = cell.family in PROTOCOLS.own and cell.reader in PROTOCOLS[cell.family].equalises
         plain |= equalises and not cell.rows.equalised
     other = [f"{model}: {prompt_summary(found)}" for model, found in prompts.items() if set(found) - {"official"}]
     line = f"{UNOFFICIAL_PROMPTS} (docs/parity.md §7): {'; '.join(other)}"
@@ -179,7 +180,7 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
     """
     choices = results.choices
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
-    lines = tuple(f"protocol {name}" for name in protocols) + choices.told
+    lines = tuple(map(PROTOCOLS.fact, protocols)) + choices.told
     if not any(cell.resampled for cell in cells):
         return lines
     few = too_few_replicates(choices.replicates)

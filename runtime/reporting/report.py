@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
-from ...metrics_gpu.grounding.protocols import PROTOCOLS, protocol
+from ..host.protocols import PROTOCOLS
 from ..results.choices import DEFAULTS, Choices
 from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results, make_results, split_by_protocol
@@ -117,7 +117,7 @@ def report_tables(
     yield coverage(results, boxes)
     yield provenance_table(results, run.data)
     told = {entry.get("protocol") for entry in run.data["cells"].values()}
-    if any(protocol(name).native_size for name in told.intersection(PROTOCOLS)):
+    if any(PROTOCOLS[name].native_size for name in told.intersection(PROTOCOLS)):
         from .native_tables import native_tables
 
         yield from native_tables(run)

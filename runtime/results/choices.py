@@ -13,18 +13,18 @@ from typing import Any, Final, Literal
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
-from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Mean, Protocol, Unit, protocol
+from ...metrics_gpu.grounding.protocols import GroundingOptions, IouAt, Mean, Protocol, Unit
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from ...metrics_gpu.statistics.intervals import least_replicates
 from ...metrics_gpu.sweep.pointing import Ties
 from ..host.declaring import described
 from ..host.options import Natural, words_of
+from ..host.protocols import PROTOCOLS, SCORERS, find_protocol
 from .own_metrics import OwnMetric, OwnName
 
 __all__ = [
     "DEFAULTS",
     "F1",
-    "SCORERS",
     "Auprc",
     "Choices",
     "Constant",
@@ -33,9 +33,6 @@ __all__ = [
     "split_protocols",
     "too_few_replicates",
 ]
-
-SCORERS: Final = ("radvlm", "chexagent", "radfact", "radfact_boxes", "afloc", "chex", "acc50", "rodeo", "coco")
-"""Names of the published scorers of boxes, `metrics_gpu.detection.published.registry.SCORERS`."""
 
 Auprc = Literal["average_precision", "trapezoid"]
 F1 = Literal["fixed", "best"]
@@ -123,8 +120,8 @@ class Choices:
             value = getattr(self, name)
             if value is not None and value not in words:
                 raise ConfigError(f"{_flag(name)} cannot be '{value}': {did_you_mean(str(value), words)}.")
-        if self.protocol is not None and self.protocol not in PROTOCOLS:
-            raise ConfigError(f"Unknown protocol '{self.protocol}': {did_you_mean(str(self.protocol), PROTOCOLS)}.")
+        if self.protocol is not None:
+            find_protocol(str(self.protocol))
         if self.tau_from not in (None, 0.0, 0.01):
             raise ConfigError(f"--tau-from is 0 or 0.01, not {self.tau_from}.")
         if not 0 <= self.tolerance_px <= 224:
@@ -139,9 +136,9 @@ class Choices:
     def protocol_of(self, entry: Mapping[str, Any]) -> Protocol:
         """The protocol a cell is scored by; `entry` is its entry in run.json. Raises ConfigError for an unknown one."""
         try:
-            return protocol(self.protocol or str(entry.get("protocol", "default")))
-        except ValueError as error:
-            raise ConfigError(f"{entry.get('model')} on {entry.get('dataset')}: {error}.") from error
+            return find_protocol(self.protocol or str(entry.get("protocol", "default")))
+        except ConfigError as error:
+            raise ConfigError(f"{entry.get('model')} on {entry.get('dataset')}: {error}") from error
 
     def scoring_of(self, entry: Mapping[str, Any]) -> GroundingOptions:
         """How a cell's counts are scored: the protocol's options, overridden by these choices.
@@ -200,11 +197,11 @@ def too_few_replicates(replicates: int, level: float = 0.95) -> str:
 
 def split_protocols(names: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
     """The protocol among these names, None if there is none, and the published scorers. Raises ConfigError."""
-    every, known = list(dict.fromkeys(names)), [*PROTOCOLS, *SCORERS]
+    every = list(dict.fromkeys(names))
     for name in every:
-        if name not in known:
-            raise ConfigError(f"Unknown protocol '{name}': {did_you_mean(str(name), known)}.")
-    protocols = [name for name in every if name not in SCORERS]
+        if name not in PROTOCOLS and name not in SCORERS:
+            raise ConfigError(f"Unknown protocol '{name}': {did_you_mean(str(name), [*PROTOCOLS, *SCORERS])}.")
+    protocols = [name for name in every if name in PROTOCOLS]
     if len(protocols) > 1:
         raise ConfigError(f"--protocol names {' and '.join(protocols)}; maps are counted by one of them.")
-    return (protocols[0] if protocols else None), tuple(name for name in every if name in SCORERS)
+    return (protocols[0] if protocols else None), tuple(name for name in every if name not in PROTOCOLS)

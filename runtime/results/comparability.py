@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.protocols import PROTOCOLS
+from ..host.protocols import PROTOCOLS
 from .image_identity import image_names
 from .load_rows import CellRows
 from .selected_pairs import ScoredPairs
@@ -82,7 +82,7 @@ def pair_keys(cell: CellRows, scored: ScoredPairs) -> NDArray[np.uint64]:
 def protocols_in(names: Iterable[str]) -> tuple[str, ...]:
     """The protocols among these names, each once, in the order of their blocks."""
     found = set(names)
-    return tuple(name for name in PROTOCOLS if name in found)
+    return (*(name for name in PROTOCOLS.own if name in found), *sorted(found.difference(PROTOCOLS.own)))
 
 
 def other_protocols(protocol: str, protocols: Sequence[str]) -> tuple[str, ...]:

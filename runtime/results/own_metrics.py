@@ -23,6 +23,7 @@ from ...engines.errors import ConfigError, RunError
 from ...engines.registry import Registry, did_you_mean, is_file
 from ...metrics_gpu.sweep.sweep_options import LEVELS
 from ..host.paths import has_file
+from ..host.source_code import code_digest
 
 if TYPE_CHECKING:
     from .load_rows import CellRows
@@ -66,9 +67,9 @@ _KEYS: Final = ("function", "maps", "levels")
 
 @dataclass(frozen=True)
 class OwnMetric:
-    """A metric of a user. name: its key in every table; target: a name of `FUNCTIONS`, "module:function" or
-    "file.py:function". code: the start of the SHA-256 of its file, so that no result of another text is reused; empty
-    for installed code. maps: it takes the map and the region; levels: it answers a score at each of the 101 thresholds.
+    """A metric of a user. name: its key in every table; target: "module:function" or "file.py:function". code: the
+    start of the SHA-256 of its file, or of the hash of its module and what that imports, so that no result of another
+    text is reused. maps: it takes the map and the region; levels: it answers a score at each of the 101 thresholds.
     Raises ConfigError for a name that cannot be used."""
 
     name: str
@@ -88,15 +89,21 @@ class OwnMetric:
         target, maps, levels = table.get("function", name), table.get("maps", False), table.get("levels", False)
         if not isinstance(target, str) or not isinstance(maps, bool) or not isinstance(levels, bool):
             raise ConfigError(f"[metrics.{name}]: function is a text, maps and levels are true or false; correct them.")
-        file = Path(target.rpartition(":")[0])
-        known = is_file(target) and has_file(file)
-        return cls(name, target, hashlib.sha256(file.read_bytes()).hexdigest()[:12] if known else "", maps, levels)
+        if ":" not in target and target in FUNCTIONS.names():
+            target = FUNCTIONS.target(target)
+        module = target.rpartition(":")[0]
+        if not is_file(target):
+            code = code_digest([module])[:12] if module else ""
+        else:
+            code = hashlib.sha256(Path(module).read_bytes()).hexdigest()[:12] if has_file(Path(module)) else ""
+        return cls(name, target, code, maps, levels)
 
     @property
     def fact(self) -> str:
         """A line for the notes of every table."""
         searched = ", at its own best threshold and at 0.5" * self.levels
-        return f"metric {self.name}{searched}: {self.target}" + (f", SHA-256 {self.code}" if self.code else "")
+        code = f", {'SHA-256' if is_file(self.target) else 'code'} {self.code}" if self.code else ""
+        return f"metric {self.name}{searched}: {self.target}{code}"
 
     @property
     def numbers(self) -> tuple[OwnName, ...]:

@@ -19,6 +19,7 @@ from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_pa
 from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.pointing import pointing_hits
 from ...metrics_gpu.sweep.sweep_options import Sweeping
+from ..host.protocols import find_protocol, stored_protocol
 from .choices import Choices, too_few_replicates
 from .load_rows import CellRows, StoredRun
 from .own_metrics import Drawn, own_scores
@@ -90,7 +91,7 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
     wanted, options = choices.protocol_of(cell.entry), choices.scoring_of(cell.entry)
     if _other_images(cell, wanted):
         raise RunError(f"{cell.model} on {cell.dataset} has no numbers: {_why_other_images(cell, wanted)}.")
-    stored, everywhere = protocol(cell.protocol), _everywhere(cell)
+    stored, everywhere = stored_protocol(cell.entry), _everywhere(cell)
     # Boxes have one level: every way of cutting gives the same counts.
     other_sweep = wanted.sweeping != stored.sweeping and not (everywhere or cell.boxed)
     other_ties = stored.pointing_from_default and options.ties != stored.options.ties and not everywhere
@@ -186,7 +187,7 @@ def _default_hits(
     cell: CellRows, wanted: Protocol, options: GroundingOptions, maps: MapRows | None
 ) -> NDArray[np.float64]:
     """Hits of a protocol whose counts do not show which maxima tie."""
-    own = protocol(cell.protocol)
+    own = find_protocol(cell.protocol)
     upsample = wanted.sweeping.upsample
     default = replace(_DEFAULT, sweeping=Sweeping(upsample))
     if own.pointing_from_default and (own.sweeping.upsample, own.options.ties) == (upsample, options.ties):

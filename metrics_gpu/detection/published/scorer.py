@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..boxes import Answers, Float
-from ..overlaps import BoxOverlaps
+
+if TYPE_CHECKING:
+    from ..overlaps import BoxOverlaps
 
 Values = Mapping[str, float | None]
 """Name of a number -> its value, None where the authors' code gives none."""

@@ -76,7 +76,7 @@ def _probes(context: click.Context) -> list[str]:
 
 def _protocols(context: click.Context) -> list[str]:
     """The evaluation protocols."""
-    from ....metrics_gpu.grounding.protocols import PROTOCOLS
+    from ...host.protocols import PROTOCOLS
 
     return list(PROTOCOLS)
 

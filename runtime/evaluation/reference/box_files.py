@@ -19,6 +19,7 @@ from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectang
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.masks import unpack_masks
 from ...data.answers.answered import MANY_MISSING, BoxAnswers, BoxFile, State
+from ...data.answers.dialects.dialect_registry import DIALECTS
 from ...data.answers.frame_check import frame_check, out_of_view
 from ...data.answers.questions import Questions
 from ...data.answers.unread_answers import UnreadAnswers, text_warnings, unread_answers
@@ -86,7 +87,13 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         score=partial(answers.score, loaded=loaded),
         batch=64,
         # A moved answer depends on the patients of other cases too.
-        description=f"{model.description} {loaded.regions_digest}" if model.moved else model.description,
+        description=" ".join(
+            [
+                model.description,
+                *([loaded.regions_digest] if model.moved else []),
+                *DIALECTS.added_facts(file.frames),
+            ]
+        ),
         facts={"weights": "boxes", "grid": None, "boxes": record | _reader_facts(model, marks)},
         answers=True,
         remarks=[*remarks, *([frame_note] if frame_note else []), *(marks.remarks if marks else ())],

@@ -15,13 +15,13 @@ from ....engines.base import Engine, EngineInfo, EngineOptions
 from ....engines.bundle import Bundle
 from ....engines.errors import BundleError, DataError, EngineError, XBenchError
 from ....engines.select import choose, open_engine
-from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.sweep import sweep
 from ...data.datasets.pixels import PixelSource
 from ...data.datasets.region_grid import DrawRegions
 from ...data.images.decoders import choose_decoder
 from ...data.images.views import View
 from ...host.machine_record import code_version
+from ...host.protocols import find_protocol
 from ...results.cell_key import annotation_digest, cases_digest
 from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.storage import CellFiles
@@ -40,7 +40,7 @@ class ChunkWorker:
 
     def __init__(self, plan: WorkPlan) -> None:
         self._plan = plan
-        self._measure = Measure(protocol(plan.options.protocol), sweep)
+        self._measure = Measure(find_protocol(plan.options.protocol), sweep)
         self._loaded: dict[str, LoadedDataset] = {}
         self._annotations: dict[str, str] = {}
         self._said: list[str] = []
@@ -187,7 +187,7 @@ def describe(plan: WorkPlan) -> Described:
         name, line = choose(plan.options.engine)
         plan = replace(plan, options=plan.options.for_engine(name, plan.batch))
         decoder, _ = choose_decoder(plan.decoder)
-        rules = protocol(plan.options.protocol)
+        rules = find_protocol(plan.options.protocol)
         said: list[str] = []
         infos: dict[str, EngineInfo | str] = {}
         decoders: dict[str, str] = {}

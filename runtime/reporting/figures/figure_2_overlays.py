@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.maps import scaled_map
+from ...host.protocols import find_protocol
 from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
 from .figure import Figure, conditions, finish
@@ -130,7 +130,7 @@ def _picture(axes: Axes, row: GridRow, overlay: Overlay, pictures: dict[str, Any
     grey = axes.imshow(row.pixels, cmap="gray", vmin=0, vmax=255, extent=extent, interpolation="none", aspect="auto")
     if len(row.overlays) > 1:
         _share(grey, pictures)
-    sweeping = protocol(overlay.protocol).sweeping
+    sweeping = find_protocol(overlay.protocol).sweeping
     values, thresholds = scaled_map(overlay.saliency, frame=overlay.frame, sweeping=sweeping), sweeping.thresholds
     share = np.clip((values - thresholds[0]) / (thresholds[-1] - thresholds[0]), 0, 1)
     heat = colormaps["inferno"](share, bytes=True)

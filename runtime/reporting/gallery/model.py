@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.visible_text import visible_line
-from ....metrics_gpu.grounding.protocols import protocol
+from ...host.protocols import find_protocol
 from ...results.schema import GRID
 from .pictures import Originals
 
@@ -86,7 +86,7 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
     """
     datasets, arithmetic = list(gallery.titles), {}
     for name in dict.fromkeys(overlay.protocol for overlay in gallery.overlays):
-        sweeping = protocol(name).sweeping
+        sweeping = find_protocol(name).sweeping
         arithmetic[name] = {
             "upsample": sweeping.upsample,
             "normalise": sweeping.normalise,

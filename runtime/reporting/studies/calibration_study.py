@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ....engines.errors import XBenchError
 from ....metrics_gpu.grounding.best_thresholds import FIXED, pair_folds
 from ....metrics_gpu.grounding.calibration import METHODS, Method, calibrated_levels
-from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.statistics.class_means import class_means
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, Shares, mean_interval, percentile_interval
 from ....metrics_gpu.statistics.measured_numbers import Measured
@@ -21,6 +20,7 @@ from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.masks import GRID, unpack_masks
 from ....metrics_gpu.sweep.quantiles import quantile_counts
 from ....metrics_gpu.sweep.sweep_options import Sweeping
+from ...host.protocols import find_protocol
 from ...results.load_rows import StoredRun
 from ..figures.study_figures import draw_calibration
 from ..tables.table import Column, Item, Table
@@ -178,7 +178,7 @@ def quantile_pairs(cell: StudyCell, run: StoredRun) -> Counts:
     About 0.7 ms a pair. Raises RunError when the run keeps no maps of the cell, or not of all its pairs.
     """
     maps, saliency = kept_maps(cell, run)
-    sweeping = Sweeping(protocol(cell.rows.protocol).sweeping.upsample)
+    sweeping = Sweeping(find_protocol(cell.rows.protocol).sweeping.upsample)
     parts = []
     for index in map_places(cell, maps):
         y0, x0, y1, x1 = maps.frames[index].tolist()

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ....engines.errors import XBenchError
 from ....engines.file_names import joined, unique_stems
 from ....engines.visible_text import visible_line
-from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.masks import GRID, unpack_masks
 from ...host.config import DatasetConfig
+from ...host.protocols import find_protocol
 from ...results.load_rows import StoredRun
 from ...results.stored_maps import MapRows
 from ..gallery.overlay import blend, outline, png
@@ -59,7 +59,7 @@ def draw_overlay(
     """
     from PIL import Image, ImageDraw
 
-    rules = protocol(str(maps.entry.get("protocol", "default")))
+    rules = find_protocol(str(maps.entry.get("protocol", "default")))
     y0, x0, y1, x1 = maps.frames[index].tolist()
     values = scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=rules.sweeping)
     level = round(100 * row["tau"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....engines.errors import MissingExtraError
 from ....engines.strict_json import CHECKSUM, checksum_of
-from ....metrics_gpu.grounding.protocols import PROTOCOLS
+from ...host.protocols import PROTOCOLS
 from ...results.storage import remove_drafts, write_bytes
 from ...results.studied import write_study
 from ..figures.figure import Figure

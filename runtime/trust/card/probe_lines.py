@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.trust.faithfulness import FILLS
+from ...host.protocols import find_protocol
 from ...reporting.studies.material import Material
 from ...reporting.studies.readers.ceiling import is_reader
 from ...reporting.studies.study_cell import StudyCell
@@ -55,7 +55,7 @@ def why_no_passes(cell: StudyCell, number: int) -> str:
     entry = cell.rows.entry["ingredients"]
     if "phrases" in entry:
         return "xbench-fast trust asks for findings, and this dataset asks phrases"
-    if protocol(cell.rows.protocol).sweeping.upsample != "bilinear" or cell.rows.equalised:
+    if find_protocol(cell.rows.protocol).sweeping.upsample != "bilinear" or cell.rows.equalised:
         return (
             f"xbench-fast trust prepares images and reads maps as the default protocol does, and this result is by "
             f"{cell.rows.protocol}; evaluate by the default protocol"

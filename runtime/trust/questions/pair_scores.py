@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.other_patients import OtherPatients
-from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.masks import unpack_masks
 from ....metrics_gpu.sweep.sweep_options import Mode
 from ....metrics_gpu.trust.localisation import MEASURES, localise
@@ -20,6 +19,7 @@ from ....metrics_gpu.trust.reference_maps import other_patient_pairs, prior_maps
 from ....metrics_gpu.trust.similarity import spearman
 from ...evaluation.reference.baselines import PREFIX, center_map
 from ...host.machine_record import usable_cores
+from ...host.protocols import find_protocol
 from ...reporting.studies.kept_maps import kept_maps, map_places
 from ...reporting.studies.study_cell import StudyCell
 from ...results.load_rows import StoredRun
@@ -62,7 +62,7 @@ class PairScores:
 def pair_scores(cell: StudyCell, run: StoredRun) -> PairScores:
     """Reads the maps of a cell and scores them. Raises RunError when the run keeps no maps of it."""
     maps, saliency = _maps(cell, run)
-    n, pairs, upsample = cell.n, map_places(cell, maps), protocol(cell.rows.protocol).sweeping.upsample
+    n, pairs, upsample = cell.n, map_places(cell, maps), find_protocol(cell.rows.protocol).sweeping.upsample
     with_other, other = _other_findings(maps, pairs)
     with_patient, patient = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
     asked = ((pairs, pairs), (other, pairs[with_other]), (pairs[patient], pairs[with_patient]))

@@ -13,7 +13,7 @@ from joint_world import World, command
 from pairs_of_boxes import only_these
 from pairs_of_phrases import asked
 from PIL import Image
-from xbench_fast.metrics_gpu.detection.published.registry import SCORERS
+from xbench_fast.runtime.host.protocols import SCORERS
 
 OTHERS = "boxes:others"
 FIRST, SECOND = [0.1, 0.2, 0.5, 0.6], [0.25, 0.2, 0.5, 0.9]

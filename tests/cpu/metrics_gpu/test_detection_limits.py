@@ -12,9 +12,9 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from xbench_fast.metrics_gpu.detection.average_precision import average_precision
 from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
 from xbench_fast.metrics_gpu.detection.overlaps import HIT, BoxOverlaps, matched, matched_in_order, overlaps
-from xbench_fast.metrics_gpu.detection.published.registry import SCORERS
 from xbench_fast.metrics_gpu.detection.published.scorer import Values
 from xbench_fast.metrics_gpu.detection.scores import matched_scores
+from xbench_fast.runtime.host.protocols import SCORERS
 
 
 def test_the_matching_is_the_largest_of_any_table() -> None:

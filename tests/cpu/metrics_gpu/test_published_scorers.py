@@ -12,8 +12,8 @@ import pytest
 from box_files import made, read
 from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
 from xbench_fast.metrics_gpu.detection.overlaps import overlaps
-from xbench_fast.metrics_gpu.detection.published.registry import SCORERS
 from xbench_fast.metrics_gpu.detection.published.scorer import Values
+from xbench_fast.runtime.host.protocols import SCORERS
 
 KEYS = {"rec": "acc50"}
 FILES = (

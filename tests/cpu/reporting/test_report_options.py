@@ -22,12 +22,13 @@ from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report_command import report as command
+from xbench_fast.runtime.host.protocols import SCORERS
 from xbench_fast.runtime.reporting.figures.figure import planned
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import DELTA, dice_curve
 from xbench_fast.runtime.reporting.gallery.choice import model_pairs
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results import choices as kinds
-from xbench_fast.runtime.results.choices import SCORERS, Choices
+from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run

@@ -295,6 +295,37 @@ def test_boxes_have_no_maps(file: Path, tmp_path: Path) -> None:
     assert values.count()["mine"] == 0 < values.count()["dice_fixed"]
 
 
+def test_boxes_have_no_best_threshold(file: Path, tmp_path: Path) -> None:
+    data = make_box_data(tmp_path / "data")
+    answers(data, tmp_path / "mine.jsonl")
+    assert evaluate(data, "--model", f"boxes:{tmp_path / 'mine.jsonl'}") == 0
+    metrics = {"mine": {"function": f"{file}:dice", "levels": True}}
+    table = xb.load_run(tmp_path / "run").table(metrics=metrics, replicates=40)
+    for part in _PARTS:
+        own, built_in = (table[table.metric == f"{name}_{part}"].drop(columns="metric") for name in ("mine", "dice"))
+        assert own.reset_index(drop=True).equals(built_in.reset_index(drop=True))
+        assert built_in.value.notna().all() == (part == "fixed")
+    xb.report(tmp_path / "run", page=False, metrics=metrics, replicates=40)
+    first = (tmp_path / "run" / "report" / "tables.md").read_text().split("\n## ")[1]
+    head = next(line for line in first.splitlines() if line.startswith("|"))
+    assert "mine 0.5 |" in head and head.count("mine") == 1
+
+
+def test_no_mean_over_datasets_where_one_cannot_be_fitted(file: Path, tmp_path: Path) -> None:
+    """All pairs of the second dataset are of one patient."""
+    data, other = make_box_data(tmp_path / "data"), make_box_data(tmp_path / "other")
+    told = json.loads((other / "annotations.json").read_text())
+    images = [{**image, "patient_id": "p"} for image in told["images"]]
+    (other / "annotations.json").write_text(json.dumps({**told, "images": images}))
+    second = ["--data", f"other={other}", "--data-option", "other.reader=coco"]
+    assert evaluate(data, *second, "--model", "baseline:center", "--model", "baseline:chance") == 0
+    table = xb.load_run(tmp_path / "run").table(metrics={"mine": {"function": f"{file}:dice", "levels": True}})
+    for part in _PARTS:
+        own, built_in = (table[(table.metric == f"{name}_{part}") & (table.dataset == "")] for name in ("mine", "dice"))
+        assert own.value.tolist() == built_in.value.tolist() or (own.value.isna().all() and built_in.value.isna().all())
+        assert len(own) == 2 and own.value.isna().all() == (part == "cross_fitted")
+
+
 def test_a_mistyped_number_of_the_project_is_none_of_a_user() -> None:
     with pytest.raises(KeyError):
         METRICS["dice_bset"]

@@ -1,12 +1,14 @@
-"""The dialects by name (docs/boxes.md §4)."""
+"""The dialects by name (docs/boxes.md §4); packages add some by the entry point group xbench_fast.dialects."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
+from ....host.named_objects import NamedObjects
+from ..bad_line import BadLine
 from . import bins, brackets, json_lists
 from .parsed import Parsed
 from .thoughts import Tags, answer_part, tag_of_boxes
@@ -33,7 +35,9 @@ class Dialect:
 
 
 _UNIT: Final = (1, 1)
-DIALECTS: Final = MappingProxyType(
+DIALECTS: Final = NamedObjects(
+    "dialect",
+    Dialect,
     {
         "maira2": Dialect("MAIRA-2", bins.maira2, "crop", _UNIT, True, ("<box>", "<obj>")),
         "radvlm": Dialect("RadVLM", brackets.radvlm, "unit"),
@@ -47,18 +51,36 @@ DIALECTS: Final = MappingProxyType(
         "medgemma15": Dialect("MedGemma 1.5", json_lists.medgemma15, "pad", (1000, 1000)),
         "kosmos2": Dialect("Kosmos-2", bins.kosmos2, "unit", tokens=("<object>", "<phrase>", "<patch_index_")),
         JSON: Dialect("JSON of any model", None, ""),
-    }
+    },
 )
 
 
 def parse(dialect: str, text: str, *, key: str = "bbox_2d", order: str = "xyxy", thoughts: Tags = ()) -> Parsed:
     """The boxes of an answer, x1, y1, x2, y2 in the units of its frame.
 
-    key, order: count for `JSON` only. thoughts: further tags of thoughts.
+    key, order: count for `JSON` only. thoughts: further tags of thoughts. Raises BadLine for a text that the dialect of
+    a package cannot read.
     """
     answer, cut = answer_part(text, thoughts)
     read = DIALECTS[dialect].read
-    parsed = json_lists.any_json(answer, key, order) if read is None else read(answer)
+    if dialect not in DIALECTS.own:
+        parsed = _read_by_package(dialect, read, answer)
+    else:
+        parsed = json_lists.any_json(answer, key, order) if read is None else read(answer)
     parsed.truncated |= cut
     parsed.tag = tag_of_boxes(answer) if parsed.boxes else ""
+    return parsed
+
+
+def _read_by_package(dialect: str, read: Callable[[str], Parsed] | None, answer: str) -> Parsed:
+    try:
+        parsed = read(answer) if read is not None else None
+    except Exception as error:  # of a package's code: any can come
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(f"{type(error).__name__} ({error})".split())
+        raise BadLine(
+            "text", f"the dialect {dialect} raised {said} in {frame.filename}, line {frame.lineno}; correct it"
+        ) from error
+    if not isinstance(parsed, Parsed):
+        raise BadLine("text", f"the dialect {dialect} gives no Parsed; correct the package that adds it")
     return parsed

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .....engines.errors import RunError
-from .....metrics_gpu.grounding.protocols import protocol
 from .....metrics_gpu.grounding.strata import STRATA, strata_of
 from .....metrics_gpu.statistics.measured_numbers import Measured
 from .....metrics_gpu.statistics.sign_flips import draws_for
 from .....metrics_gpu.trust.group_auc import ScoredImages, auc_gap, auc_of_group
 from .....metrics_gpu.trust.subgroups import HITS, Gap, GroupGap, MeasuredPairs, corrected, group_gap, group_means
 from .....metrics_gpu.trust.verdicts import worst_of
+from ....host.protocols import find_protocol
 from ....results.load_rows import StoredRun
 from ..columns import measured
 from ..kept_maps import kept_maps, map_places
@@ -77,7 +77,7 @@ def _pairs(cell: StudyCell, run: StoredRun, level: float) -> tuple[MeasuredPairs
         places = map_places(cell, maps)
         from .....metrics_gpu.trust.localisation import localise
 
-        upsample = protocol(cell.rows.protocol).sweeping.upsample
+        upsample = find_protocol(cell.rows.protocol).sweeping.upsample
         scores = localise(saliency[places], maps.masks[places], frames=maps.frames[places], upsample=upsample)
         values["average_precision"] = scores.average_precision
         if count := int(scores.degenerate.sum()):
