@@ -70,7 +70,7 @@ def twice_joints() -> list[Joint]:
 
 
 def study_joints() -> list[Joint]:
-    """The studies of subgroups and readers, the command trust and own metrics, with features of an evaluation."""
+    """The studies of subgroups and readers, the command trust and own metrics and packages, with features of one."""
     return [Joint(*row) for row in _rows("Subgroups, readers and probes")]
 
 

@@ -1,33 +1,55 @@
-"""A metric of one's own, Dice at 0.5 of maps and regions, with the features whose results it reads (docs/joints.md)."""
+"""Metrics of one's own, Dice at 0.5 of maps and regions and Dice at each threshold of counts, with the features whose
+results they read (docs/joints.md)."""
 
 from __future__ import annotations
 
 import csv
 
-from joint_inputs import FP16, FP32
-from joint_world import World
+import xbench_fast as xb
+from joint_inputs import FP16, FP32, LIMITED, NUMPY
+from joint_world import World, command
 from pairs_of_patients import named
+from pairs_of_phrases import asked
+from pairs_of_sets import ALL as SETS
+from pairs_of_views import ALL as VIEWS
+from phrases_with_commands import TEXTS
+from studies_with_features import SQUASH, live
 
 CODE = """
 def dice(map, mask):
     above = map >= 0.5
     return 2 * (above & mask).sum() / (above.sum() + mask.sum())
+def each(area, overlap, region):
+    return 2 * overlap / (area + region)
+"""
+CONFIG = """
+[metrics.mine]
+function = 'm.py:dice'
+maps = true
+[metrics.each]
+function = 'm.py:each'
+levels = true
 """
 _COLUMNS = ("percent", "low", "high")
+_PARTS = ("fixed", "best", "cross_fitted")
 
 
 def reported(world: World, *more: object, out: str = "run", code: str = CODE) -> tuple[set[str], str]:
-    """The models that have the metric, in a report where it is Dice at 0.5 with its interval wherever there is one; and
-    the tables."""
+    """The models that have the metric of maps, in a report where it is Dice at 0.5 with its interval wherever there is
+    one, and that of counts is Dice at 0.5, at its best threshold and cross-fitted everywhere; and the tables."""
     (world.folder / "m.py").write_text(code)
     config = world.folder / "own.toml"
-    config.write_text("[metrics.mine]\nfunction = 'm.py:dice'\nmaps = true\n")
+    config.write_text(CONFIG)
     folder = world.report("--config", config, *more, out=out)
     with (folder / "classes.csv").open(newline="") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["mine_percent"]]
-    for row in rows if code == CODE else ():
-        assert [row[f"mine_{name}"] for name in _COLUMNS] == [row[f"dice_fixed_{name}"] for name in _COLUMNS], row
-    return {row["model"] for row in rows}, (folder / "tables.md").read_text()
+        rows = [*csv.DictReader(stream)]
+    for row in rows:
+        names = {f"each_{part}": f"dice_{part}" for part in _PARTS}
+        names |= {"mine": "dice_fixed"} if row["mine_percent"] and code == CODE else {}
+        for own, built_in in names.items():
+            assert [row[f"{own}_{end}"] for end in _COLUMNS] == [row[f"{built_in}_{end}"] for end in _COLUMNS], row
+    assert any(row["each_best_percent"] for row in rows)
+    return {row["model"] for row in rows if row["mine_percent"]}, (folder / "tables.md").read_text()
 
 
 def metrics_protocol(world: World) -> None:
@@ -45,7 +67,7 @@ def metrics_shards(world: World) -> None:
 def metrics_changed(world: World) -> None:
     world.eval()
     _, before = reported(world)
-    _, after = reported(world, code="def dice(map, mask):\n    return 0.125\n")
+    _, after = reported(world, code=f"{CODE}def dice(map, mask):\n    return 0.125\n")
     assert "12.50" in after and "12.50" not in before
     first, second = (text.split("m.py:dice, SHA-256 ")[1][:12] for text in (before, after))
     assert first != second
@@ -82,3 +104,74 @@ def metrics_precision(world: World) -> None:
 def metrics_patients(world: World) -> None:
     world.eval(*named(world))
     assert reported(world)[0] == {FP32}
+
+
+def metrics_limit(world: World) -> None:
+    world.eval("--limit", LIMITED)
+    models, tables = reported(world)
+    assert models == {FP32} and "only the first 6 cases" in tables
+    assert world.numbers()["cells"][0]["n"] == 4
+
+
+def metrics_twin(world: World) -> None:
+    world.eval(*world.twin)
+    assert reported(world)[0] == {FP32}
+    with (world.folder / "run" / "report" / "table1.csv").open(newline="") as stream:
+        one, two = csv.DictReader(stream)
+    assert one["mine_percent"] == two["mine_percent"] and one["each_best_low"] == two["each_best_low"]
+
+
+def metrics_prompts(world: World) -> None:
+    world.eval("--data-option", "coco.prompts=other")
+    assert reported(world)[0] == {FP32}
+
+
+def metrics_sets(world: World) -> None:
+    world.eval(*SETS)
+    assert reported(world)[0] == {f"{FP32}@{name}" for name in ("coco", "mass", "other")}
+
+
+def metrics_views(world: World) -> None:
+    world.eval(*VIEWS)
+    assert reported(world)[0] == {FP32, f"{FP32}+flip", f"{FP32}+shift-8"}
+
+
+def metrics_reader(world: World) -> None:
+    world.eval(*world.own_reader)
+    assert reported(world)[0] == {FP32}
+
+
+def metrics_cache(world: World) -> None:
+    cache = ("--cache", world.folder / "cache")
+    world.eval(*cache)
+    before = reported(world)
+    world.decoding()
+    assert "finished before, reused" in world.eval(*cache, "--verify")
+    assert reported(world) == before and world.decoding() == 0
+
+
+def metrics_engine(world: World) -> None:
+    world.eval()
+    assert reported(world)[0] == {FP32}
+    world.eval("--engine", NUMPY, out="other")
+    assert reported(world, out="other")[0] == {FP32}
+    one, two = ((world.folder / out / "report" / "table1.csv").read_text() for out in ("run", "other"))
+    assert one == two
+
+
+def metrics_phrases(world: World) -> None:
+    world.eval(*asked(world))
+    models, tables = reported(world)
+    assert models == {FP32} and not any(text in tables.lower() for text in TEXTS)
+    (world.folder / "m.py").write_text(f"{CODE}def dice(map, mask):\n    return 1 / 0\n")
+    ran = command("report", world.folder / "run", "--no-page", "--quiet", "--config", world.folder / "own.toml")
+    assert ran.status == 1 and "raised ZeroDivisionError (division by zero) in " in ran.text, ran.text
+    assert f"of mscxr, model {FP32}; correct" in ran.text and not any(text in ran.text.lower() for text in TEXTS)
+
+
+def metrics_live(world: World) -> None:
+    world.eval(out="bundle")
+    xb.evaluate(live, "coco", world.data, geometry=SQUASH, name=FP32, out=world.folder / "run", progress=False)
+    assert reported(world)[0] == reported(world, out="bundle")[0] == {FP32}
+    one, two = ((world.folder / out / "report" / "differences.csv").read_text() for out in ("run", "bundle"))
+    assert one == two

@@ -17,6 +17,7 @@ import gap_with_features
 import groups_with_features
 import int8_with_commands
 import metrics_with_features
+import packages_with_features
 import pairs_of_baselines
 import pairs_of_boxes
 import pairs_of_limit
@@ -74,6 +75,7 @@ FILES = (
     gap_with_features,
     groups_with_features,
     metrics_with_features,
+    packages_with_features,
     twice_with_changes,
 )
 OPEN: dict[str, str] = {}

@@ -82,7 +82,7 @@ def test_both_families_meet_what_an_export_can_do() -> None:
 def test_the_other_studies_of_trust_meet_them_too() -> None:
     have = [(row.first, row.second) for row in study_joints()]
     assert len(set(have)) == len(have)
-    studies = ("subgroups", "readers", "probes", "gap", "groups", "metrics")
+    studies = ("subgroups", "readers", "probes", "gap", "groups", "metrics", "packages")
     met = {name: {second for first, second in have if first == name} for name in studies}
     assert met.keys() == {first for first, _ in have}
     assert "changed" in met["subgroups"]
@@ -101,5 +101,6 @@ def test_the_other_studies_of_trust_meet_them_too() -> None:
         "live",
     }
     assert met["groups"] >= {"protocol", "shards", "baselines", "boxes", "twin", "precision", "sets", "live"}
-    assert met["metrics"] >= {"protocol", "shards", "changed", "baselines", "maps", "boxes", "tiles", "patients"}
+    assert met["metrics"] == {*features(), "live"}
+    assert met["packages"] >= {"protocol", "shards", "changed", "baselines", "maps", "boxes", "live", "cache"}
     assert met["probes"] >= {"maps", "twin", "patients", "cache", "readers"}
