@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from .engines.errors import ConfigError
 from .frames import frame
-from .options import FilePath
+from .options import CompareOptions, FilePath, check_options
 from .runs import Run, load_run
 from .runtime.reporting.comparison.comparison import Comparison, compare_runs
+from .runtime.results.choices import Choices
 from .runtime.results.comparing.difference import Difference
 from .runtime.results.selected_pairs import Resampling
 
@@ -48,24 +49,22 @@ def compare(
     *,
     models: tuple[str, str] | None = None,
     datasets: Sequence[str] = (),
-    replicates: int | None = None,
-    seed: int | None = None,
+    **options: Unpack[CompareOptions],
 ) -> RunComparison:
     """Compares run B with run A, for the models and datasets that both have.
 
     models: one of A and one of B, to compare two models with different names; without `run_b` two of one run. datasets:
-    only these. replicates, seed: of the bootstrap over patients (1000). Raises RunError when there is nothing to
-    compare, a name does not exist, or results cannot be read.
+    only these. options: the resampling and metrics of one's own, see `CompareOptions`. Raises RunError when there is
+    nothing to compare, a name does not exist, or results cannot be read, and ConfigError for an invalid option.
     """
     if run_b is None and models is None:
         raise ConfigError("Give a second run, or models=(A, B) for two models of one run.")
-    default = Resampling()
-    resampling = Resampling(
-        default.replicates if replicates is None else replicates, default.seed if seed is None else seed
-    )
+    check_options("compare", CompareOptions, options)
+    given: dict[str, Any] = {name: options[name] for name in ("replicates", "seed") if options.get(name) is not None}
+    own = Choices.metrics_of(options.get("metrics", {}))
     a = run_a if isinstance(run_a, Run) else load_run(run_a)
     b = a if run_b is None else run_b if isinstance(run_b, Run) else load_run(run_b)
-    return RunComparison(compare_runs(a._stored, b._stored, models, datasets, resampling))
+    return RunComparison(compare_runs(a._stored, b._stored, models, datasets, Resampling(**given), own))
 
 
 def _rows(comparison: Comparison) -> Iterator[dict[str, Any]]:

@@ -85,6 +85,17 @@ class ReportOptions(TypedDict, total=False):
     seed: int
 
 
+class CompareOptions(TypedDict, total=False):
+    """How two runs are compared; None means the default.
+
+    An option means what the option of that name of `xbench-fast compare` means. metrics: as in `ReportOptions`.
+    """
+
+    metrics: Mapping[str, str | Mapping[str, Any]]
+    replicates: int | None
+    seed: int | None
+
+
 def check_options(function: str, kinds: type, given: Mapping[str, Any]) -> None:
     """Raises ConfigError for a name that `kinds`, one of the classes above, does not have, or a value of another type.
 

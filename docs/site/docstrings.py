@@ -99,7 +99,8 @@ def option_help(options: str) -> dict[str, str]:
     """The help text of each option of the command whose options are the keywords `options`."""
     from xbench_fast.runtime.cli.app import app
 
-    command = app.get_command(click.Context(app), {"EvaluateOptions": "eval", "ReportOptions": "report"}[options])
+    commands = {"EvaluateOptions": "eval", "ReportOptions": "report", "CompareOptions": "compare"}
+    command = app.get_command(click.Context(app), commands[options])
     assert command is not None
     return {
         str(item.name): re.sub(r"([*|`\\])", r"\\\1", item.help or "")

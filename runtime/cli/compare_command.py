@@ -9,11 +9,13 @@ import click
 
 from ...engines.commands import echo
 from ...engines.errors import ConfigError
+from ..host.config import Config
 from ..results.choices import Choices
+from ..results.own_metrics import OwnName
 from .options.completing import RUN_DATASETS, RUN_MODELS
 from .options.declared_options import options_of, repeated
 from .options.examples import examples
-from .options.shared_options import Output, datasets_option, json_option, models_option
+from .options.shared_options import Output, datasets_option, json_option, models_option, resolve_config
 
 if TYPE_CHECKING:
     from ..reporting.comparison.comparison import Comparison
@@ -29,6 +31,7 @@ with OP one of > >= < <= == != and NAME one of
   auprc_drop   (percentage points, worst cell)
   max_dice_change, max_logit_change
   missing_rows, missing_cells, changed_truth, changed_images
+or the NUMBER_drop of a metric of your own, [metrics.NAME] of --config.
 """
 
 
@@ -41,6 +44,13 @@ with OP one of > >= < <= == != and NAME one of
     "the models that both runs have",
 )
 @datasets_option("Dataset to compare on.", RUN_DATASETS, "all that both runs have")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Configuration file whose metrics, [metrics.NAME], are compared too.",
+)
 @repeated("--fail-if", "conditions", metavar="CONDITION", help="Condition under which the exit status is 1.")
 @json_option
 @click.option(
@@ -60,6 +70,7 @@ def compare(
     run_b: Path | None,
     models: tuple[str, ...],
     datasets: tuple[str, ...],
+    config_file: Path | None,
     conditions: tuple[str, ...],
     output: Output,
     markdown_file: Path | None,
@@ -82,13 +93,15 @@ def compare(
     from ..results.load_rows import load_run
     from ..results.selected_pairs import Resampling
 
-    wanted = _conditions(conditions)
+    config = resolve_config(config_file) if config_file is not None else Config()
+    metrics = Choices.metrics_of(config.metrics)
+    wanted = _conditions(conditions, [name for metric in metrics for name in metric.numbers])
     pair = _pair(run_b, models)
     a = load_run(run_a)
     b = load_run(run_b) if run_b else a
     for line in dict.fromkeys(filter(None, (a.running, b.running))):
         echo(line, err=True)
-    comparison = compare_runs(a, b, pair, datasets, Resampling(replicates, seed))
+    comparison = compare_runs(a, b, pair, datasets, Resampling(replicates, seed), metrics)
     verdicts = judge(comparison, wanted)
     _write(comparison, verdicts, output, markdown_file)
     if not quiet and not output.piped:
@@ -98,11 +111,11 @@ def compare(
     return int(any(verdict.fired for verdict in verdicts))
 
 
-def _conditions(texts: tuple[str, ...]) -> list[Condition]:
+def _conditions(texts: tuple[str, ...], own: list[OwnName]) -> list[Condition]:
     from ..reporting.comparison.gate import parse_condition
 
     try:
-        return [parse_condition(text) for text in texts]
+        return [parse_condition(text, own) for text in texts]
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--fail-if") from error
 

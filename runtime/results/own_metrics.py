@@ -122,11 +122,15 @@ class OwnMetric:
         """All names that it takes."""
         return (self.name, *self.numbers, *[f"{self.name}_tau"] * self.levels)
 
-    def check(self, taken: Iterable[str]) -> None:
-        """Raises ConfigError if one of its names is `taken` or one of the project's."""
-        for name in self.keys:
-            if name in (*taken, *_TAKEN):
-                raise ConfigError(f"[metrics.{self.name}]: there is a number '{name}' already; choose another name.")
+
+def check_names(metrics: Iterable[OwnMetric], known: Iterable[str]) -> None:
+    """Raises ConfigError if a metric has the name of another one's number, or of the project's: `known` and others."""
+    taken = {*known, *_TAKEN}
+    for metric in metrics:
+        for name in metric.keys:
+            if name in taken:
+                raise ConfigError(f"[metrics.{metric.name}]: there is a number '{name}' already; choose another name.")
+        taken.update(metric.keys)
 
 
 _TAKEN: Final = {"best_tau", "iou_tau", "best_threshold", "n", "name", "degenerate", "mean", "paper"}

@@ -14,6 +14,8 @@ from ...results.comparing.cell_changes import COMPARED, CellChanges, cell_change
 from ...results.comparing.cell_pairs import Lone, Match, match_cells
 from ...results.comparing.difference import Difference, averaged
 from ...results.load_rows import StoredRun
+from ...results.numbers.fields import FIELDS
+from ...results.own_metrics import OwnMetric, check_names
 from ...results.selected_pairs import Resampling, unnamed_lines
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
 
@@ -32,7 +34,7 @@ class Comparison:
     """What changed from run A to run B, both as their run.json describes them: `a`, `b`.
 
     cells: those compared, in the runs' order. models: means over datasets, of models with more than one. alone:
-    finished cells without a counterpart. stamps: warnings about the numbers.
+    finished cells without a counterpart. stamps: warnings about the numbers. metrics: of the user, compared too.
     """
 
     a: dict[str, Any]
@@ -42,6 +44,7 @@ class Comparison:
     alone: tuple[Lone, ...]
     resampling: Resampling
     stamps: tuple[str, ...]
+    metrics: tuple[OwnMetric, ...] = ()
 
     @property
     def missing_rows(self) -> int:
@@ -55,18 +58,21 @@ def compare_runs(
     models: tuple[str, str] | None = None,
     datasets: Collection[str] = (),
     resampling: Resampling | None = None,
+    metrics: tuple[OwnMetric, ...] = (),
 ) -> Comparison:
     """Compares run A with run B, cell by cell, one pair of cells in memory at a time.
 
-    models: (of A, of B), to compare two models with different names; datasets: only these.
-    Raises RunError when nothing can be compared, protocols differ, or a result file cannot be read.
+    models: (of A, of B), to compare two models with different names; datasets: only these; metrics: of the user.
+    Raises RunError when nothing can be compared, protocols differ, or a result file cannot be read, and ConfigError for
+    a metric that cannot be used.
     """
+    check_names(metrics, FIELDS)
     resampling = resampling or Resampling()
     matches = match_cells(a, b, models, datasets)
-    choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
+    choices = Choices(replicates=resampling.replicates, seed=resampling.seed, metrics=metrics)
     cells, told = [], []
     for match in matches.pairs:
-        cells.append(cell_changes(align(a, b, match, choices), resampling))
+        cells.append(cell_changes(align(a, b, match, choices), choices, resampling.level))
         both = ((a, match.model_a), (b, match.model_b))
         first, second = (run.entry(model, match.dataset) for run, model in both)
         told.append((match, first, second))
@@ -82,7 +88,7 @@ def compare_runs(
         a=_facts(a),
         b=_facts(b),
         cells=tuple(corrected),
-        models=tuple(_means(corrected, resampling.level)),
+        models=tuple(_means(corrected, (*COMPARED, *choices.own), resampling.level)),
         alone=matches.alone,
         resampling=resampling,
         stamps=(
@@ -93,6 +99,7 @@ def compare_runs(
             *_other_precisions(told),
             *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         ),
+        metrics=metrics,
     )
 
 
@@ -125,7 +132,7 @@ def _corrected(cells: Sequence[CellChanges]) -> list[CellChanges]:
     ]
 
 
-def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
+def _means(cells: Sequence[CellChanges], compared: Sequence[str], level: float) -> list[ModelChanges]:
     """Unweighted means over datasets, whose patients are drawn independently; of models with more than one dataset of
     a protocol."""
     models: dict[tuple[str, str], list[CellChanges]] = {}
@@ -134,7 +141,7 @@ def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
     means = []
     for key, of_model in models.items():
         changes = [change for cell in of_model for change in cell.whole] if len(of_model) > 1 else []
-        fields = ([change for change in changes if change.field == metric] for metric in COMPARED)
+        fields = ([change for change in changes if change.field == metric] for metric in compared)
         whole = tuple(averaged(found, [1.0] * len(found), level, n=len(found)) for found in fields if found)
         means += [ModelChanges(*key, whole)] if whole else []
     return means

@@ -28,7 +28,7 @@ def comparison_facts(comparison: Comparison) -> list[str]:
             or f"[low, high]: {100 * resampling.level:g} % intervals of {resampling.replicates} paired bootstrap draws "
             f"of patients, seed {resampling.seed}"
         )
-    return facts
+    return [*facts, *(metric.fact for metric in comparison.metrics)]
 
 
 def comparison_tables(comparison: Comparison, show: int | None = 20, *, classes: bool = True) -> list[Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,15 +24,17 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 _FORM: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*(>=|<=|==|!=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
+
+def _drop(key: str) -> tuple[str, str]:
+    return f"{key}_drop", f"largest drop of {METRICS[key].words} of a cell, percentage points"
+
+
 NAMES: Final[Mapping[str, str]] = {
     "flipped_hits": "pairs whose hit changed, over all cells",
     "lost_hits": "of them, hits that became misses",
     "gained_hits": "of them, misses that became hits",
     "moved_maxima": "pairs whose maximum is another pixel",
-    **{
-        f"{name}_drop": f"largest drop of {label} of a cell, percentage points"
-        for name, label in ((key, METRICS[key].words) for key in COMPARED)
-    },
+    **dict(map(_drop, COMPARED)),
     "max_dice_change": "largest change of a single pair's Dice, percentage points",
     "max_logit_change": "largest absolute change of a logit",
     "missing_rows": "rows and pairs that only one run has, those of whole cells included",
@@ -40,12 +42,12 @@ NAMES: Final[Mapping[str, str]] = {
     "changed_truth": "rows whose label or region differs between the runs",
     "changed_images": "images of another file, or of a patient of another name, in each run",
 }
-"""The names that a condition can use, and their meaning."""
+"""The names that a condition can use, and their meaning; a number of a user's metric adds NUMBER_drop."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """`name` `sign` `limit`, one of `NAMES` compared with a number."""
+    """`name` `sign` `limit`, one of the names compared with a number."""
 
     name: str
     sign: str
@@ -77,22 +79,24 @@ class Verdict:
         return f"{'FAIL' if self.fired else 'pass'}: {self.condition} ({self.condition.name} = {self.value:.6g})"
 
 
-def parse_condition(text: str) -> Condition:
-    """A condition from its text. Raises ConfigError that says what is wrong and lists the known names."""
+def parse_condition(text: str, own: Iterable[str] = ()) -> Condition:
+    """A condition from its text; own: the numbers of the user's metrics. Raises ConfigError that says what is wrong and
+    lists the known names."""
+    known = [*NAMES, *(f"{name}_drop" for name in own)]
     found = _FORM.fullmatch(text)
     if found is None:
         raise ConfigError(
             f"'{text}' is no condition: write NAME, one of {' '.join(_OPERATORS)}, and a number, as in "
-            f"'flipped_hits > 0'; known names: {', '.join(NAMES)}."
+            f"'flipped_hits > 0'; known names: {', '.join(known)}."
         )
     name, sign, limit = found.groups()
-    if name not in NAMES:
-        raise ConfigError(f"'{text}': unknown name '{name}'; {did_you_mean(name, NAMES)}.")
+    if name not in known:
+        raise ConfigError(f"'{text}': unknown name '{name}'; {did_you_mean(name, known)}.")
     return Condition(name, sign, float(limit))
 
 
 def measures(comparison: Comparison) -> dict[str, float | None]:
-    """The value of each of `NAMES`; None if no compared cell has such a number."""
+    """The value of each name that a condition can use; None if no compared cell has such a number."""
     cells = comparison.cells
     drops = {
         f"{metric}_drop": [
@@ -101,7 +105,7 @@ def measures(comparison: Comparison) -> dict[str, float | None]:
             for change in cell.whole
             if change.field == metric
         ]
-        for metric in COMPARED
+        for metric in (*COMPARED, *(name for own in comparison.metrics for name in own.numbers))
     }
     dice = [100 * cell.rows.dice[0].size if cell.rows.dice else 0.0 for cell in cells if cell.pairs]
     logits = [cell.rows.logits.largest for cell in cells if cell.rows.logits is not None]

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..choices import Choices
 from ..numbers.cell_values import CellValues, cell_values
-from ..selected_pairs import Resampling, dataset_patients
+from ..selected_pairs import dataset_patients
 from .align import Aligned, OnlyIn
 from .cell_pairs import Match
 from .difference import Difference, subtract
@@ -53,10 +53,9 @@ class CellChanges:
     region_changes: tuple[tuple[str, str], ...]
 
 
-def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> CellChanges:
+def cell_changes(both: Aligned, choices: Choices, level: float, keep: int = 100) -> CellChanges:
     """Compares two aligned cells. keep: how many Dice changes of single pairs are listed."""
-    patients = dataset_patients(both.match.dataset, both.whole, resampling.replicates, resampling.seed)
-    choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
+    patients = dataset_patients(both.match.dataset, both.whole, choices.replicates, choices.seed)
     a, b = (cell_values(*side, patients, choices) for side in (both.a, both.b))
     return CellChanges(
         match=both.match,
@@ -67,8 +66,8 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
         unnamed=a.rows.unnamed,
         other_files=tuple(sorted(case for case, _ in both.shared.conflicts.files)),
         other_patients=tuple(sorted(case for case, _ in both.shared.conflicts.patients)),
-        whole=tuple(_changes(a, b, [""], resampling.level)),
-        classes=tuple(_changes(a, b, both.shared.findings, resampling.level)),
+        whole=tuple(_changes(a, b, [""], level)),
+        classes=tuple(_changes(a, b, both.shared.findings, level)),
         rows=row_changes(both, a.grounding, b.grounding, keep),
         only_a=both.only_a,
         only_b=both.only_b,
@@ -78,7 +77,7 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
 
 
 def _changes(a: CellValues, b: CellValues, names: Sequence[str], level: float) -> Iterator[Difference]:
-    for metric in COMPARED:
+    for metric in (*COMPARED, *a.choices.own):
         for name in names:
             found = subtract(b, a, metric, name, level)
             if found is not None:

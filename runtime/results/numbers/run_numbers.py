@@ -21,6 +21,7 @@ from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in
 from ..image_identity import on_agreed_images
 from ..load_rows import StoredRun
+from ..own_metrics import check_names
 from ..selected_pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
 from .fields import FIELDS, RECOGNITION
@@ -187,10 +188,7 @@ def make_results(
     Raises RunError when a result file cannot be read or lacks the maps that `choices` ask for, ConfigError for choices
     that do not fit the run.
     """
-    taken = [*FIELDS]
-    for metric in choices.metrics:
-        metric.check(taken)
-        taken += metric.keys
+    check_names(choices.metrics, FIELDS)
     stored, conflicts = on_agreed_images([*run.cells()])
     rows = {(cell.model, cell.dataset): cell for cell in stored}
     left_out = {key: reason for key, cell in rows.items() if (reason := why_left_out(cell, choices))}

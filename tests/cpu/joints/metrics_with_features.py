@@ -4,6 +4,7 @@ results they read (docs/joints.md)."""
 from __future__ import annotations
 
 import csv
+import json
 
 import xbench_fast as xb
 from joint_inputs import FP16, FP32, LIMITED, NUMPY
@@ -175,3 +176,16 @@ def metrics_live(world: World) -> None:
     assert reported(world)[0] == reported(world, out="bundle")[0] == {FP32}
     one, two = ((world.folder / out / "report" / "differences.csv").read_text() for out in ("run", "bundle"))
     assert one == two
+
+
+def metrics_compare(world: World) -> None:
+    world.eval(model=[FP32, FP16])
+    reported(world)
+    models = ("--model", FP32, "--model", FP16, "--config", world.folder / "own.toml")
+    condition = ("--fail-if", "mine_drop < -100", "--fail-if", "each_best_drop > -100")
+    ran = command("compare", world.folder / "run", *models, *condition, "--json", world.folder / "compared.json")
+    assert ran.status == 1 and "pass: mine_drop < -100" in ran.text and "FAIL: each_best_drop > -100" in ran.text
+    (cell,) = json.loads((world.folder / "compared.json").read_text())["cells"]
+    changes = {change.pop("metric"): change for change in cell["changes"]}
+    assert changes["mine"] == changes["dice_fixed"]
+    assert all(changes[f"each_{part}"] == changes[f"dice_{part}"] for part in _PARTS)

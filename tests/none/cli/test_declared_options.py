@@ -133,7 +133,7 @@ def test_one_name_for_one_thing(options: list[tuple[str, click.Option]]) -> None
         "--geometry": {"MODE-SIZE-RESIZE-INTERPOLATION[-INTENSITY]", "MODE:SIZE[:RESIZE[:INTERPOLATION]]"},
         "--prompts": {"FILE", "Path", "SET"},  # also a checkout of the authors' repository; sets of an evaluation
         "--saliency": {"NAME", "Choice"},  # the map to export; the kind of values that a graph gives
-        "--protocol": {"NAME", "Choice"},  # one of an evaluation; also scorers in a report
+        "--protocol": {"NAME", "Names"},  # one of an evaluation; also scorers in a report
         "--out": {"DIR", "FILE"},  # the file of `prompts expand`
         "--by": {"Choice", "ATTRIBUTE"},  # of the studies prompts and subgroups
         "--pairs": {"Choice", "IntRange"},  # of a report; of trust and bench, how many

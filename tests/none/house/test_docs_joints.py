@@ -101,6 +101,6 @@ def test_the_other_studies_of_trust_meet_them_too() -> None:
         "live",
     }
     assert met["groups"] >= {"protocol", "shards", "baselines", "boxes", "twin", "precision", "sets", "live"}
-    assert met["metrics"] == {*features(), "live"}
+    assert met["metrics"] == {*features(), "live", "compare"}
     assert met["packages"] >= {"protocol", "shards", "changed", "baselines", "maps", "boxes", "live", "cache"}
     assert met["probes"] >= {"maps", "twin", "patients", "cache", "readers"}

@@ -326,6 +326,45 @@ def test_no_mean_over_datasets_where_one_cannot_be_fitted(file: Path, tmp_path: 
         assert len(own) == 2 and own.value.isna().all() == (part == "cross_fitted")
 
 
+def test_compare_has_own_metrics_as_built_in_ones(
+    run: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two models of one run: pointing, Dice at 0.5 of maps, and Dice at each level."""
+    config = tmp_path / "own.toml"
+    tables = {"hits": "", "drawn": "maps = true\n", "dice": "levels = true\n"}
+    lines = (f"[metrics.my_{name}]\nfunction = '{file}:{name}'\n{more}" for name, more in tables.items())
+    config.write_text("".join(lines))
+    same = {"my_hits": "pointing", "my_drawn": "dice_fixed"} | {f"my_dice_{part}": f"dice_{part}" for part in _PARTS}
+    place, models = [run, "--config", config], ("a", "b")
+    options = [*(part for name in models for part in ("--model", name)), "--replicates", 40]
+    conditions = [("--fail-if", f"{name}_drop < -100") for names in same.items() for name in names]
+    asked = [part for condition in conditions for part in condition]
+    assert command("compare", *place, *options, *asked, "--json", tmp_path / "all.json") == 0
+    said = capsys.readouterr().out
+    assert "my dice, cross-fitted" in said and f"metric my_hits: {file}:hits, SHA-256 " in said
+    made = json.loads((tmp_path / "all.json").read_text())
+    measures = made["measures"]
+    for own, built_in in same.items():
+        assert measures[f"{own}_drop"] is not None and measures[f"{own}_drop"] == measures[f"{built_in}_drop"]
+    found = list[Any]()
+    groups = [cell[key] for cell in made["cells"] for key in ("changes", "findings")]
+    for changes in (*groups, *(mean["changes"] for mean in made["means"])):
+        of = {(change["metric"], change["finding"]): {**change, "metric": ""} for change in changes}
+        pairs = [(of.get((own, name)), of.get((same[own], name))) for own in same for _, name in of]
+        assert pairs and all(own == built_in for own, built_in in pairs)
+        found += [own for own, _ in pairs if own is not None]
+    assert any(own["interval"] for own in found) and any(own["p"] is not None for own in found)
+    metrics = {"mine": {"function": f"{file}:dice", "levels": True}}
+    table = xb.compare(run, models=models, metrics=metrics, replicates=40).table()
+    for part in _PARTS:
+        one, two = (table[table.metric == f"{name}_{part}"].drop(columns="metric") for name in ("mine", "dice"))
+        assert len(one) and one.reset_index(drop=True).equals(two.reset_index(drop=True))
+    assert command("compare", *place, *options, "--fail-if", "my_dice_drop > 0") == 2
+    assert "did you mean 'my_dice_best_drop'" in capsys.readouterr().err.replace("\n", " ")
+    with pytest.raises(xb.XBenchError, match="there is a number 'auc' already"):
+        xb.compare(run, models=models, metrics={"auc": f"{file}:hits"})
+
+
 def test_a_mistyped_number_of_the_project_is_none_of_a_user() -> None:
     with pytest.raises(KeyError):
         METRICS["dice_bset"]

@@ -91,7 +91,7 @@ def test_every_file_takes_the_unit_from_the_list(monkeypatch: pytest.MonkeyPatch
     changes = [SimpleNamespace(field=key, reference=0.5, minuend=0.25) for key in COMPARED]
     plain = {"pairs": 0, "label_changes": (), "region_changes": (), "other_files": (), "other_patients": ()}
     cell = SimpleNamespace(whole=changes, rows=SimpleNamespace(logits=None), **plain)
-    found = measures(SimpleNamespace(cells=[cell], missing_rows=0, alone=()))  # type: ignore[arg-type]
+    found = measures(SimpleNamespace(cells=[cell], missing_rows=0, alone=(), metrics=()))  # type: ignore[arg-type]
     assert {found[f"{key}_drop"] for key in COMPARED} == {scale * 0.25}
 
 
