@@ -107,7 +107,9 @@ def _groups(run: Path | None, chosen: tuple[str, ...], over: str, **common: Any)
     from ..reporting.studies.groups.groups_study import study_groups
 
     divisions = resolve_config(common["config_file"]).groups
-    return of_each_protocol(run, common, lambda material: study_groups(material, divisions, chosen=chosen, over=over))
+    return of_each_protocol(
+        run, common, lambda material: study_groups(material, divisions, chosen=chosen, over=over), own=True
+    )
 
 
 @study.command("strata")

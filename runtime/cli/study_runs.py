@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from ...engines.commands import echo
 from ...engines.errors import ConfigError, RunError, XBenchError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES
+from ..host.config import Config
 from ..results.choices import Choices
 from .options.completing import RUN_DATASETS, RUN_MODELS
 from .options.declared_options import options_of
@@ -74,8 +76,10 @@ def with_places(function: F) -> F:
     return cast(F, wrapped)
 
 
-def of_each_protocol(run: Path | None, common: dict[str, Any], ask: Callable[[Material], StudyOutcome]) -> int:
-    """A study of each protocol of the run."""
+def of_each_protocol(
+    run: Path | None, common: dict[str, Any], ask: Callable[[Material], StudyOutcome], own: bool = False
+) -> int:
+    """A study of each protocol of the run; own: with the metrics of the configuration."""
     from ..reporting.studies.material import blocks_of
     from ..reporting.studies.study_outcome import of_protocol
 
@@ -91,20 +95,29 @@ def of_each_protocol(run: Path | None, common: dict[str, Any], ask: Callable[[Ma
         remarks = tuple(f"protocol {name}, not studied: {error}" for name, error in failed)
         return [replace(outcomes[0], remarks=(*outcomes[0].remarks, *remarks)), *outcomes[1:]]
 
-    return of_runs(() if run is None else (run,), common, by_protocol)
+    return of_runs(() if run is None else (run,), common, by_protocol, own)
 
 
-def of_runs(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], list[StudyOutcome]]) -> int:
-    """The studies that `ask` makes of the runs, printed and written."""
+def of_runs(
+    runs: tuple[Path, ...],
+    common: dict[str, Any],
+    ask: Callable[[list[Material]], list[StudyOutcome]],
+    own: bool = True,
+) -> int:
+    """The studies that `ask` makes of the runs, printed and written; own: with the metrics of the configuration."""
     from ..reporting.studies.material import load_materials
     from ..reporting.studies.study_outcome import study_folder, write_outcomes
     from ..reporting.tables.console import print_line, print_table
     from ..results.selected_pairs import Resampling
 
     output: Output = common["output"]
-    runs = runs or (resolve_config(common["config_file"]).eval.out,)
+    config = Config() if runs and common["config_file"] is None else resolve_config(common["config_file"])
+    metrics = Choices.metrics_of(config.metrics) if own else ()
+    for line in config.own_metrics() if own else ():
+        echo(line, err=True)
+    runs = runs or (config.eval.out,)
     sampling = Resampling(common["replicates"], common["seed"], common["level"])
-    outcomes = ask(load_materials(runs, common["models"], common["datasets"], sampling))
+    outcomes = ask(load_materials(runs, common["models"], common["datasets"], sampling, metrics))
     folder = common["out"] or study_folder(runs[0], outcomes[0].name)
     places = write_outcomes(outcomes, folder, raw_csv=common["raw_csv"])
     first, *others = (json.loads(written[-1].read_bytes()) for written in places)

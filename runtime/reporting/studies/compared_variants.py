@@ -60,6 +60,7 @@ class ComparedVariants:
                 f"runs: {', '.join(str(material.path) for material in self.materials)}",
                 fact,
                 sampling.fact,
+                *(metric.fact for metric in self.materials[0].metrics),
                 *(line for material in self.materials for line in material.unfinished),
             ),
             tables=(*outcome.tables, *self.tables),

@@ -14,7 +14,9 @@ from ...results.choices import DEFAULTS, Choices
 from ...results.comparability import other_protocols, protocols_in
 from ...results.image_identity import on_agreed_images
 from ...results.load_rows import StoredRun, load_run
+from ...results.numbers.fields import FIELDS
 from ...results.numbers.reference_rows import rest_on_models
+from ...results.own_metrics import OwnMetric, check_names
 from ...results.selected_pairs import Resampling, dataset_patients, scored_pairs, unnamed_lines
 from ...results.studied import basis_of
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
@@ -29,7 +31,8 @@ class Material:
 
     unfinished: why others have no result, whether an evaluation is writing them now, which baselines are cut to the
     pairs of the models, where models have other images, and the outcome of later attempts at finished cells. protocol:
-    that of the cells, and elsewhere: the cells of other protocols, if the run has several (`blocks_of`).
+    that of the cells, and elsewhere: the cells of other protocols, if the run has several (`blocks_of`). metrics: of
+    the user, whose scores the pairs have.
     """
 
     run: StoredRun
@@ -38,6 +41,7 @@ class Material:
     sampling: Resampling
     protocol: str = ""
     elsewhere: tuple[StudyCell, ...] = ()
+    metrics: tuple[OwnMetric, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -170,12 +174,15 @@ def load_materials(
     models: Collection[str] = (),
     datasets: Collection[str] = (),
     sampling: Resampling | None = None,
+    metrics: tuple[OwnMetric, ...] = (),
 ) -> list[Material]:
-    """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run.
+    """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run; `metrics`:
+    of the user.
 
     Raises RunError when a path is not a run directory, a result cannot be read, or no cell is finished,
-    ConfigError for a model or dataset that no run has.
+    ConfigError for a model or dataset that no run has, and for a metric that cannot be used.
     """
+    check_names(metrics, FIELDS)
     runs = [load_run(path) for path in paths]
     where = ", ".join(str(path) for path in paths)
     for what, wanted in (("model", models), ("dataset", datasets)):
@@ -183,7 +190,8 @@ def load_materials(
         for name in wanted:
             if name not in names:
                 raise ConfigError(f"{where} has no {what} '{name}': {did_you_mean(name, names)}.")
-    return [material_of(run, sampling or Resampling(), models, datasets) for run in runs]
+    choices = Choices(metrics=metrics)
+    return [material_of(run, sampling or Resampling(), models, datasets, choices) for run in runs]
 
 
 def material_of(
@@ -233,4 +241,5 @@ def material_of(
         for cell in rows
     )
     left_out = (f"{m} on {d}: {why}" for (m, d), why in selected.left_out.items())
-    return Material(run, cells, (*unfinished, *left_out, *selected.notes, *conflicts, *kept), sampling)
+    unfinished = (*unfinished, *left_out, *selected.notes, *conflicts, *kept)
+    return Material(run, cells, unfinished, sampling, metrics=choices.metrics)

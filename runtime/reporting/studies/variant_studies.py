@@ -16,7 +16,6 @@ from .study_cell import StudyCell
 from .study_outcome import Rows, StudyOutcome
 from .variants import (
     MEASURE,
-    MEASURES,
     beside,
     difference_table,
     group_variants,
@@ -113,7 +112,7 @@ def _spread_rows(values: Rows) -> list[dict[str, Any]]:
     """Mean spread over the classes of a model, all its datasets together."""
     rows = []
     for model in dict.fromkeys(row["model"] for row in values):
-        for measure in MEASURES:
+        for measure in dict.fromkeys(row["measure"] for row in values):
             classes = [
                 row
                 for row in values

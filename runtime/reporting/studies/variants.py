@@ -21,7 +21,7 @@ from .study_outcome import Rows
 from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell
 
 MEASURES: Final = ("pointing", "dice_fixed", "dice_best", "dice_cross_fitted", "auc")
-"""The numbers that are compared, by their names in `METRICS`."""
+"""The numbers that are compared, by their names in `METRICS`, before those of the user's metrics."""
 
 MEASURE: Final = Shown("measure", lambda row: heading(row["measure"], True))
 
@@ -94,7 +94,7 @@ def _labels(members: Sequence[tuple[Material, StudyCell]]) -> list[str]:
 def beside(key: str, title: str, variants: Sequence[Variant], material: Material) -> Variants | str:
     """The variants on the rows that all of them have, or a sentence why there are none. Raises RunError as
     `side_by_side`."""
-    group = side_by_side(key, title, variants, material.sampling)
+    group = side_by_side(key, title, variants, material.sampling, material.metrics)
     if group is None:
         return f"{key} on {title}: {', '.join(v.label for v in variants)} share no image and class with one region."
     return group
@@ -107,7 +107,7 @@ def value_rows(group: Variants, values: Sequence[CellValues], division: str) -> 
     """
     rows = []
     for name in (*values[0].names, ""):
-        for measure in MEASURES:
+        for measure in (*MEASURES, *values[0].choices.own):
             row: dict[str, Any] = {
                 "model": group.key,
                 "dataset": group.title,
@@ -146,7 +146,7 @@ def difference_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     differences = [
         (group, values[0], item)
         for group, values, division in groups
-        for item in group.differences(values, MEASURES, division)
+        for item in group.differences(values, (*MEASURES, *values[0].choices.own), division)
     ]
     items = [item for *_, item in differences]
     items = corrected(items, [(item.kind, item.field, not item.name) for item in items])
@@ -187,7 +187,8 @@ def long_rows(rows: Rows) -> list[dict[str, Any]]:
 def value_table(group: Variants, rows: Rows, division: str, title: str, stamps: tuple[str, ...]) -> Table:
     """One group: classes or strata down, measures and their variants across."""
     labels = group.labels
-    measures = [name for name in MEASURES if any(row["measure"] == name for row in rows)]
+    own = [name for metric in group.metrics for name in metric.numbers]
+    measures = [name for name in (*MEASURES, *own) if any(row["measure"] == name for row in rows)]
     columns = [Column(division), Column("n")]
     for measure in measures:
         columns += [Column(label, heading(measure, True)) for label in (*labels, "spread")]

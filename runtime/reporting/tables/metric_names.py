@@ -49,6 +49,9 @@ class Metric:
 
 
 class _Metrics(dict[str, Metric]):
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, OwnName) or super().__contains__(key)
+
     def __missing__(self, key: str) -> Metric:
         if not isinstance(key, OwnName):
             raise KeyError(key)

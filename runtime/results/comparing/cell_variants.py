@@ -14,6 +14,7 @@ from ..comparability import check_protocols
 from ..image_identity import agreed_images
 from ..load_rows import CellRows
 from ..numbers.cell_values import CellValues, cell_values
+from ..own_metrics import OwnMetric
 from ..selected_pairs import Patients, Resampling, ScoredPairs, dataset_patients
 from .align import SharedRows, shared_rows
 from .difference import Difference, subtract
@@ -45,6 +46,7 @@ class Variants:
     """The rows that several cells share.
 
     left_out: per variant, the pairs that another does not have, or has with another region or of another image.
+    metrics: of the user, whose scores the pairs have.
     """
 
     key: str
@@ -55,6 +57,7 @@ class Variants:
     patients: Patients
     resampling: Resampling
     left_out: tuple[int, ...]
+    metrics: tuple[OwnMetric, ...] = ()
 
     def by_class(self) -> tuple[CellValues, ...]:
         """The numbers of each variant; none of recognition if a score is not finite."""
@@ -92,7 +95,7 @@ class Variants:
             options=replace(pairs.options, unit="per_class"),
             protocol=replace(pairs.protocol, fixed_tau=pairs.protocol.fixed_tau or 0.5),
         )
-        choices = Choices(replicates=self.resampling.replicates, seed=self.resampling.seed)
+        choices = Choices(replicates=self.resampling.replicates, seed=self.resampling.seed, metrics=self.metrics)
         return cell_values(rows, pairs, self.patients, choices)
 
 
@@ -102,8 +105,14 @@ def _without_scores(rows: CellRows) -> CellRows:
     return replace(rows, labels=np.zeros((images, 0), np.int8), logits=none, negatives=none)
 
 
-def side_by_side(key: str, title: str, variants: Sequence[Variant], resampling: Resampling) -> Variants | None:
-    """The shared rows of variants of one dataset, None without a shared pair.
+def side_by_side(
+    key: str,
+    title: str,
+    variants: Sequence[Variant],
+    resampling: Resampling,
+    metrics: tuple[OwnMetric, ...] = (),
+) -> Variants | None:
+    """The shared rows of variants of one dataset, None without a shared pair. metrics: those that the pairs have.
 
     Raises RunError for variants that were swept by different protocols, whose numbers are not comparable.
     """
@@ -123,4 +132,5 @@ def side_by_side(key: str, title: str, variants: Sequence[Variant], resampling: 
         patients=dataset_patients(rows[0].dataset, rows, resampling.replicates, resampling.seed),
         resampling=resampling,
         left_out=tuple(len(scored.counts) - pairs for _, scored in cells),
+        metrics=metrics,
     )

@@ -14,7 +14,7 @@ from pairs_of_phrases import asked
 from pairs_of_sets import ALL as SETS
 from pairs_of_views import ALL as VIEWS
 from phrases_with_commands import TEXTS
-from studies_with_features import SQUASH, live
+from studies_with_features import SQUASH, live, rows_of
 
 CODE = """
 def dice(map, mask):
@@ -130,6 +130,14 @@ def metrics_prompts(world: World) -> None:
 def metrics_sets(world: World) -> None:
     world.eval(*SETS)
     assert reported(world)[0] == {f"{FP32}@{name}" for name in ("coco", "mass", "other")}
+    said, rows = rows_of(world, "run", "prompts", "prompts", "--config", world.folder / "own.toml", "--replicates", 40)
+    assert "each, cross-fitted" in said or "each cross-fitted" in said
+    for table in ("values", "differences", "spread"):
+        by = dict[str, list[dict[str, object]]]()
+        for row in rows[table]:
+            by.setdefault(row.pop("measure"), []).append(row)
+        assert by["mine"] and by["mine"] == by["dice_fixed"], table
+        assert all(by[f"each_{part}"] == by[f"dice_{part}"] for part in _PARTS), table
 
 
 def metrics_views(world: World) -> None:

@@ -365,6 +365,26 @@ def test_compare_has_own_metrics_as_built_in_ones(
         xb.compare(run, models=models, metrics={"auc": f"{file}:hits"})
 
 
+def test_groups_of_models_have_own_metrics(run: Path, file: Path, tmp_path: Path) -> None:
+    config = tmp_path / "own.toml"
+    config.write_text(
+        f"[groups.g]\none = ['a']\ntwo = ['b']\n[metrics.my_hits]\nfunction = '{file}:hits'\n"
+        f"[metrics.my_dice]\nfunction = '{file}:dice'\nlevels = true\n"
+    )
+    options = ["--config", config, "--out", tmp_path / "out", "--replicates", 40, "--over", "patients"]
+    assert command("study", "groups", run, *options) == 0
+    made = json.loads((tmp_path / "out" / "groups.json").read_text())
+    same = {"my_hits": "pointing", "my_dice_fixed": "dice_fixed", "my_dice_cross_fitted": "dice_cross_fitted"}
+    for table in ("contrasts", "groups"):
+        by = {row["measure"]: {**row, "measure": ""} for row in made[table]}
+        assert all(by[own] == by[built_in] for own, built_in in same.items())
+        assert "my_dice_best" not in by
+    for row in made["models"]:
+        assert all(row[own] == row[built_in] for own, built_in in same.items())
+    assert any(fact.startswith(f"metric my_hits: {file}:hits") for fact in made["facts"])
+    assert "my dice cross-fitted" in (tmp_path / "out" / "groups.md").read_text()
+
+
 def test_a_mistyped_number_of_the_project_is_none_of_a_user() -> None:
     with pytest.raises(KeyError):
         METRICS["dice_bset"]

@@ -16,7 +16,7 @@ from ..material import Material
 from ..study_outcome import StudyOutcome
 from ..writing import between
 from .contrasts import Contrast, Groups, contrast_rows, contrasts, group_rows
-from .model_numbers import LEAST_MODELS, MEASURES, RESIDUAL, Numbers, model_numbers, residuals
+from .model_numbers import LEAST_MODELS, MEASURES, RESIDUAL, Numbers, model_numbers, own_measures, residuals
 
 PATIENTS, MODELS, BOTH = "patients", "models", "both"
 OVER: Final = (BOTH, PATIENTS, MODELS)
@@ -52,6 +52,7 @@ def study_groups(
         raise RunError(f"{material.path} has no number in two groups of {', '.join(used)}: {'; '.join(remarks)}")
     remarks += _over_models(every, over)
     rows = contrast_rows(every)
+    own = own_measures(material)
     members = _model_rows(models, used, numbers, left_out)
     hidden = {BOTH: "", PATIENTS: MODELS, MODELS: PATIENTS}[over]
     return StudyOutcome(
@@ -60,12 +61,13 @@ def study_groups(
         facts=(
             *(f"{name}: {_listed(groups)}" for name, groups in used.items()),
             material.sampling.fact,
+            *(metric.fact for metric in material.metrics),
             *material.unfinished,
         ),
         tables=(
             material.table(_without(_CONTRASTS, hidden), rows),
             material.table(_without(_MEANS, hidden), means),
-            material.table(_MEMBERS, members),
+            material.table(_models_table(own), members),
         ),
         data={"contrasts": rows, "groups": means, "models": members},
         settings={
@@ -148,7 +150,7 @@ def _model_rows(
             if any(model in members for members in groups.values())
         ]
         row: dict[str, Any] = {"model": model, "groups": "; ".join(own)}
-        for measure in (*MEASURES, RESIDUAL):
+        for measure in dict.fromkeys((*MEASURES, *numbers, RESIDUAL)):
             item = numbers.get(measure, {}).get(model)
             row |= {measure: None} if item is None else measured(measure, item.number)
         rows.append({**row, "residual_of_others": left_out.get(model)})
@@ -223,19 +225,22 @@ _MEANS: Final = StudyTable(
     ("percent; deviation: standard deviation over the models", *_BOTH),
     lead=3,
 )
-_MEMBERS: Final = StudyTable(
-    "Models",
-    "models",
-    (
-        *texts("model", "groups"),
-        *(metric(measure) for measure in MEASURES),
-        percents("residual", "all models", "residual of Point"),
-        percents("residual_of_others", "the others", "residual of Point"),
-    ),
-    (
-        "percent; means over the datasets that all models have",
-        "residual: above the line of AUC and pointing a model points better than its AUC lets expect; all models: line "
-        "through all, drawn again with each replicate of the patients; the others: line without the model",
-    ),
-    lead=2,
-)
+
+
+def _models_table(own: Sequence[str]) -> StudyTable:
+    return StudyTable(
+        "Models",
+        "models",
+        (
+            *texts("model", "groups"),
+            *(metric(measure) for measure in (*MEASURES, *own)),
+            percents("residual", "all models", "residual of Point"),
+            percents("residual_of_others", "the others", "residual of Point"),
+        ),
+        (
+            "percent; means over the datasets that all models have",
+            "residual: above the line of AUC and pointing a model points better than its AUC lets expect; all models: "
+            "line through all, drawn again with each replicate of the patients; the others: line without the model",
+        ),
+        lead=2,
+    )

@@ -15,6 +15,7 @@ from .....metrics_gpu.statistics.measured_numbers import Measured
 from .....metrics_gpu.statistics.model_groups import line_residuals
 from ....results.comparability import find_basis, on_one_basis
 from ....results.numbers.fields import Sample, number_of
+from ....results.own_metrics import OwnName
 from ..estimates import over_datasets
 from ..material import Material
 from ..study_cell import StudyCell
@@ -53,13 +54,19 @@ Numbers = dict[str, dict[str, ModelNumber]]
 """Measure -> model -> number."""
 
 
+def own_measures(material: Material) -> list[OwnName]:
+    """The numbers of the user's metrics that rest on no threshold of the same pairs, as `MEASURES`."""
+    return [name for metric in material.metrics for name in metric.numbers if name.part != "best"]
+
+
 def model_numbers(material: Material, models: Collection[str]) -> tuple[Numbers, list[str]]:
     """The numbers of these models, and sentences on what is left out."""
     level = material.sampling.level
-    of_cells = [cell_numbers(cell, level) for cell in material.cells if cell.model in models and cell.n]
+    own = own_measures(material)
+    of_cells = [cell_numbers(cell, level, own) for cell in material.cells if cell.model in models and cell.n]
     numbers: Numbers = {}
     remarks: list[str] = []
-    for measure in MEASURES:
+    for measure in (*MEASURES, *own):
         cells = [found[measure] for found in of_cells if measure in found]
         alike = on_one_basis([cell.basis for cell in cells], [cell.dataset for cell in cells])
         other = [cell for cell, same in zip(cells, alike, strict=True) if not same]
@@ -89,13 +96,16 @@ def _over(model: str, cells: Sequence[CellNumber], level: float) -> ModelNumber:
     return ModelNumber(over_datasets((cell.number for cell in cells), level), {cell.dataset: cell for cell in cells})
 
 
-def cell_numbers(cell: StudyCell, level: float) -> dict[str, CellNumber]:
-    """The numbers of a cell that has pairs, by measure, without those that it does not have."""
+def cell_numbers(cell: StudyCell, level: float, own: Sequence[OwnName] = ()) -> dict[str, CellNumber]:
+    """The numbers of a cell that has pairs, by measure, without those that it does not have; own: also these."""
     sample, basis = cell.sample, find_basis(cell.rows, cell.pairs)
     plain = cell.drawn_scores()
     sources = {"pointing": (plain, "pointing"), "dice_fixed": (plain, "dice_fixed")}
     if cell.has_thresholds:
         sources["dice_cross_fitted"] = (cell.drawn_scores("cross_fit"), "dice_best")
+    crossed = sources.get("dice_cross_fitted", (None, ""))[0]
+    of = {"grounding": plain, "cross_fitted": crossed}
+    sources |= {name: (scores, name.source[1]) for name in own if (scores := of[name.source[0]]) is not None}
     named: dict[str, Any] = {"model": cell.model, "dataset": cell.dataset, "sample": sample}
     found = {
         measure: CellNumber(
