@@ -22,6 +22,7 @@ with the cause kept.
 from __future__ import annotations
 
 import errno
+import re
 
 
 class XBenchError(Exception):
@@ -77,6 +78,15 @@ class ServingError(XBenchError):
 
 class MissingExtraError(XBenchError):
     """The request needs an optional package that is not installed."""
+
+
+def words_of(error: BaseException, most: int = 300) -> str:
+    """What an error of a library says, on one line of at most `most` characters; its type where it says nothing.
+
+    Addresses of objects are left out: they differ in every process, and identical files give identical sentences.
+    """
+    words = " ".join(re.sub(r"<\S+ object at 0x[0-9a-f]+>", "", str(error)).split())
+    return words[:most] or type(error).__name__
 
 
 def disk_reason(error: OSError) -> str:

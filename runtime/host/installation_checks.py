@@ -1,6 +1,6 @@
 """Checks what works on this machine, and why the rest does not: engines, the sweep, optional packages.
 
-The checks of the image decoders are in `images/checks.py`; `cli/doctor.py` passes them in.
+The checks of the image decoders are in `images/decoder_checks.py`; `cli/doctor.py` passes them in.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
+from ...engines.errors import words_of
 from ...engines.extras import install_advice
 
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
@@ -123,7 +124,7 @@ def tried(group: str, name: str, release: str | None, probe: Callable[[], None])
         probe()
     # A broken installation can raise any exception; it is the reason of the check.
     except Exception as error:
-        return MachineCheck(group, name, False, release, " ".join(str(error).split()) or type(error).__name__)
+        return MachineCheck(group, name, False, release, words_of(error))
     return MachineCheck(group, name, True, release)
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.errors import ImageAccessError, ImageError
+from ....engines.errors import ImageAccessError, ImageError, words_of
 from ...host.code_numbers import code_number
 from ...host.machine_record import installed_version
 from .kinds import image_kind
@@ -84,12 +84,11 @@ def decode_grey(data: bytes, name: str, *, stretched: bool = False) -> NDArray[n
         raise type(error)(f"{name} cannot be read: {error}.") from error.__cause__
     # The decoding libraries can raise any exception on a damaged file; all are converted here.
     except Exception as error:
-        cause = " ".join(str(error).split()) or type(error).__name__
         if _is_of_the_machine(error):
-            raise ImageAccessError(f"{name} cannot be read on this machine at this time: {cause[:300]}.") from error
+            raise ImageAccessError(f"{name} cannot be read on this machine at this time: {words_of(error)}.") from error
         if image_format == "dicom":  # whose values can be names of patients
             raise ImageError(f"{name} cannot be read: it is damaged ({type(error).__name__}).") from None
-        raise ImageError(f"{name} cannot be read: it is damaged or of an unknown kind ({cause[:300]}).") from error
+        raise ImageError(f"{name} cannot be read: it is damaged or of an unknown kind ({words_of(error)}).") from error
 
 
 def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, window: int) -> Generator[R, None, None]:

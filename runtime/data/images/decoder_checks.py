@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from functools import partial
 
-from ....engines.errors import ImageError
+from ....engines.errors import ImageError, words_of
 from ...host.installation_checks import MachineCheck, installed_version, tried
 
 
@@ -34,7 +34,7 @@ def check_gpu_decoder() -> Iterator[MachineCheck]:
         yield MachineCheck("gpu", "DALI decoder", True, release, str(dali_difference()))
     # A broken installation can raise any exception; it is the reason of the check.
     except Exception as error:
-        yield MachineCheck("gpu", "DALI decoder", False, release, " ".join(str(error).split()) or type(error).__name__)
+        yield MachineCheck("gpu", "DALI decoder", False, release, words_of(error))
 
 
 def _round_trip(image_format: str) -> None:

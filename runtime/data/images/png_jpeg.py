@@ -63,9 +63,7 @@ def decode_png(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     # Not for a file with transparency, which libpng would expand, and not for an animation.
     if data[24:29] == _PLAIN and {kind for kind, _, _ in chunks}.isdisjoint((b"tRNS", b"acTL")):
         try:
-            from imagecodecs import png_decode
-
-            grey = np.asarray(png_decode(data) if values is None else values, np.uint8)
+            grey = np.asarray(by_libpng(data) if values is None else values, np.uint8)
             return stretch_stored(grey) if stretched else grey
         except (ImportError, RuntimeError, ValueError):
             pass  # not installed, or refused: Pillow then says why
@@ -91,16 +89,30 @@ def decode_jpeg(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
 
 def _deep_colour(data: bytes, channels: int, stretched: bool, known: NDArray[Any] | None) -> NDArray[np.uint8]:
     """A PNG of 16 bits whose pixels have several channels (docs/datasets.md §0.2); known: as in `_by_pillow`."""
-    from imagecodecs import png_decode
     from PIL import Image
 
     if _is_animation(data):
         raise ImageError(_ANIMATION)
     # Without the opacity that libpng makes of a transparent colour.
-    values = png_decode(data)[..., :channels] if known is None else known
+    values = by_libpng(data)[..., :channels] if known is None else known
     if stretched:
         return np.asarray(Image.fromarray(stretch_stored(values)).convert("L"))
     return stretch(values[..., 0] if channels == 2 else luminance(values))
+
+
+def by_libpng(data: bytes) -> NDArray[Any]:
+    """The stored values of a PNG, uint8 or uint16 [H, W] or [H, W, C]. Raises ImportError, and as imagecodecs."""
+    from imagecodecs import png_decode
+
+    try:
+        return np.asarray(png_decode(data))
+    except Exception:
+        # imagecodecs 2026.3.6 gives back one reference to None too many for a file that libpng refuses. Before Python
+        # 3.12 a process aborted after 61,000 such files, which a client of `serve` can send.
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
+        raise
 
 
 def luminance(values: NDArray[np.uint16]) -> NDArray[np.uint16]:

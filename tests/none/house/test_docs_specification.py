@@ -99,7 +99,9 @@ def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
         "uncertain", "uncompared_texts", "resized", "activation", "part", "fault",
     }  # fmt: skip
     made = {key for entry in run["cells"].values() for key in entry["ingredients"]}
-    assert set(first_column(page["3"], "ingredient")) == {*made, "shard", "geometry", "intensity", "phrases"}
+    assert set(first_column(page["3"], "ingredient")) == {
+        *made, "shard", "geometry", "intensity", "phrases", "view", "tiles",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DATASETS.names())

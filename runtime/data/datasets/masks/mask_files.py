@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .....engines.errors import ImageError
+from .....engines.errors import ImageError, words_of
 from ...images.kinds import image_kind
-from ...images.png_jpeg import check_pixels, check_rows, png_size
+from ...images.png_jpeg import by_libpng, check_pixels, check_rows, png_size
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,8 +61,7 @@ def decode_png(data: bytes) -> StoredMask:
         raise ImageError(error.strerror or "it is damaged") from error
     # The libraries can raise any exception on a damaged file.
     except Exception as error:
-        cause = " ".join(str(error).split()) or type(error).__name__
-        raise ImageError(f"it is damaged ({cause[:200]})") from error
+        raise ImageError(f"it is damaged ({words_of(error, 200)})") from error
 
 
 def _opened(data: bytes) -> Image:
@@ -76,15 +75,14 @@ def _opened(data: bytes) -> Image:
 
 
 def _decode_deep(data: bytes) -> StoredMask:
-    try:
-        from imagecodecs import png_decode
-    except ImportError:
-        raise ImageError(
-            "it has colours or opacity of 16 bits, and the package imagecodecs, which reads them, cannot be imported; "
-            "install it again"
-        ) from None
     with _opened(data):
-        values = np.asarray(png_decode(data))
+        try:
+            values = by_libpng(data)
+        except ImportError:
+            raise ImageError(
+                "it has colours or opacity of 16 bits, and the package imagecodecs, which reads them, cannot be "
+                "imported; install it again"
+            ) from None
     if values.shape[2] in (2, 4):
         return StoredMask(_plain(values[..., :-1]), values[..., -1])
     return StoredMask(_plain(values))

@@ -194,3 +194,22 @@ def test_the_libraries_have_the_same_pixels_and_errors(data: st.DataObject) -> N
     with patch.object(png_values, "stored_values", return_value=None):
         expected = outcome(file, stretched)
     assert outcome(file, stretched) == expected
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_a_file_that_libpng_refuses_costs_no_reference_to_none(depth: int) -> None:
+    """imagecodecs loses one, so that a process before Python 3.12 would end after many such files."""
+    data = whole([header(9, 9, depth, 0 if depth == 8 else 2), (b"IDAT", b"not deflated"), (b"IEND", b"")])
+    before = sys.getrefcount(None)
+    for _ in range(200):
+        with pytest.raises(ImageError):
+            decode_grey(data, "x.png")
+    assert sys.getrefcount(None) > before - 100
+
+
+def test_a_sentence_is_the_same_each_time() -> None:
+    """Pillow names the address of an object for a colour type that does not exist."""
+    data = whole([header(9, 9, 8, 5), (b"IDAT", zlib.compress(bytes(90))), (b"IEND", b"")])
+    with pytest.raises(ImageError, match=r"kind \(cannot identify image file\)\.") as raised:
+        decode_grey(data, "x.png")
+    assert "0x" not in str(raised.value)
