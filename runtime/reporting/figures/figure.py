@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....engines.visible_text import visible_text
+from ...host.protocols import PROTOCOLS
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import GROUNDING
 from ...results.numbers.run_numbers import Results
@@ -162,7 +163,7 @@ def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]
     """The end of a caption: protocols and choices that are not the defaults, and warnings about the numbers."""
     cells = list(cells)
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
-    lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told]
+    lines = [*(results.apart or map(PROTOCOLS.fact, protocols)), *results.choices.told]
     return tuple(f"Note: {line}." for line in (*lines, *cell_stamps(cells)))
 
 

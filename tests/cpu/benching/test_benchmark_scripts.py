@@ -37,7 +37,8 @@ RESULTS = {
     "device_loop": "device-loop",
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
     "grid_compared": "grid-compared",
-    "host_loop": "host-loop", "int8": "int8", "prepare": "prepare", "prompt_sets": "prompt-sets",
+    "host_loop": "host-loop", "int8": "int8", "own_metrics": "own-metrics", "prepare": "prepare",
+    "prompt_sets": "prompt-sets",
     "ray_overhead": "ray", "reading": "reading",
     "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton",
     "serve_questions": "serve-questions", "sweep": "sweep",
@@ -157,6 +158,23 @@ def test_the_report(script: Script, root: Path, empty_drawings: None) -> None:
     wanted = committed(root, "report_run")
     assert (made["models"], made["datasets"], made["cases_per_model"], made["pairs_per_model"]) == (2, 1, 45, 32)
     assert not lacking(made, wanted) and not made["not_made"]
+
+
+def test_what_own_metrics_add(script: Script, root: Path, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report in this process, without its page, in place of the command."""
+    one, made = module("own_metrics"), list[str]()
+
+    def spent(run: Path, config: Path) -> float:
+        made.append(config.stem)
+        assert _run(["report", str(run), "--config", str(config), "--quiet", "--no-page", "--replicates", "0"]) == 0
+        own = [line for line in (run / "report" / "tables.md").read_text().splitlines() if "metric own" in line]
+        assert bool(own) == (config.stem != "none")
+        return 1.0
+
+    monkeypatch.setattr(one, "spent", spent)
+    document = script("own_metrics", "--rounds", 1, "--models", "kad", "--datasets", "covid_rural")
+    assert made == ["none", "none", "counts", "levels", "maps"] and document["pairs_per_model"] == 32
+    writes_again(root, "own_metrics", document)
 
 
 def test_the_report_is_that_of_the_command(

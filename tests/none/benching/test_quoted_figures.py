@@ -49,6 +49,11 @@ def rows_of_performance(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "the same, CPU time", f"{careful['dicom'][f'{less}_pillow_pool']} ×"
     yield "1,000 patient-level bootstrap replicates", f"{results['bootstrap']['together_s']:.1f} s"
     yield "`report`, 7 models", f"{results['report']['together_s']:.1f} s"
+    added = results["own-metrics"]["ratio"]
+    yield (
+        "the same with a metric of one's own",
+        "; ".join(f"{added[kind]:.2f} ×" for kind in ("counts", "levels", "maps")),
+    )
     found, papers = results["calibration"]["14 findings"], results["calibration"]["7 datasets"]
     maps = 7 * papers["pairs_per_model"]
     yield "`study calibration`", f"{found['cpu_s']} s; the paper's 7 datasets, {maps:,} maps: {papers['cpu_s']} s"
