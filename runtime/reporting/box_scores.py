@@ -23,7 +23,7 @@ from ..host.protocols import SCORERS
 from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results
 from ..results.selected_pairs import Patients
-from ..results.stored_boxes import StoredBoxes, load_boxes
+from ..results.stored_boxes import WITHOUT_BOX, StoredBoxes, load_boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class BoxScores:
     def coverage(self) -> dict[str, int | None]:
         """How many pairs have which answer, and how many boxes were dropped, cut, duplicate, or for absent classes."""
         stored = self.stored
-        told = {"answered": ("answered",), "silent": ("silent", "no_box_in_text"), "unparsable": ("unparsable",)}
+        told = {"answered": ("answered",), "silent": WITHOUT_BOX, "unparsable": ("unparsable",)}
         found: dict[str, int | None] = {name: stored.of_state(*states) for name, states in told.items()}
         found["without_line"] = stored.of_state("missing")
         found |= {f"{name}_boxes": int(stored.counters[name].sum()) for name in ("illegal", "outside", "clipped")}

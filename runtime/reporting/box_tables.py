@@ -10,7 +10,9 @@ from typing import Any
 from ...metrics_gpu.detection.published.coco_detection import COCO_SCORER
 from ...metrics_gpu.statistics.intervals import Interval
 from ...metrics_gpu.statistics.measured_numbers import Measured
+from ..data.answers.dialects.dialect_registry import GRID
 from ..host.protocols import SCORERS
+from ..results.stored_boxes import WITHOUT_BOX
 from .box_scores import BoxScores
 from .printed_cells import interval_text, marked
 from .tables.metric_names import NONE, percent
@@ -64,6 +66,7 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
             if (lost := len(found.stored.state) - len(found.stored.places))
         ),
         *_marked(scores, "AP"),
+        *(f"{found.model}: cells, not boxes" for found in scores if _has_cells(found)),
     )
     return Table(
         f"{scores[0].title}: matched boxes",
@@ -76,9 +79,16 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
     )
 
 
+def _has_cells(scores: BoxScores) -> bool:
+    """Whether answers are cells of a grid, whose size no model chose."""
+    return GRID in (scores.stored.cell.entry["boxes"].get("frames") or ())
+
+
 def _answers(scores: Sequence[BoxScores], name: str) -> Table:
     columns = [Column("model"), *(Column(text, "pairs") for text in ("all", "answered", "boxes per answer"))]
-    columns += [Column(t, "per 100 pairs") for t in ("silent", "unparsable", "missing", "duplicate boxes")]
+    refused = any(found.stored.of_state("refused") for found in scores)
+    columns += [Column(t, "per 100 pairs") for t in ("silent", *["refused"] * refused, "unparsable", "missing")]
+    columns.append(Column("duplicate boxes", "per 100 pairs"))
     columns += [Column(t, "boxes") for t in ("illegal", "outside", "clipped")]
     columns += [Column(t, "absent classes") for t in ("asked", "not asked", "with boxes", "boxes per 100")]
     rows: list[tuple[Item, ...]] = []
@@ -86,8 +96,8 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
         stored, invented = found.stored, found.invented
         pairs, answered = len(stored.state), stored.of_state("answered")
         each = [
-            stored.of_state("silent", "no_box_in_text"), stored.of_state("unparsable"), stored.of_state("missing"),
-            found.duplicates,
+            stored.of_state(*WITHOUT_BOX), *[stored.of_state("refused")] * refused, stored.of_state("unparsable"),
+            stored.of_state("missing"), found.duplicates,
         ]  # fmt: skip
         rows.append(
             (
@@ -107,6 +117,7 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
         "missing: no line; duplicate: boxes about a true box that another one hits, - where regions are masks",
         "illegal and outside boxes are dropped, clipped ones are cut at the image",
         "absent classes: with boxes, percent of those asked; boxes per 100 asked",
+        *["refused: declined or filtered by the model or its server; counted in silent too"] * refused,
     )
     return Table(
         f"{scores[0].title}: what was answered", tuple(columns), tuple(rows), _stamps(scores), notes, name,
@@ -160,8 +171,8 @@ def box_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
             row[f"{key}_percent"] = _percent(getattr(found, key))
         row["boxes"], row["true_boxes"] = int(stored.given.sum()), len(stored.answers.truth.boxes)
         row["duplicates"] = found.duplicates
-        row["answered"], row["silent"] = stored.of_state("answered"), stored.of_state("silent", "no_box_in_text")
-        row["unparsable"], row["missing"] = stored.of_state("unparsable"), stored.of_state("missing")
+        row["answered"], row["silent"] = stored.of_state("answered"), stored.of_state(*WITHOUT_BOX)
+        row["refused"], row["unparsable"], row["missing"] = map(stored.of_state, ("refused", "unparsable", "missing"))
         row |= {name: int(values.sum()) for name, values in stored.counters.items() if name != "duplicates"}
         row |= {"identical_boxes": int(stored.counters["duplicates"].sum()), "negatives_asked": found.invented.asked}
         row["negatives_not_asked"] = stored.not_asked

@@ -19,8 +19,11 @@ from .schema import read_parts, reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATES: Final = ("answered", "silent", "no_box_in_text", "unparsable", "missing")
+STATES: Final = ("answered", "silent", "no_box_in_text", "unparsable", "missing", "refused")
 """By the number in the column `answer.state`."""
+
+WITHOUT_BOX: Final = ("silent", "no_box_in_text", "refused")
+"""The states that count as silence."""
 
 _COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit", "out_of_view")
 

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-ANSWER_COUNTERS: Final = ("silent", "no_box_in_text", "unparsable", "missing", "truncated", "over_limit")
-"""Counters of answers. `silent` counts `no_box_in_text` too."""
+ANSWER_COUNTERS: Final = ("silent", "no_box_in_text", "refused", "unparsable", "missing", "truncated", "over_limit")
+"""Counters of answers. `silent` counts `no_box_in_text` and `refused` too."""
 
 BOX_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates")
 """Counters of boxes."""
@@ -48,6 +48,8 @@ class State(IntEnum):
     """A box was meant, and none could be kept."""
     MISSING = 4
     """The file has no line for this pair, or the line was rejected."""
+    REFUSED = 5
+    """The line says that the answer was refused or filtered, and no box was kept; counted as silent too."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ class BoxAnswers:
     def counts(self) -> dict[str, int]:
         """The counters over all pairs: `ANSWER_COUNTERS`, then `BOX_COUNTERS`."""
         states = {state.name.lower(): int(np.count_nonzero(self.state == state)) for state in State}
-        states["silent"] += states["no_box_in_text"]
-        answers = {name: states[name] for name in ANSWER_COUNTERS[:4]}
-        answers |= {name: int(np.count_nonzero(getattr(self, name))) for name in ANSWER_COUNTERS[4:]}
+        states["silent"] += states["no_box_in_text"] + states["refused"]
+        answers = {name: states[name] for name in ANSWER_COUNTERS[:5]}
+        answers |= {name: int(np.count_nonzero(getattr(self, name))) for name in ANSWER_COUNTERS[5:]}
         return answers | {name: int(getattr(self, name).sum()) for name in BOX_COUNTERS}
 
 

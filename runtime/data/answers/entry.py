@@ -11,7 +11,7 @@ from .bad_line import BadLine
 from .coordinate_frames import VIEWED, Budget, Size, View, ordered, placed_axes, view_of
 from .dialects.dialect_registry import DIALECTS, JSON, parse
 from .fitting import FittedAnswer, fit
-from .line_keys import Settings, four_numbers, score_list
+from .line_keys import REFUSALS, Settings, finish_of, four_numbers, score_list
 from .questions import Place, Questions
 from .unread_answers import excerpt_of
 
@@ -42,8 +42,15 @@ def read_answer(line: Mapping[str, Any], settings: Settings, row: int, questions
         raise BadLine("text", "the line has both boxes and text; leave one of them out")
     if "boxes" not in line and "text" not in line:
         raise BadLine("boxes", "the line has neither boxes nor text; if the model found nothing, write []")
-    if "text" in line:
-        return _from_text(line, settings, row, questions)
+    finish = finish_of(line)
+    answer = (_from_text if "text" in line else _from_boxes)(line, settings, row, questions)
+    answer.truncated |= finish == "length"
+    if finish in REFUSALS and answer.state != State.ANSWERED:
+        answer.state, answer.excerpt = State.REFUSED, ""
+    return answer
+
+
+def _from_boxes(line: Mapping[str, Any], settings: Settings, row: int, questions: Questions) -> FittedAnswer:
     if settings.frame is None:
         raise BadLine("frame", "boxes need a frame; write it in the header or in the line, such as pixels or unit")
     boxes = four_numbers(line["boxes"])

@@ -22,7 +22,11 @@ PROVENANCE: Final = (
 )  # fmt: skip
 _SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key", "thoughts")
 _HEADER: Final = (HEADER, *_SETTINGS, *PROVENANCE)
-LINE_KEYS: Final = ("case", "finding", "phrase", "boxes", "text", "scores", *_SETTINGS, *PROVENANCE)
+LINE_KEYS: Final = ("case", "finding", "phrase", "boxes", "text", "scores", "finish", *_SETTINGS, *PROVENANCE)
+FINISHES: Final = ("stop", "length", "refusal", "content_filter", "other")
+"""Why an answer ended, in the key `finish` of its line."""
+
+REFUSALS: Final = ("refusal", "content_filter")
 _WRITTEN: Final[Mapping[str, str]] = {
     word: key
     for key, words in {
@@ -46,6 +50,7 @@ _WRITTEN: Final[Mapping[str, str]] = {
         "order": ("boxformat", "bboxformat", "boxorder"),
         "size": ("imagesize", "imagewidth", "imageheight", "width", "height"),
         "view": ("inputsize", "resizedsize"),
+        "finish": ("finishreason", "stopreason"),
     }.items()
     for word in words
 }
@@ -153,6 +158,11 @@ def _check_provenance(key: str, value: Any) -> None:
         raise BadLine(key, f"{key} is not a finite number; write a number, a text or null") from None
     if key == "dataset" and not isinstance(value, str):
         raise BadLine(key, f"dataset is {_shown(value)}; write the dataset's name")
+
+
+def finish_of(line: Mapping[str, Any]) -> str | None:
+    """The value of `finish`, one of `FINISHES`; None without it. Raises BadLine."""
+    return _word(line, "finish", FINISHES, None)
 
 
 def four_numbers(boxes: Any) -> list[Corners]:

@@ -9,12 +9,15 @@ from typing import Final
 
 from ....host.named_objects import NamedObjects
 from ..bad_line import BadLine
-from . import bins, brackets, json_lists
+from . import bins, brackets, grid_cells, json_lists, number_lists
 from .parsed import Parsed
 from .thoughts import Tags, answer_part, tag_of_boxes
 
 JSON: Final = "json"
 """The dialect whose frame, order and key the line states."""
+
+GRID: Final = "grid"
+"""The dialect whose boxes are cells of a grid."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ DIALECTS: Final = NamedObjects(
         "paligemma1024": Dialect("PaliGemma, divided by 1024", bins.paligemma1024, "unit", tokens=("<loc",)),
         "medgemma15": Dialect("MedGemma 1.5", json_lists.medgemma15, "pad", (1000, 1000)),
         "kosmos2": Dialect("Kosmos-2", bins.kosmos2, "unit", tokens=("<object>", "<phrase>", "<patch_index_")),
+        "internvl": Dialect("InternVL", number_lists.internvl, "permille"),
+        "deepseekvl2": Dialect("DeepSeek-VL2", number_lists.deepseekvl2, "999"),
+        "medrega": Dialect("MedRegA", number_lists.medrega, "999"),
+        GRID: Dialect("cells of a grid", grid_cells.grid, "unit"),
         JSON: Dialect("JSON of any model", None, ""),
     },
 )
