@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .asking import ask
     from .cases import ModelInput, Radiograph, Radiographs, load_dataset
     from .comparing import RunComparison, compare
     from .counting import best_threshold, dice, iou, pointing, sweep
@@ -42,6 +43,7 @@ __all__ = [
     "TransformersModel",
     "XBenchError",
     "__version__",
+    "ask",
     "auc",
     "auc_difference",
     "best_threshold",
@@ -78,6 +80,7 @@ _HOME = {
     "Sweeping": ".metrics_gpu.sweep.sweep_options",
     "TransformersModel": ".live_models",
     "XBenchError": ".engines.errors",
+    "ask": ".asking",
     "auc": ".runtime.results.comparing.score_differences",
     "auc_difference": ".runtime.results.comparing.score_differences",
     "best_threshold": ".counting",

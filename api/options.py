@@ -12,7 +12,7 @@ from .engines.errors import ConfigError
 from .engines.geometry import Geometry
 from .engines.registry import did_you_mean
 
-__all__ = ["EvaluateOptions", "FilePath", "ReportOptions", "check_options"]
+__all__ = ["AskKeywords", "EvaluateOptions", "FilePath", "ReportOptions", "check_options"]
 
 FilePath = str | os.PathLike[str]
 
@@ -94,6 +94,52 @@ class CompareOptions(TypedDict, total=False):
     metrics: Mapping[str, str | Mapping[str, Any]]
     replicates: int | None
     seed: int | None
+
+
+class AskKeywords(TypedDict, total=False):
+    """Further options of `ask`, with the meaning of the options of that name of `xbench-fast ask` (docs/reference.md).
+
+    set: field of the request -> value. data_options: keys of the dataset's table in xbench.toml. config: the
+    configuration file, by default ./xbench.toml if it exists. progress: False for no bars and lines.
+    """
+
+    findings: str | Sequence[str]
+    limit: int | None
+    shuffle_seed: int | None
+    negatives: str | int
+    words: FilePath | None
+    prompt_file: FilePath | None
+    attempts: int
+    temperature: float
+    seed: int
+    sampling: Literal["greedy", "official"]
+    max_tokens: int | None
+    set: Mapping[str, Any]
+    unset: str | Sequence[str]
+    guided: FilePath | None
+    frame: str | None
+    order: Literal["xyxy", "yxyx", "xywh", "cxcywh"]
+    key: str
+    view: str | None
+    encoding: str
+    view_unproved: bool
+    grid_lines: bool
+    server: Literal["auto", "vllm", "sglang", "llamacpp", "ollama", "openai", "plain"]
+    concurrency: int
+    timeout: float
+    retries: int
+    go_on: bool
+    model_alias: str | Sequence[str]
+    allow_host: str | Sequence[str]
+    key_env: str | None
+    ca: FilePath | None
+    prices: str | None
+    dry_run: bool
+    write: bool
+    recheck: bool
+    data_options: Mapping[str, Any]
+    config: FilePath | None
+    progress: bool
 
 
 def check_options(function: str, kinds: type, given: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 __all__ = [
     "Joint",
+    "asked_joints",
     "box_joints",
     "command_joints",
     "family_joints",
@@ -57,6 +58,11 @@ def joints() -> list[Joint]:
 def box_joints() -> list[Joint]:
     """Predicted boxes, phrases and published scorers with commands and with other models."""
     return [Joint(*row) for row in _rows("Boxes, phrases and published scorers")]
+
+
+def asked_joints() -> list[Joint]:
+    """Files that `ask` wrote with features of an evaluation."""
+    return [Joint(*row) for row in _rows("Asked files")]
 
 
 def trust_joints() -> list[Joint]:

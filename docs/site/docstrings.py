@@ -99,7 +99,7 @@ def option_help(options: str) -> dict[str, str]:
     """The help text of each option of the command whose options are the keywords `options`."""
     from xbench_fast.runtime.cli.app import app
 
-    commands = {"EvaluateOptions": "eval", "ReportOptions": "report", "CompareOptions": "compare"}
+    commands = {"EvaluateOptions": "eval", "ReportOptions": "report", "CompareOptions": "compare", "AskKeywords": "ask"}
     command = app.get_command(click.Context(app), commands[options])
     assert command is not None
     return {

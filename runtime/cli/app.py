@@ -42,6 +42,7 @@ COMMANDS = {
     "models": (".models_command:models", "List the bundles found."),
     "prompts": (".prompts_command:prompts", "Make prompt sets and add them to bundles."),
     "datasets": (".datasets_command:datasets", "List datasets, or audit one."),
+    "ask": (".ask_command:ask", "Ask a multimodal model behind an endpoint where findings are."),
     "boxes": (".boxes_command:boxes", "Check files of predicted boxes."),
     "bench": (".bench_command:bench", "Measure throughput and latency on this machine."),
     "doctor": (".doctor_command:doctor", "Show what works on this machine, and why the rest does not."),

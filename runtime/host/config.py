@@ -15,6 +15,7 @@
     attributes = "patients.csv"           # view, sex, age ... for `study subgroups`; default: its own files
     augment = ["flip", "shift:8"]         # views of every image, each a result of its own (docs/datasets.md §0.9)
     part = true                           # images of a part of it are enough; default: from half missing on, eval fails
+    credentialed = true                   # `ask` sends its images only to hosts named for it (docs/ask.md §6)
 
     [metrics.my_recall]                   # a number of your own in reports (docs/metrics.md §19)
     function = "metrics.py:recall"        # maps = true: it takes the map and the region; levels = true: a curve
@@ -61,7 +62,7 @@ from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
 DEFAULT_FILE = "xbench.toml"
-DATASET_KEYS = ("root", "reader", "prompts", "attributes", "part", "augment")
+DATASET_KEYS = ("root", "reader", "prompts", "attributes", "part", "augment", "credentialed")
 """Keys of a dataset's table that are not options of its reader."""
 _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of folders"}
 
@@ -69,13 +70,12 @@ _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of 
 @dataclass(frozen=True)
 class DatasetConfig:
     """One dataset: its folder, its reader and the reader's options.
-
-    `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name. A tuple names several,
+    `prompts`: the prompt set of a bundle; None means `name`, then the reader's own name. A tuple names several,
     and each gives a cell of its own (`each_set`). `attributes`: a table of the cases'
     attributes, which no result depends on; None: from the dataset's files. `part`: only a part of
     the images is meant to be there (docs/datasets.md §0.1); no result depends on it. `augment`: views of every image
     (docs/datasets.md §0.9), each of which gives a cell besides the one of the plain images. `view`: the one of a cell,
-    empty for plain images.
+    empty for plain images. `credentialed`: under a data use agreement, which `ask` keeps (docs/ask.md §6).
     """
 
     name: str
@@ -87,6 +87,7 @@ class DatasetConfig:
     part: bool = False
     augment: tuple[str, ...] = ()
     view: str = ""
+    credentialed: bool = False
 
     @property
     def each_view(self) -> list[DatasetConfig]:
@@ -101,12 +102,11 @@ class DatasetConfig:
 
     def with_option(self, key: str, value: Any) -> DatasetConfig:
         """A copy with one more key of the table `[datasets.NAME]`. Raises ConfigError."""
-        if key == "part":
+        if key in ("part", "credentialed"):
             if not isinstance(value, bool):
-                raise ConfigError(
-                    f"The option 'part' of the dataset '{self.name}' must be true or false, not {value!r}."
-                )
-            return replace(self, part=value)
+                where = f"The option '{key}' of the dataset '{self.name}'"
+                raise ConfigError(f"{where} must be true or false, not {value!r}.")
+            return replace(self, part=value) if key == "part" else replace(self, credentialed=value)
         if key == "augment":
             return replace(self, augment=tuple(dict.fromkeys(value.split(",") if isinstance(value, str) else value)))
         if key == "prompts" and not isinstance(value, str):
@@ -120,9 +120,9 @@ class DatasetConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes. `code`: the readers in
-    Python files, dataset -> reader, of a configuration file that was not named. `groups`: name of a division -> group
-    -> its models. `metrics`: name -> the keys of its table. `named`: whether the user named the file."""
+    """A whole configuration; `path`: its file, None without one. `cache_limit`: bytes. `code`: readers in Python files,
+    dataset -> reader, of a file that was not `named`. `groups`: division -> group -> its models. `metrics`: name -> the
+    keys of its table."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
@@ -148,9 +148,7 @@ class Config:
 
     def own_code(self) -> list[str]:
         """A line for each reader in a Python file that ./xbench.toml names, without --config: its code runs here.
-
-        Raises ConfigError for a file outside the folder of ./xbench.toml, which runs only where --config is given.
-        """
+        Raises ConfigError for a file outside the folder of ./xbench.toml, which runs only where --config is given."""
         named = {name: reader for name, reader in self.code.items() if self.datasets[name].reader == reader}
         return [code_line(DEFAULT_FILE, reader, f"reads dataset '{name}'") for name, reader in named.items()]
 
@@ -232,6 +230,7 @@ class _Dataset(msgspec.Struct):
     prompts: Text | Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
     attributes: Path | None = None
     part: bool = False
+    credentialed: bool = False
     augment: Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
 
 
@@ -261,8 +260,9 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     reader = _beside(table.reader or name, path)
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
     prompts = tuple(dict.fromkeys(table.prompts)) if isinstance(table.prompts, list) else table.prompts
-    augment = tuple(dict.fromkeys(table.augment or ()))
-    return DatasetConfig(name, table.root, reader, prompts, options, table.attributes, table.part, augment)
+    kept = {key: getattr(table, key) for key in ("root", "attributes", "part", "credentialed")}
+    views = tuple(dict.fromkeys(table.augment or ()))
+    return DatasetConfig(name, reader=reader, prompts=prompts, options=options, augment=views, **kept)
 
 
 def _groups(name: str, table: Any, path: Path) -> dict[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..datasets.region_boxes import Boxes
 from .answered import BoxAnswers, BoxFile, Written
 from .coordinate_frames import Budget, smart_resize
+from .dialects.dialect_registry import GRID
 from .questions import Questions
 
 Float = NDArray[np.float64]
@@ -34,7 +35,7 @@ def frame_check(file: BoxFile, questions: Questions) -> str:
     """
     pairs = file.written.pairs.tolist()
     table = _Table(file.written, [_true_boxes(questions, file.positives, pair) for pair in pairs])
-    if not table.pairs:
+    if not table.pairs or set(file.frames) == {GRID}:  # a cell is a small part of a region in any frame
         return ""
     declared = table.mean(lambda boxes, axes, size: _placed(boxes, axes))
     name, best = max(((name, table.mean(read)) for name, read in _others()), key=lambda item: item[1])

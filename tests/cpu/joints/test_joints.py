@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import asked_with_features
 import boxes_with_commands
 import families_with_features
 import gap_with_features
@@ -39,6 +40,7 @@ import twice_with_changes
 from joint_inputs import Originals, make_originals
 from joint_table import (
     Joint,
+    asked_joints,
     box_joints,
     command_joints,
     family_joints,
@@ -64,6 +66,7 @@ FILES = (
     pairs_of_sets,
     pairs_of_views,
     pairs_of_tiles,
+    asked_with_features,
     boxes_with_commands,
     phrases_with_commands,
     published_numbers,
@@ -102,6 +105,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
 ALL = (
     *joints(),
     *box_joints(),
+    *asked_joints(),
     *trust_joints(),
     *study_joints(),
     *twice_joints(),

@@ -14,7 +14,8 @@ import click
 import pytest
 from xbench_fast.export.cli.export_command import command as export
 from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
-from xbench_fast.options import EvaluateOptions, ReportOptions
+from xbench_fast.options import AskKeywords, EvaluateOptions, ReportOptions
+from xbench_fast.runtime.asking.ask_options import AskOptions
 from xbench_fast.runtime.cli.app import app
 from xbench_fast.runtime.cli.evaluate_command import evaluate
 from xbench_fast.runtime.cli.report_command import report
@@ -25,6 +26,10 @@ PYTHON_ONLY = {"boxes", "data_options", "progress", "geometry", "name", "version
 """Keywords of `evaluate` that are no options of `xbench-fast eval`, which has --model boxes:FILE and --data-option."""
 MADE_UP = "xbench-export"
 """The command whose --seed makes weights up: 0 is part of what the demo's bundles are."""
+
+
+ASKED = "xbench-fast ask"
+"""The command whose --seed is a field of the requests: 0 is part of its content keys (docs/ask.md §5)."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +109,8 @@ def test_keywords_of_python_are_the_options_declared() -> None:
     declared = set(EvaluationOptions.__dataclass_fields__) - {"out"}  # a parameter of its own
     assert set(EvaluateOptions.__annotations__) == declared | PYTHON_ONLY
     assert set(ReportOptions.__annotations__) == set(Choices.__dataclass_fields__)
-    for written, made in ((EvaluateOptions, EvaluationOptions), (ReportOptions, Choices)):
+    assert set(AskKeywords.__annotations__) == {*AskOptions.__dataclass_fields__, "data_options", "config", "progress"}
+    for written, made in ((EvaluateOptions, EvaluationOptions), (ReportOptions, Choices), (AskKeywords, AskOptions)):
         assert words(get_type_hints(written)) == {name: set(texts) for name, texts in words_of(made).items()}
         hints = get_type_hints(made)
         for name, hint in get_type_hints(written).items():
@@ -114,12 +120,14 @@ def test_keywords_of_python_are_the_options_declared() -> None:
 
 def test_one_name_for_one_thing(options: list[tuple[str, click.Option]]) -> None:
     flags = {flag for _, option in options for flag in option.opts}
-    assert not flags & {"--models", "--datasets", "--model-a", "--model-b", "--bundle", "--set"}
+    assert not flags & {"--models", "--datasets", "--model-a", "--model-b", "--bundle"}
     for command, option in options:
         if option.opts[0] in ("--model", "--dataset", "--data", "--bundles", "--prompt-set"):
             once = (command, option.opts[0]) in {
                 ("xbench-fast serve", "--prompt-set"),  # the default of a server
                 ("xbench-export triton", "--bundles"),  # the folder that all of them are in
+                ("xbench-fast ask", "--model"),  # a file has the answers of one model
+                ("xbench-fast ask", "--dataset"),
             }
             assert option.multiple is not once, (command, option.opts)
         assert option.multiple == ("Can be repeated" in (option.help or "")), (command, option.opts)
@@ -143,7 +151,7 @@ def test_one_name_for_one_thing(options: list[tuple[str, click.Option]]) -> None
 def test_one_default_seed(options: list[tuple[str, click.Option]]) -> None:
     for command, option in options:
         if option.opts[0] == "--seed":
-            assert option.default == (0 if command == MADE_UP else SEED), command
+            assert option.default == (0 if command in (MADE_UP, ASKED) else SEED), command
 
 
 def test_help_is_sentences(options: list[tuple[str, click.Option]]) -> None:

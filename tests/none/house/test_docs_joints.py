@@ -6,6 +6,7 @@ from itertools import combinations
 
 import click
 from joint_table import (
+    asked_joints,
     box_joints,
     command_joints,
     family_joints,
@@ -39,6 +40,7 @@ def test_every_row_says_what_is_run_and_what_must_follow() -> None:
     for row in (
         *joints(),
         *box_joints(),
+        *asked_joints(),
         *trust_joints(),
         *study_joints(),
         *twice_joints(),

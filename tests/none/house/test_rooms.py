@@ -15,6 +15,7 @@ ROOMS = {
     "data": {"host"},
     "results": {"data", "host"},
     "evaluation": {"results", "data", "host"},
+    "asking": {"evaluation", "results", "data", "host"},
     "reporting": {"evaluation", "results", "data", "host"},
     "trust": {"reporting", "evaluation", "results", "data", "host"},
     "serving": {"reporting", "evaluation", "results", "data", "host"},

@@ -1,0 +1,216 @@
+"""Asks a model behind an endpoint about a dataset, from the plan to the file of answers (docs/ask.md)."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ...engines.errors import ConfigError, ImageError
+from ..data.images.size import image_size
+from ..evaluation.progress import Progress
+from ..host.config import DatasetConfig
+from ..host.paths import has_file
+from ..results.loaded_dataset import load_dataset
+from .answer_log import KEPT, AnswerLog
+from .ask_jobs import AskSession, jobs, to_ask
+from .ask_plan import AskPlan, read_plan, same_questions, write_plan
+from .ask_rules import AskRequest, api_key, check_model, prices, request_rules, schema_sha256, selection
+from .ask_summary import AskedRun, summary
+from .asked_file import asked_folder, check_out, locked, write_answers
+from .asked_pairs import select
+from .endpoint import CREDENTIALED, allowed_endpoint
+from .http_client import Client
+from .outcomes import Expected
+from .plan_lines import estimate, plan_lines
+from .runner import AskRunner, Waiting
+from .sent_images import sent_size
+from .server_facts import ServerFacts, read_facts
+from .view_proof import NOT_PROVED, PROVED, prove_view
+
+
+def ask_dataset(
+    request: AskRequest, config: DatasetConfig | None, progress: Progress, waiting: Waiting | None = None
+) -> dict[str, Any]:
+    """Asks, writes the file, and returns the counts of docs/ask.md §6.
+
+    config: the dataset; None with `write`. Raises ConfigError for options that do not fit, DataError, and RunError for
+    a server that cannot be asked at all. A run that stops early is no error here: `stopped` says why.
+    """
+    if request.options.write:
+        return _write_only(request, progress)
+    if config is None:
+        raise ConfigError("--dataset is missing; name the dataset to ask about.")
+    rules, chosen = request_rules(request), selection(request.options)
+    prices(request.options)
+    key = api_key(request.options)
+    credentialed = config.credentialed or config.reader in CREDENTIALED
+    resolve = _literal if request.options.dry_run else None
+    endpoint = allowed_endpoint(request.endpoint, request.options.allow_host, config.name, credentialed, resolve)
+    if key is not None and endpoint.scheme == "http" and not endpoint.local:
+        raise ConfigError(f"A key is not sent over http to {endpoint.host}; use https.")
+    check_out(request)
+    loaded = load_dataset(config)
+    images = select(loaded.dataset, loaded.asked, chosen)
+    if images and not any(has_file(image.path) for image in images):
+        raise ConfigError(f"The dataset '{config.name}' has no image in {config.root}; correct its folder.")
+    plan = AskPlan(config.name, rules, {}, request.options.attempts, tuple(images))
+    session = AskSession(request, loaded, endpoint, plan)
+    if request.options.dry_run:
+        return _dry_run(session, progress)
+    if not images:
+        progress.say("Nothing to ask: no pair is selected.")
+        return {"pairs": 0, "stopped": "", "failed": 0}
+    client = Client(endpoint, request.options.timeout, key, request.options.ca)
+    facts = read_facts(client, request.model, request.options.server)
+    session.plan = replace(plan, rules=replace(rules, model=facts.model, server=facts.kind))
+    check_model(session.plan.rules)
+    secrets = () if key is None else (key,)
+    expected = Expected(facts.model, tuple(request.options.model_alias), secrets)
+    with locked(asked_folder(request.out)):
+        log = AnswerLog(asked_folder(request.out), request.dialect)
+        try:
+            options = request.options
+            waits = waiting or Waiting(options.concurrency, options.retries, options.go_on)
+            runner = AskRunner(client, session.plan.rules, log, expected, waits)
+            return _run(session, facts, runner, log, progress)
+        finally:
+            log.close()
+
+
+def _run(
+    session: AskSession, facts: ServerFacts, runner: AskRunner, log: AnswerLog, progress: Progress
+) -> dict[str, Any]:
+    request, folder = session.request, asked_folder(session.request.out)
+    earlier = read_plan(folder)
+    if earlier is not None and earlier.dataset != session.plan.dataset:
+        raise ConfigError(f"{folder} has answers about the dataset {earlier.dataset}; use another --out.")
+    same = earlier is not None and same_questions(session.plan, earlier)
+    todo = to_ask(session, log)
+    for line in plan_lines(session.plan, session.endpoint, estimate(session.plan), session.reused, sent=True):
+        progress.say(line)
+    begun = time.monotonic()
+    if todo or not same or earlier is None:
+        proof = _proof(session, runner, log, progress) if todo else (NOT_PROVED, "")
+        header = _header(session, facts, proof)
+        if same and earlier is not None:
+            header["created"] = earlier.header.get("created", header["created"])
+        session.plan = replace(session.plan, header=header)
+        write_plan(folder, session.plan)
+    else:
+        session.plan = replace(session.plan, header=earlier.header)
+    interrupted = False
+    total = session.plan.pairs * session.plan.attempts
+    try:
+        with progress.cell(f"ask {session.plan.dataset}", total, "pairs") as advance:
+            advance(session.reused)
+            runner.run(jobs(session, todo, log, progress), lambda kind: _note(kind, runner, advance, progress))
+    except KeyboardInterrupt:
+        interrupted = True
+        runner.state.stopped = "interrupted"
+    lines = write_answers(request.out, session.plan, log)
+    asked = AskedRun(
+        session.plan, session.loaded, log, runner.state, request, time.monotonic() - begun, len(session.unreadable),
+        session.reused, lines,
+    )  # fmt: skip
+    counts = summary(asked, progress)
+    if interrupted:
+        raise KeyboardInterrupt
+    return counts
+
+
+def _proof(session: AskSession, runner: AskRunner, log: AnswerLog, progress: Progress) -> tuple[str, str]:
+    plan, factor = session.plan, session.plan.rules.asked.factor
+    largest = (0, 0)
+    if factor is not None:
+        for image in plan.images:
+            known = plan.known(log, image)
+            with suppress(ImageError, OSError):
+                size = known.size if known else sent_size(plan.preparation, image_size(image.path)[::-1])
+                largest = max(largest, size, key=lambda sides: sides[0] * sides[1])
+    if factor is not None and largest == (0, 0):
+        return NOT_PROVED, "no image can be read"
+    result, why = prove_view(runner.complete, plan.rules, largest, unproved=session.request.options.view_unproved)
+    progress.say(result if result == PROVED else f"{result}: {why}")
+    return result, why
+
+
+def _header(session: AskSession, facts: ServerFacts, proof: tuple[str, str]) -> dict[str, Any]:
+    """The header of the file. The day and not the second: two runs of a day give the same bytes."""
+    rules, options = session.plan.rules, session.request.options
+    prompt = f"official:{rules.dialect} {rules.asked.prompt_sha256}" if rules.prompt is None else rules.prompt
+    note = [
+        f"server {facts.kind}{f' {facts.version}' if facts.version else ''}",
+        f"words {'of a file' if options.words else 'of the dataset'}",
+        f"view {rules.preparation} as {rules.encoding}",
+        proof[0],
+        *([f"guided {schema_sha256(rules.guided)}"] if rules.guided is not None else []),
+        *([f"sampling {options.sampling}"] if rules.official else []),
+        *([f"set {', '.join(sorted(rules.changed))}"] if rules.changed else []),
+        *([f"unset {', '.join(rules.removed)}"] if rules.removed else []),
+    ]
+    frame = {"frame": options.frame, "order": options.order, "key": options.key} if rules.dialect == "json" else {}
+    return {
+        "model": rules.model,
+        "dataset": session.plan.dataset,
+        "dialect": rules.dialect,
+        **frame,
+        "prompt": prompt,
+        "created": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "seed": rules.seed,
+        "temperature": rules.temperature,
+        "attempts": session.plan.attempts,
+        "note": "; ".join(note),
+    }
+
+
+def _note(kind: str, runner: AskRunner, advance: Any, progress: Progress) -> None:
+    """Counts a finished request; the first failure of a kind is said at once."""
+    advance(1)
+    if kind not in KEPT and runner.state.kinds[kind] == 1:
+        reason = next(reversed(runner.state.reasons), "")
+        progress.say(f"{kind}: {reason}")
+
+
+def _dry_run(session: AskSession, progress: Progress) -> dict[str, Any]:
+    """The plan alone: nothing is sent, and no socket is opened."""
+    folder = asked_folder(session.request.out)
+    earlier = read_plan(folder)
+    if earlier is not None:
+        rules = session.plan.rules
+        known = replace(rules, model=rules.model or earlier.rules.model, server=earlier.rules.server)
+        session.plan = replace(session.plan, rules=known)
+        with locked(folder):
+            log = AnswerLog(folder, session.request.dialect)
+            to_ask(session, log)
+            log.close()
+    counted = estimate(session.plan)
+    for line in plan_lines(session.plan, session.endpoint, counted, session.reused, sent=False):
+        progress.say(line)
+    plan = session.plan
+    return {
+        "dataset": plan.dataset, "dialect": plan.rules.dialect, "pairs": plan.pairs, "images": len(plan.images),
+        "attempts": plan.attempts, "answered_before": session.reused, "bytes": counted.bytes,
+        "prompt_tokens": counted.prompt_tokens, "stopped": "", "failed": 0,
+    }  # fmt: skip
+
+
+def _write_only(request: AskRequest, progress: Progress) -> dict[str, Any]:
+    folder = asked_folder(request.out)
+    plan = read_plan(folder)
+    if plan is None:
+        raise ConfigError(f"{folder} has no plan, so there is nothing to write; ask first.")
+    with locked(folder):
+        log = AnswerLog(folder, plan.rules.dialect)
+        lines = write_answers(request.out, plan, log)
+        log.close()
+    missing = plan.pairs * plan.attempts - lines
+    progress.say(f"{request.out}: {lines} answers, {missing} pairs without one")
+    return {"file": str(request.out), "lines": lines, "missing": missing, "stopped": "", "failed": missing}
+
+
+def _literal(host: str, port: int) -> list[str]:
+    """The address of a host that is one; any other name but localhost is taken for another machine."""
+    return ["127.0.0.1"] if host == "localhost" else [host]

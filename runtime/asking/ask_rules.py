@@ -1,0 +1,204 @@
+"""Options -> the rules of the requests and the questions; faults of the options are found here (docs/ask.md §1)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
+from ...engines.strict_json import parse_json
+from ..data.answers.coordinate_frames import FRAMES, VIEWED
+from ..data.answers.dialects.dialect_registry import DIALECTS, GRID, JSON
+from .ask_options import AskOptions
+from .asked_pairs import PairSelection
+from .chat_body import FIXED, RequestRules
+from .dialect_prompts import ASKED_DIALECTS, WORDS
+from .sent_images import GRID_SUFFIX, check_encoding, check_preparation
+
+_SIDES: Final = ("224", "448", "896")
+
+
+@dataclass(frozen=True)
+class AskRequest:
+    """A call of `ask`. dataset: its name; model: None for the only one of the server; options: all others."""
+
+    out: Path
+    endpoint: str = ""
+    dialect: str = ""
+    dataset: str = ""
+    model: str | None = None
+    options: AskOptions = field(default_factory=AskOptions)
+
+
+def request_rules(request: AskRequest) -> RequestRules:
+    """The rules without model and kind of the server. Raises ConfigError."""
+    options, name = request.options, request.dialect
+    if name not in ASKED_DIALECTS:
+        raise ConfigError(f"There is no dialect '{name}' to ask in: {did_you_mean(name, ASKED_DIALECTS)}.")
+    _check_frame(request)
+    prompt = None
+    if options.prompt_file is not None:
+        prompt = _text(options.prompt_file, "--prompt-file")
+        if prompt.count(WORDS) != 1:
+            raise ConfigError(f"--prompt-file {options.prompt_file} must have {WORDS} once, for the finding or phrase.")
+    changed = dict(_setting(text) for text in options.set)
+    for key in (*changed, *options.unset):
+        if key in FIXED:
+            raise ConfigError(f"The field {key} of a request cannot be changed; leave it out of --set and --unset.")
+    return RequestRules(
+        dialect=name,
+        model=request.model or "",
+        server="plain" if options.server == "auto" else options.server,
+        temperature=options.temperature,
+        seed=options.seed,
+        max_tokens=options.max_tokens,
+        official=options.sampling == "official",
+        changed=changed,
+        removed=tuple(options.unset),
+        guided=None if options.guided is None else _schema(options.guided),
+        prompt=prompt,
+        preparation=_preparation(request),
+        encoding=check_encoding(options.encoding),
+    )
+
+
+def selection(options: AskOptions) -> PairSelection:
+    """Which pairs are asked. Raises ConfigError."""
+    words: dict[str, str] = {}
+    if options.words is not None:
+        words = _json(options.words, "--words")
+        if not isinstance(words, dict) or not all(isinstance(text, str) and text.strip() for text in words.values()):
+            raise ConfigError(f"--words {options.words} must be a JSON object {{finding: words}}.")
+    return PairSelection(options.findings, options.limit, options.shuffle_seed, options.negatives, words, options.seed)
+
+
+def api_key(options: AskOptions) -> str | None:
+    """The key in the named variable. Raises ConfigError."""
+    if options.key_env is None:
+        return None
+    key = os.environ.get(options.key_env, "").strip()
+    if not key:
+        raise ConfigError(f"The variable {options.key_env} of --key-env is not set; set it to the API key.")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError(f"The key in {options.key_env} must be printable characters without spaces.")
+    return key
+
+
+def prices(options: AskOptions) -> tuple[float, float] | None:
+    """The prices of a million prompt and answer tokens. Raises ConfigError."""
+    if options.prices is None:
+        return None
+    try:
+        prompt, answer = map(float, options.prices.split(","))
+    except ValueError:
+        prompt = answer = -1.0
+    if not (0 <= prompt < 1e9 and 0 <= answer < 1e9):
+        raise ConfigError(f"--prices {options.prices} is not two numbers; write e.g. 2.5,10.")
+    return prompt, answer
+
+
+def check_model(rules: RequestRules) -> None:
+    """A model whose name ends in the side of its images must get that side. Raises ConfigError."""
+    for side in _SIDES:
+        squashed = rules.preparation.startswith("squash")
+        if squashed and rules.model.endswith(f"-{side}") and rules.preparation != f"squash{side}":
+            raise ConfigError(f"The model {rules.model} sees images of {side} x {side}; write --view squash{side}.")
+
+
+def _check_frame(request: AskRequest) -> None:
+    """Frame, order and key belong to the dialect json, which needs the frame."""
+    options, default = request.options, AskOptions()
+    if request.dialect == JSON:
+        if options.frame is None:
+            raise ConfigError("The dialect json needs the frame of the answers, e.g. --frame permille.")
+        if options.frame not in FRAMES or options.frame in VIEWED:
+            valid = [name for name in FRAMES if name not in VIEWED]
+            raise ConfigError(f"--frame {options.frame} cannot be asked for: {did_you_mean(options.frame, valid)}.")
+    elif (options.frame, options.order, options.key) != (None, default.order, default.key):
+        raise ConfigError(f"--frame, --order and --key are of the dialect json; {request.dialect} has its own.")
+
+
+def _preparation(request: AskRequest) -> str:
+    """How images are prepared; only what keeps the frame of the dialect."""
+    own, view = ASKED_DIALECTS[request.dialect], request.options.view
+    name = own.preparation if view is None else check_preparation(view)
+    if (DIALECTS[request.dialect].frame == "pad") != name.startswith("pad"):
+        need = "pads the image to a square, e.g. pad896" if DIALECTS[request.dialect].frame == "pad" else "does not pad"
+        raise ConfigError(f"--view {name} changes the frame of {request.dialect}; choose one that {need}.")
+    width, _, height = name.partition("x")
+    if own.factor and width.isdecimal() and height.isdecimal():
+        nearest = [max(1, round(int(side) / own.factor)) * own.factor for side in (width, height)]
+        if nearest != [int(width), int(height)]:
+            problem = f"--view {name} is no multiple of {own.factor}, so the server would resize it"
+            raise ConfigError(f"{problem}; the nearest is {nearest[0]}x{nearest[1]}.")
+    return name + GRID_SUFFIX * (request.dialect == GRID and request.options.grid_lines)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    try:
+        if not equals or not key:
+            raise ValueError
+        return key, parse_json(value)
+    except ValueError:
+        raise ConfigError(
+            f"--set {text[:80]} is not KEY=JSON; write e.g. --set top_p=0.9 or --set stop='[\"x\"]'."
+        ) from None
+
+
+def _schema(path: Path) -> Mapping[str, Any]:
+    schema = _json(path, "--guided")
+    if not isinstance(schema, dict):
+        raise ConfigError(f"--guided {path} is no JSON schema; it must be an object.")
+    if not accepts_empty_list(schema):
+        raise ConfigError(f"--guided {path} does not accept an empty list, which would forbid silence; let it.")
+    return schema
+
+
+def accepts_empty_list(schema: Any) -> bool:
+    """Whether a JSON schema accepts `[]`, as far as its own keywords say; a reference is not followed and says no."""
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, dict) or "$ref" in schema:
+        return False
+    kinds = schema.get("type", "array")
+    parts = [
+        "array" in ([kinds] if isinstance(kinds, str) else kinds),
+        not schema.get("minItems"),
+        "const" not in schema or schema["const"] == [],
+        "enum" not in schema or [] in schema["enum"],
+        "contains" not in schema or schema.get("minContains") == 0,
+        "not" not in schema or not accepts_empty_list(schema["not"]),
+        all(map(accepts_empty_list, schema.get("allOf", []))),
+        "anyOf" not in schema or any(map(accepts_empty_list, schema["anyOf"])),
+        "oneOf" not in schema or sum(map(accepts_empty_list, schema["oneOf"])) == 1,
+    ]
+    return all(parts)
+
+
+def _json(path: Path, option: str) -> Any:
+    try:
+        return parse_json(_text(path, option))
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{option} {path} is not a JSON file; correct it.") from None
+
+
+def _text(path: Path, option: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{option} {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}."
+        ) from None
+
+
+def schema_sha256(schema: Mapping[str, Any]) -> str:
+    """The hash of a schema, for the note of the file."""
+    import hashlib
+
+    return hashlib.sha256(json.dumps(schema, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,211 @@
+"""What a run of `ask` came to: kinds, tokens, latency, cost, and the check of the frame (docs/ask.md §6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ...metrics_gpu.detection.boxes import BoxLists
+from ...metrics_gpu.detection.unions import pixel_rectangles, union_counts
+from ..data.answers.answered import BoxFile, State
+from ..data.answers.bad_line import printable
+from ..data.answers.frame_check import frame_check
+from ..data.answers.lines import HashedFile, json_object
+from ..data.answers.questions import Questions
+from ..data.answers.read_box_file import read_boxes
+from ..data.answers.unread_answers import text_warnings, unread_answers
+from ..evaluation.progress import Progress
+from ..results.loaded_dataset import LoadedDataset
+from .answer_log import KEPT, AnswerLog
+from .ask_plan import AskPlan
+from .ask_rules import AskRequest, prices
+from .asked_file import attempt_file
+from .runner import RunState
+
+_TEXTS: Final = 10
+_SHOWN: Final = 80
+MANY_UNREADABLE: Final = 0.01
+"""A share of unreadable images above which a run ends with status 1."""
+
+
+@dataclass(frozen=True)
+class AskedRun:
+    """A run that ended. reused: answers from before; lines: of all files."""
+
+    plan: AskPlan
+    loaded: LoadedDataset
+    log: AnswerLog
+    state: RunState
+    request: AskRequest
+    seconds: float
+    unreadable: int
+    reused: int
+    lines: int
+
+
+def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
+    """The counts of a run, which are also said in lines."""
+    plan, total = asked.plan, asked.plan.pairs * asked.plan.attempts
+    kinds, usage, latency = _records(asked)
+    files = [attempt_file(asked.request.out, attempt) for attempt in range(1, plan.attempts + 1)]
+    read = _read_files(asked, files) if asked.state.requests and asked.lines else []
+    cost = _cost(asked, usage)
+    counts: dict[str, Any] = {
+        "dataset": plan.dataset,
+        "dialect": plan.rules.dialect,
+        "model": plan.rules.model,
+        "note": plan.header.get("note", ""),
+        "files": [str(path) for path in files],
+        "pairs": plan.pairs,
+        "images": len(plan.images),
+        "attempts": plan.attempts,
+        "answers": asked.lines,
+        "answered_before": asked.reused,
+        "failed": total - asked.lines,
+        "unreadable_images": asked.unreadable,
+        "many_unreadable": asked.unreadable > MANY_UNREADABLE * len(plan.images),
+        "requests": asked.state.requests,
+        "seconds": round(asked.seconds, 3),
+        "kinds": kinds,
+        "this_run": dict(asked.state.kinds),
+        "reasons": dict(asked.state.reasons.most_common(_TEXTS)),
+        "tokens": dict(usage),
+        "latency_ms": latency,
+        "cost": cost,
+        "damaged_lines": asked.log.damaged,
+        "repeated_keys": asked.log.repeated,
+        "torn_bytes": asked.log.torn,
+        "texts_without_box": _texts_without_box(files[0], read[0]) if read else [],
+        "warnings": [*asked.state.notes, *(_warnings(read[0], asked) if read else [])],
+        "differences": [_difference(read[0], other) for other in read[1:]],
+        "stopped": asked.state.stopped,
+    }
+    for line in _lines(counts, asked):
+        progress.say(line)
+    return counts
+
+
+def _records(asked: AskedRun) -> tuple[dict[str, dict[str, int]], Counter[str], dict[str, float]]:
+    """Kinds of the pairs by truth, tokens of all answers, and how long they took; each key of the log once."""
+    plan, log = asked.plan, asked.log
+    about = dict(_facts(log))
+    kinds: dict[str, Counter[str]] = {"present": Counter(), "absent": Counter()}
+    usage, times = Counter[str](), list[float]()
+    counted = set[int]()
+    for image in plan.images:
+        known = plan.known(log, image)
+        for attempt in range(1, plan.attempts + 1):
+            keys = [] if known is None else list(plan.keys(image, known.pixels, attempt))
+            for question, key in keys:
+                offset = log.keys.get(bytes.fromhex(key))
+                kind, spent, latency = about.get(-1 if offset is None else offset, ("without answer", {}, None))
+                kinds["present" if question.present else "absent"][kind] += 1
+                if offset is not None and offset not in counted:
+                    counted.add(offset)
+                    usage.update({name: spent.get(name, 0) for name in ("prompt_tokens", "completion_tokens")})
+                    times += [] if latency is None else [latency]
+            if known is None:
+                for question in image.questions:
+                    kinds["present" if question.present else "absent"]["without answer"] += 1
+    spread = {} if not times else {
+        name: round(float(np.percentile(times, share)), 1)
+        for name, share in (("median", 50), ("p95", 95), ("max", 100))
+    }  # fmt: skip
+    return {truth: dict(counts) for truth, counts in kinds.items()}, usage, spread
+
+
+def _facts(log: AnswerLog) -> Any:
+    """offset -> kind, tokens and latency of each answer."""
+    for offset, record in log.records():
+        if record.get("kind") in KEPT:
+            usage = record.get("usage")
+            latency = record.get("latency_ms")
+            yield offset, (record["kind"], usage if isinstance(usage, dict) else {}, latency)
+
+
+def _cost(asked: AskedRun, usage: Mapping[str, int]) -> float | None:
+    given = prices(asked.request.options)
+    if given is None:
+        return None
+    return round((given[0] * usage.get("prompt_tokens", 0) + given[1] * usage.get("completion_tokens", 0)) / 1e6, 4)
+
+
+def _read_files(asked: AskedRun, files: Sequence[Any]) -> list[BoxFile]:
+    dataset = asked.loaded.dataset
+    names = (asked.loaded.name, dataset.name, dataset.title)
+    questions = Questions(dataset.cases(), dataset.classes, names, asked.loaded.file_sizes)
+    return [read_boxes(path, questions) for path in files]
+
+
+def _warnings(file: BoxFile, asked: AskedRun) -> list[str]:
+    dataset = asked.loaded.dataset
+    questions = Questions(dataset.cases(), dataset.classes, (), asked.loaded.file_sizes)
+    unread = unread_answers(file)
+    lines = [frame_check(file, questions), *text_warnings(file), unread.sentence if unread.many else ""]
+    return [line for line in lines if line]
+
+
+def _texts_without_box(path: Any, file: BoxFile) -> list[tuple[str, int]]:
+    """The most frequent texts without a box, cut."""
+    silent = {
+        int(line)
+        for answers in (file.positives, file.negatives)
+        for line, state in zip(answers.lines, answers.state, strict=True)
+        if line and state in (State.SILENT, State.NO_BOX_IN_TEXT, State.REFUSED, State.UNPARSABLE)
+    }
+    texts = Counter[str]()
+    for number, content in HashedFile(path).lines():
+        if number in silent:
+            line = json_object(content)
+            if "phrase" not in line:
+                texts[printable(" ".join(line["text"].split()))[:_SHOWN]] += 1
+    return texts.most_common(_TEXTS)
+
+
+def _difference(first: BoxFile, other: BoxFile) -> dict[str, Any]:
+    """How an attempt differs from the first: pairs of another state, and the mean IoU of the unions of boxes."""
+    one, two = first.positives, other.positives
+    sizes = np.maximum(one.sizes, two.sizes).astype(np.int64)
+    counts = union_counts(*(pixel_rectangles(BoxLists(a.boxes, a.offsets, None), sizes) for a in (one, two)))
+    union = counts.area + counts.region - counts.overlap
+    either = union > 0
+    return {
+        "states": int((one.state != two.state).sum()),
+        "mean_iou": float((counts.overlap[either] / union[either]).mean()) if either.any() else None,
+    }
+
+
+def _lines(counts: Mapping[str, Any], asked: AskedRun) -> list[str]:
+    lines = [f"{counts['answers']} of {counts['pairs'] * counts['attempts']} answers in {counts['files'][0]}"]
+    for truth, kinds in counts["kinds"].items():
+        if kinds:
+            lines.append(f"{truth}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    tokens, latency = counts["tokens"], counts["latency_ms"]
+    if any(tokens.values()):
+        cost = "" if counts["cost"] is None else f", cost {counts['cost']:g}"
+        spent = f"{tokens.get('prompt_tokens', 0)} of prompts, {tokens.get('completion_tokens', 0)} of answers"
+        lines.append(f"tokens: {spent}{cost}")
+    if latency:
+        lines.append(f"latency: median {latency['median']:g} ms, 95 % below {latency['p95']:g} ms")
+    if counts["unreadable_images"]:
+        lines.append(f"{counts['unreadable_images']} images could not be read; their pairs have no line")
+    if counts["damaged_lines"]:
+        lines.append(f"{counts['damaged_lines']} damaged lines of the log were skipped")
+    lines += [f"no box ({count}): '{text}'" for text, count in counts["texts_without_box"]]
+    lines += [
+        f"attempt {number}: {each['states']} pairs of another state than in attempt 1"
+        + ("" if each["mean_iou"] is None else f", mean IoU {each['mean_iou']:.2f}")
+        for number, each in enumerate(counts["differences"], 2)
+    ]
+    lines += [f"warning: {text}" for text in counts["warnings"]]
+    lines += [f"{kind}: {count}" for kind, count in counts["this_run"].items() if kind not in KEPT]
+    name = asked.request.out.stem
+    lines.append(
+        f"next: xbench-fast eval --model boxes:{name}={asked.request.out} --dataset {asked.plan.dataset} "
+        "(and --data as here)"
+    )
+    return lines

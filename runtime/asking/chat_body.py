@@ -1,0 +1,108 @@
+"""The body of a request, and the content key of its answer (docs/ask.md §2, §5)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from .dialect_prompts import ASKED_DIALECTS, IMAGE, WORDS, AskedDialect
+
+SERVERS: Final = ("vllm", "sglang", "llamacpp", "ollama", "openai", "plain")
+"""Kinds of servers, which take different fields in a request."""
+
+KEEPS_TOKENS: Final = ("vllm", "sglang")
+"""Servers that a request can tell to keep special tokens."""
+
+FIXED: Final = ("model", "messages", "n", "stream", "user")
+"""Keys of a body that --set and --unset do not change."""
+
+_KEY: Final = b"xbench-ask-1\n"
+
+
+@dataclass(frozen=True)
+class RequestRules:
+    """Everything that decides a body apart from image, words and attempt.
+
+    server: of `SERVERS`. max_tokens: None for the dialect's own. official: the authors' sampling. changed, removed:
+    keys of the body (--set, --unset). guided: a JSON schema. prompt: the user's, None for the official one.
+    preparation, encoding: of the image, "png" or "jpeg:95".
+    """
+
+    dialect: str
+    model: str
+    server: str = "plain"
+    temperature: float = 0
+    seed: int = 0
+    max_tokens: int | None = None
+    official: bool = False
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    guided: Mapping[str, Any] | None = None
+    prompt: str | None = None
+    preparation: str = ""
+    encoding: str = "png"
+
+    @cached_property
+    def asked(self) -> AskedDialect:
+        """The dialect, with the user's prompt if there is one."""
+        dialect = ASKED_DIALECTS[self.dialect]
+        return dialect if self.prompt is None else dialect.with_prompt(self.prompt)
+
+    def words(self, words: str, *, phrase: bool) -> str:
+        """The words as they are sent."""
+        return words.lower() if phrase and self.asked.lower_phrase and not words.isupper() else words
+
+    def body(self, words: str, image: Mapping[str, Any], *, phrase: bool = False, attempt: int = 1) -> dict[str, Any]:
+        """The body about one image; image: the value of `image_url`."""
+        sent = self.words(words, phrase=phrase)
+        content = [
+            {"type": "image_url", "image_url": image}
+            if part == IMAGE
+            else {"type": "text", "text": part.replace(WORDS, sent)}
+            for part in self.asked.parts_of(phrase=phrase)
+        ]
+        system = [] if self.asked.system is None else [{"role": "system", "content": self.asked.system}]
+        messages = [*system, {"role": "user", "content": content}]
+        return {"model": self.model, "messages": messages, **self._settings(attempt)}
+
+    def key(self, words: str, pixels: str, *, phrase: bool = False, attempt: int = 1) -> str:
+        """The content key of an answer; pixels: the hash of the sent pixels."""
+        image = {"pixels": pixels} | ({} if self.encoding == "png" else {"encoding": self.encoding})
+        body = self.body(words, image, phrase=phrase, attempt=attempt)
+        body.pop("stream", None)
+        return content_key(body, attempt)
+
+    def _settings(self, attempt: int) -> dict[str, Any]:
+        official = dict(self.asked.official or {}) if self.official else {}
+        limit = self.max_tokens or official.pop("max_tokens", self.asked.max_tokens)
+        settings: dict[str, Any] = {"temperature": _number(self.temperature), **official}
+        settings |= {"max_tokens": limit, "seed": self.seed + attempt - 1, "stream": False}
+        if self.server == "openai":
+            settings["max_completion_tokens"] = settings.pop("max_tokens")
+            del settings["temperature"], settings["seed"]
+        if self.asked.special and self.server in KEEPS_TOKENS:
+            settings["skip_special_tokens"] = False
+            between = {"spaces_between_special_tokens": False}
+            settings |= between if self.server == "vllm" else {"chat_template_kwargs": between}
+        if self.guided is not None:
+            schema = {"name": "answer", "schema": self.guided}
+            settings["response_format"] = {"type": "json_schema", "json_schema": schema}
+        settings |= self.changed
+        return {key: value for key, value in settings.items() if key not in self.removed}
+
+
+def content_key(body: Mapping[str, Any], attempt: int) -> str:
+    """The SHA-256 of the canonical JSON of an attempt and a body whose images are hashes of their pixels."""
+    canonical = json.dumps(
+        {"attempt": attempt, "body": body}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return hashlib.sha256(_KEY + canonical.encode()).hexdigest()
+
+
+def _number(value: float) -> float:
+    """A whole number as JSON writes it: 0 and not 0.0, which would be another key."""
+    return int(value) if float(value).is_integer() else value

@@ -1,0 +1,193 @@
+"""HTTP requests to one endpoint: no proxy, no redirect, one deadline for a try, a bounded answer (docs/ask.md §6)."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ...engines.errors import ConfigError
+from ..host.machine_record import installed_version
+from .endpoint import Endpoint
+
+MOST_BYTES: Final = 4 << 20
+"""Bytes of an answer that are read."""
+
+_PIECE: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back. status 0: the line failed, and `body` is empty; `fault` says how. whole: the body was not cut at
+    `MOST_BYTES`."""
+
+    status: int
+    body: bytes = b""
+    retry_after: str | None = None
+    fault: str = ""
+    whole: bool = True
+
+
+class Client:
+    """Requests to an endpoint; each thread has its own connection, which stays open.
+
+    key: the API key, sent as a bearer token. ca: a file with one more root certificate. timeout: seconds of one try,
+    from the connection to the last byte. Raises ConfigError for a file that is no certificate.
+    """
+
+    def __init__(self, endpoint: Endpoint, timeout: float, key: str | None = None, ca: Path | None = None) -> None:
+        self.endpoint, self._timeout = endpoint, timeout
+        self.headers = {"User-Agent": f"xbench-fast/{installed_version('xbench-fast')}"}
+        if key is not None:
+            self.headers["Authorization"] = f"Bearer {key}"
+        self._local = threading.local()
+        self._context: ssl.SSLContext | None = None
+        if endpoint.scheme == "https":
+            try:
+                self._context = ssl.create_default_context()
+                if ca is not None:
+                    self._context.load_verify_locations(ca)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(f"--ca {ca} cannot be read as certificates: {error}.") from error
+
+    def get(self, path: str, *, above: bool = False) -> Reply:
+        """Answers GET `path` below the base of the endpoint; above: below its host."""
+        return self._request("GET", ("" if above else self.endpoint.base) + path, None, {})
+
+    def post(self, path: str, body: bytes) -> Reply:
+        """Answers POST `path` with a JSON body."""
+        return self._request("POST", self.endpoint.base + path, body, {"Content-Type": "application/json"})
+
+    def _request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
+        deadline = time.monotonic() + self._timeout
+        connection = self._connection(deadline)
+        try:
+            connection.request(method, path, body, {**self.headers, **headers})
+            response = connection.getresponse()
+            retry_after, content, whole = response.headers.get("Retry-After"), bytearray(), True
+            while piece := response.read1(_PIECE):
+                content += piece
+                if len(content) > MOST_BYTES:
+                    whole = False
+                    break
+            # read1 says nothing about an answer that ends before its length.
+            if whole and (response.length or 0) > 0:
+                raise http.client.IncompleteRead(bytes(content), response.length)
+            if not whole or response.will_close or not response.isclosed():
+                self._drop()
+            return Reply(response.status, bytes(content), retry_after, whole=whole)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._drop()
+            return Reply(0, fault=_fault(error))
+
+    def _connection(self, deadline: float) -> _Connection:
+        connection: _Connection | None = getattr(self._local, "connection", None)
+        if connection is not None and connection.is_closed_by_peer():
+            self._drop()
+            connection = None
+        if connection is None:
+            connection = self._local.connection = _Connection(self.endpoint, self._context)
+        connection.deadline.at = deadline
+        return connection
+
+    def _drop(self) -> None:
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+        self._local.connection = None
+
+
+class _Deadline:
+    """When a try ends, by the monotonic clock."""
+
+    at = 0.0
+
+    @property
+    def left(self) -> float:
+        """Raises TimeoutError."""
+        left = self.at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection to an address that was looked up before, whose every read and write ends at the deadline."""
+
+    def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+        super().__init__(endpoint.host, endpoint.port)
+        self._endpoint, self._tls, self.deadline = endpoint, context, _Deadline()
+        self.default_port = 443 if context else 80  # the header Host names any other port
+
+    def connect(self) -> None:
+        failed: OSError | None = None
+        for address in self._endpoint.addresses:
+            try:
+                plain = socket.create_connection((address, self._endpoint.port), self.deadline.left)
+                break
+            except OSError as error:
+                failed = error
+        else:
+            raise failed or OSError("no address")
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        wrapped = self._tls.wrap_socket(plain, server_hostname=self._endpoint.host) if self._tls else plain
+        self.sock: Any = _TimedSocket(wrapped, self.deadline)
+
+    def is_closed_by_peer(self) -> bool:
+        """Whether the server closed the idle connection: then it is readable, or it is broken."""
+        if self.sock is None:
+            return False
+        with suppress(OSError, ValueError):
+            return bool(select.select([self.sock.fileno()], [], [], 0)[0])
+        return True
+
+
+class _TimedSocket:
+    """What `http.client` needs of a socket, with the time that is left as the limit of each operation."""
+
+    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
+        self._sock, self._deadline = sock, deadline
+        self.fileno, self.close = sock.fileno, sock.close
+
+    def sendall(self, data: bytes) -> None:
+        self._sock.settimeout(self._deadline.left)
+        self._sock.sendall(data)
+
+    def makefile(self, mode: str, *_: Any) -> io.BufferedReader:
+        return io.BufferedReader(_TimedReader(self._sock, self._deadline), _PIECE)
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
+        self._sock, self._deadline = sock, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(self._deadline.left)
+        return self._sock.recv_into(buffer)
+
+
+def _fault(error: Exception) -> str:
+    """What happened on the line, in words without an address."""
+    if isinstance(error, TimeoutError):
+        return "no whole answer within --timeout"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be verified ({error.verify_message}); --ca FILE adds a root"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing answers at this address"
+    if isinstance(error, http.client.IncompleteRead):
+        return "the answer ended before its length"
+    if isinstance(error, OSError):
+        return f"the connection failed ({error.strerror or type(error).__name__})"
+    return f"the answer is no HTTP ({type(error).__name__})"

@@ -1,0 +1,102 @@
+"""The plan in words, with what it will send and cost, before anything is sent (docs/ask.md §1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ...engines.errors import ImageError
+from ..data.answers.coordinate_frames import Size
+from ..host.sizes import format_bytes
+from .ask_plan import AskPlan
+from .dialect_prompts import IMAGE
+from .endpoint import CREDENTIALED, RULE, Endpoint
+from .sent_images import read_sent
+
+_SAMPLE: Final = 8
+"""Images that are prepared for the estimate."""
+
+_TOKENS: Final = {"medgemma15": 256, "paligemma": 1024, "paligemma1024": 1024}
+_LETTERS: Final = 4  # of English in a token, about
+_TEXT_BYTES: Final = 1000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """bytes: of all requests; each: of one; prompt_tokens: of all, None where no rule is known; size: of a sent image,
+    None where they differ."""
+
+    bytes: int
+    each: int
+    prompt_tokens: int | None
+    size: Size | None
+
+
+def estimate(plan: AskPlan) -> Estimate:
+    """From the first images that can be read."""
+    sent = []
+    for image in plan.images[:_SAMPLE]:
+        try:
+            sent.append(read_sent(image.path, plan.rules.preparation, plan.rules.encoding))
+        except ImageError:
+            continue
+    requests = plan.pairs * plan.attempts
+    each = sum(len(image.url) for image in sent) // max(len(sent), 1) + _TEXT_BYTES
+    asked = plan.rules.asked
+    letters = sum(len(part) for part in asked.parts if part != IMAGE) + len(asked.system or "")
+    tokens: float | None = _TOKENS.get(plan.rules.dialect)
+    if asked.factor and sent:
+        tokens = sum(image.size[0] * image.size[1] for image in sent) / asked.factor**2 / len(sent)
+    known = None if tokens is None else int(requests * (tokens + letters / _LETTERS))
+    sizes = {image.size for image in sent}
+    return Estimate(requests * each, each, known, sizes.pop() if len(sizes) == 1 else None)
+
+
+def plan_lines(plan: AskPlan, endpoint: Endpoint, counted: Estimate, answered: int, *, sent: bool) -> list[str]:
+    """The lines of a plan. sent: whether requests follow."""
+    rules, asked = plan.rules, plan.rules.asked
+    questions = [question for image in plan.images for question in image.questions]
+    absent = sum(not question.present for question in questions)
+    findings = len({question.finding for question in questions if question.finding})
+    named = f"{findings} findings" if findings else f"{len({q.phrase for q in questions})} phrases"
+    requests = plan.pairs * plan.attempts
+    official = (asked.official or {}) if rules.official else {}
+    limit = rules.max_tokens or official.get("max_tokens", asked.max_tokens)
+    size = f" {counted.size[0]} x {counted.size[1]}" if counted.size else ""
+    proof = "view not proved, since no rule of tokens is known" if asked.factor is None else (
+        "view proved by 2 requests without a patient"
+    )  # fmt: skip
+    tokens = "" if counted.prompt_tokens is None else f", about {_rounded(counted.prompt_tokens)} prompt tokens"
+    lines = [
+        f"{plan.dataset}: {plan.pairs} pairs, {len(plan.images)} images, {named}; negatives: {absent or 'none'}",
+        f"{rules.dialect}, {'official' if rules.prompt is None else 'own'} prompt, "
+        f"{'official sampling' if rules.official else f'temperature {rules.temperature:g}'}, at most {limit} tokens; "
+        f"image{size} ({rules.preparation}), {proof}",
+        f"{requests} requests, about {format_bytes(counted.bytes)} sent ({format_bytes(counted.each)} each){tokens}; "
+        f"{answered} answered before",
+    ]
+    if not absent:
+        lines.append("Only present findings are asked: nothing will be known about invented boxes.")
+    if not asked.served:
+        lines.append(f"No known server has a model of the dialect {rules.dialect}; a server of your own may.")
+    if plan.attempts > 1 and rules.temperature == 0 and not rules.official:
+        lines.append("Several attempts at temperature 0: only what the server does not repeat exactly will differ.")
+    if endpoint.local:
+        lines.append(f"{endpoint.shown}: this machine. No image leaves it.")
+    else:
+        lines.append(f"{len(plan.images)} images of {plan.dataset} leave this machine for {endpoint.host}.")
+        if plan.dataset in CREDENTIALED:
+            lines.append(f"{plan.dataset}: {RULE}.")
+        if endpoint.scheme == "http":
+            lines.append(f"warning: http to {endpoint.host} is not encrypted; anyone on the way can read the images.")
+    return lines if sent else [*lines, "Nothing was sent (--dry-run)."]
+
+
+def _rounded(count: int) -> str:
+    return (
+        f"{count / 1e6:.1f} million"
+        if count >= 1_000_000
+        else f"{count / 1e3:.0f} thousand"
+        if count >= 1000
+        else str(count)
+    )
