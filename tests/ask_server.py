@@ -219,6 +219,7 @@ def main() -> None:
     _Handler.plan = plan
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients are killed by the tests
     print(server.server_address[1], flush=True)
     server.serve_forever()
 

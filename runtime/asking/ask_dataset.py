@@ -89,7 +89,7 @@ def _run(
         raise ConfigError(f"{folder} has answers about the dataset {earlier.dataset}; use another --out.")
     same = earlier is not None and same_questions(session.plan, earlier)
     todo = to_ask(session, log)
-    for line in plan_lines(session.plan, session.endpoint, estimate(session.plan), session.reused, sent=True):
+    for line in plan_lines(session.plan, session.endpoint, estimate(session.plan, todo), session.reused, sent=True):
         progress.say(line)
     begun = time.monotonic()
     if todo or not same or earlier is None:
@@ -186,7 +186,7 @@ def _dry_run(session: AskSession, progress: Progress) -> dict[str, Any]:
             log = AnswerLog(folder, session.request.dialect)
             to_ask(session, log)
             log.close()
-    counted = estimate(session.plan)
+    counted = estimate(session.plan, session.plan.images)
     for line in plan_lines(session.plan, session.endpoint, counted, session.reused, sent=False):
         progress.say(line)
     plan = session.plan

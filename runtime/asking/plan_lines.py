@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ from ...engines.errors import ImageError
 from ..data.answers.coordinate_frames import Size
 from ..host.sizes import format_bytes
 from .ask_plan import AskPlan
+from .asked_pairs import AskedImage
 from .dialect_prompts import IMAGE
 from .endpoint import CREDENTIALED, RULE, Endpoint
 from .sent_images import read_sent
@@ -32,16 +34,16 @@ class Estimate:
     size: Size | None
 
 
-def estimate(plan: AskPlan) -> Estimate:
-    """From the first images that can be read."""
+def estimate(plan: AskPlan, sample: Sequence[AskedImage]) -> Estimate:
+    """From the first images of a sample that can be read; nothing is read and nothing estimated without one."""
     sent = []
-    for image in plan.images[:_SAMPLE]:
+    for image in sample[:_SAMPLE]:
         try:
             sent.append(read_sent(image.path, plan.rules.preparation, plan.rules.encoding))
         except ImageError:
             continue
     requests = plan.pairs * plan.attempts
-    each = sum(len(image.url) for image in sent) // max(len(sent), 1) + _TEXT_BYTES
+    each = sum(len(image.url) for image in sent) // len(sent) + _TEXT_BYTES if sent else 0
     asked = plan.rules.asked
     letters = sum(len(part) for part in asked.parts if part != IMAGE) + len(asked.system or "")
     tokens: float | None = _TOKENS.get(plan.rules.dialect)
@@ -67,13 +69,13 @@ def plan_lines(plan: AskPlan, endpoint: Endpoint, counted: Estimate, answered: i
         "view proved by 2 requests without a patient"
     )  # fmt: skip
     tokens = "" if counted.prompt_tokens is None else f", about {_rounded(counted.prompt_tokens)} prompt tokens"
+    volume = f", about {format_bytes(counted.bytes)} sent ({format_bytes(counted.each)} each)" if counted.each else ""
     lines = [
         f"{plan.dataset}: {plan.pairs} pairs, {len(plan.images)} images, {named}; negatives: {absent or 'none'}",
         f"{rules.dialect}, {'official' if rules.prompt is None else 'own'} prompt, "
         f"{'official sampling' if rules.official else f'temperature {rules.temperature:g}'}, at most {limit} tokens; "
         f"image{size} ({rules.preparation}), {proof}",
-        f"{requests} requests, about {format_bytes(counted.bytes)} sent ({format_bytes(counted.each)} each){tokens}; "
-        f"{answered} answered before",
+        f"{requests} requests{volume}{tokens}; {answered} answered before",
     ]
     if not absent:
         lines.append("Only present findings are asked: nothing will be known about invented boxes.")

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -111,7 +111,7 @@ class AskRunner:
 
     def complete(self, body: bytes) -> ReplyOutcome:
         """One request with its tries, outside the log: to prove the view."""
-        outcome, _ = self._tries(body)
+        outcome, _ = self._tries([body])
         if outcome.kind in ("stop", "other_model"):
             raise RunError(f"{self._sentence(outcome)}.")
         return outcome
@@ -161,7 +161,7 @@ class AskRunner:
         question = job.question
         body = self._rules.body(question.words, {"url": _MARK}, phrase=bool(question.phrase), attempt=job.attempt)
         head, _, tail = json.dumps(body, ensure_ascii=False).encode().partition(_MARKED[:-1])
-        sent = b'%s{"url": "%s"%s' % (head, job.image.url, tail)
+        sent = (b'%s{"url": "' % head, job.image.url, b'"%s' % tail)
         started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         outcome, facts = self._tries(sent)
         kind = outcome.kind
@@ -183,7 +183,7 @@ class AskRunner:
             return ""
         return f"the model '{name[:80]}' answered, and '{first[:80]}' before; use another --out for another model"
 
-    def _tries(self, body: bytes) -> tuple[ReplyOutcome, dict[str, Any]]:
+    def _tries(self, body: Sequence[bytes]) -> tuple[ReplyOutcome, dict[str, Any]]:
         """The last outcome: never "again", and "left" if the run stopped before an answer. Facts of the record."""
         waited, garbage, tries = 0.0, 0, 0
         while True:

@@ -217,6 +217,7 @@ def test_a_changed_image_is_asked_again(server: AskServer, tmp_path: Path) -> No
     counts, _ = run(config, server.url, "radvlm", out)
     assert server.counts()["requests"] - before == 0, "its pixels are those of another image with this finding"
     assert counts["answers"] == 3
+    assert counts["answered_before"] == 3
     image.write_bytes(b"no image")
     lost, lines = run(config, server.url, "radvlm", out)
     assert (
@@ -336,3 +337,19 @@ def test_a_slow_answer_is_cut_at_the_timeout(small: DatasetConfig, tmp_path: Pat
         counts, _ = run(small, server.url, "radvlm", tmp_path / "o.jsonl", pauses.waiting(), limit=1, timeout=0.5)
         assert counts["answers"] == 1 and counts["requests"] == 2 and time.monotonic() - begun < 20
     assert threading.active_count() < 20
+
+
+def test_a_thread_keeps_its_connection(small: DatasetConfig, tmp_path: Path) -> None:
+    import socket
+
+    made: list[object] = []
+    real = socket.create_connection
+
+    def counted(*given: Any, **more: Any) -> socket.socket:
+        made.append(given)
+        return real(*given, **more)
+
+    with AskServer(count_tokens=0) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "create_connection", counted)
+        run(small, server.url, "radvlm", tmp_path / "o.jsonl", concurrency=1, attempts=4)
+    assert len(made) == 2, "one of the thread that asks for the models, one of the thread that asks about images"

@@ -33,6 +33,7 @@ from xbench_fast.export import pipeline, stand_in_adapter
 from xbench_fast.runtime.cli.app import _run
 
 RESULTS = {
+    "ask_run": "ask",
     "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "calibration_run": "calibration",
     "device_loop": "device-loop",
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
@@ -127,6 +128,13 @@ def test_the_bootstrap_of_a_run(script: Script, root: Path) -> None:
 
 def test_boxes_in_memory(script: Script, root: Path) -> None:
     writes_again(root, "boxes", script("boxes", "--answers", 60, "--replicates", 4), 3)
+
+
+def test_asking(script: Script, root: Path) -> None:
+    made = script("ask_run", "--images", 4, "--requests", 32)
+    writes_again(root, "ask_run", made, 3)
+    again = made["complete_run_again"]
+    assert (made["whole_run"]["requests"], again["requests"], again["decoded"]) == (12, 0, 0)
 
 
 def test_boxes_from_the_command_line(script: Script, root: Path) -> None:
