@@ -87,20 +87,20 @@ def test_each_case_of_http(case: dict[str, Any], small: DatasetConfig, server: A
 
 
 def test_twenty_failures_in_a_row_end_a_run(tmp_path: Path) -> None:
-    config = cut(tmp_path / "data", PAIRS[:30], own=True)
+    config = cut(tmp_path / "data", PAIRS[:22], own=True)
     with AskServer(count_tokens=0, script=[{"status": 500}] * 200) as server:
         counts, _ = run(config, server.url, "radvlm", tmp_path / "o.jsonl", Pauses().waiting(retries=2))
         assert "20 requests in a row failed" in counts["stopped"]
         assert server.counts()["requests"] == 40
         server.change(script=[])
         again, _ = run(config, server.url, "radvlm", tmp_path / "o.jsonl", Pauses().waiting())
-    assert again["answers"] == again["pairs"] == 30 and not again["stopped"]
+    assert again["answers"] == again["pairs"] == 22 and not again["stopped"]
 
 
 def test_no_request_follows_a_stop_and_the_limit_holds(small: DatasetConfig, tmp_path: Path) -> None:
     config = cut(tmp_path / "data", PAIRS[:20], own=True)
     script = [{"content": "[]"}] * 9 + [{"status": 401}]
-    with AskServer(count_tokens=0, script=script, delay=0.02) as server:
+    with AskServer(count_tokens=0, script=script, default={"content": "[]", "sleep": 0.5}) as server:
         counts, _ = run(config, server.url, "radvlm", tmp_path / "o.jsonl", Waiting(concurrency=4))
         asked = server.counts()
         assert "--key-env" in counts["stopped"] and asked["most"] <= 4 and asked["requests"] <= 13
@@ -109,14 +109,14 @@ def test_no_request_follows_a_stop_and_the_limit_holds(small: DatasetConfig, tmp
 
 
 def test_bytes_do_not_depend_on_concurrency_or_delays(tmp_path: Path) -> None:
-    config = cut(tmp_path / "data", PAIRS[:12])
+    config = cut(tmp_path / "data", PAIRS[:5])
     files = []
     with AskServer(delay=0.05, fail=0.2) as server:
         for concurrency in (1, 8, 32):
             out = tmp_path / f"{concurrency}.jsonl"
             waiting = Waiting(concurrency, 30, factor=lambda: 0.01)
             counts, _ = run(config, server.url, "qwen25vl", out, waiting, negatives="match")
-            assert counts["answers"] == counts["pairs"] > 20 and server.counts()["most"] <= concurrency
+            assert counts["answers"] == counts["pairs"] > 8 and server.counts()["most"] <= concurrency
             files.append(out.read_bytes())
     assert files[0] == files[1] == files[2] and b"view proved" in files[0]
 
@@ -290,30 +290,32 @@ def command(config: DatasetConfig, url: str, out: Path, *more: str) -> list[str]
 
 def test_kills_at_random_moments_leave_the_same_bytes(tmp_path: Path) -> None:
     """XBENCH_ASK_KILLS sets their number."""
-    config, kills = cut(tmp_path / "data", PAIRS[:16]), int(os.environ.get("XBENCH_ASK_KILLS", "2"))
+    config, kills = cut(tmp_path / "data", PAIRS[:8]), int(os.environ.get("XBENCH_ASK_KILLS", "2"))
     draw = random.Random(11)
-    with AskServer(delay=0.15) as server:
+    with AskServer(delay=0.3) as server:
         undisturbed = tmp_path / "whole.jsonl"
         subprocess.run(command(config, server.url, undisturbed), check=True, capture_output=True)
         needed = server.counts()["requests"]
         out, killed = tmp_path / "killed.jsonl", 0
         for _ in range(kills):
-            process = subprocess.Popen(
-                command(config, server.url, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            time.sleep(1.2 + draw.random() * 1.5)
+            before = server.counts()["requests"]
+            line = command(config, server.url, out, "--concurrency", "2")
+            process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while process.poll() is None and server.counts()["requests"] == before:
+                time.sleep(0.02)
+            time.sleep(draw.random() * 0.8)
             killed += process.poll() is None
             process.send_signal(signal.SIGKILL)
             process.wait()
         subprocess.run(command(config, server.url, out), check=True, capture_output=True)
         repeated = server.counts()["requests"] - 2 * needed
     assert out.read_bytes() == undisturbed.read_bytes()
-    assert killed and repeated <= kills * (8 + 2), f"{repeated} repeated requests after {killed} kills"
+    assert killed and repeated <= kills * 4, f"{repeated} repeated requests after {killed} kills"
     print(f"{killed} of {kills} kills met a run, {repeated} requests were repeated")
 
 
 def test_an_interrupted_run_writes_what_it_has(tmp_path: Path) -> None:
-    config, out = cut(tmp_path / "data", PAIRS[:16]), tmp_path / "o.jsonl"
+    config, out = cut(tmp_path / "data", PAIRS[:8]), tmp_path / "o.jsonl"
     with AskServer(delay=0.4) as server:
         process = subprocess.Popen(
             command(config, server.url, out, "--concurrency", "2"),
@@ -327,7 +329,7 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "Interrupted" in errors
     lines = out.read_text().splitlines()
-    assert 3 < len(lines) < 40
+    assert 3 < len(lines) < 20
 
 
 def test_a_slow_answer_is_cut_at_the_timeout(small: DatasetConfig, tmp_path: Path) -> None:
