@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...engines.errors import ConfigError, ImageError
+from ..data.answers.line_keys import VIEW_NOT_PROVED
 from ..data.images.size import image_size
 from ..evaluation.progress import Progress
 from ..host.config import DatasetConfig
@@ -28,7 +29,7 @@ from .plan_lines import estimate, plan_lines
 from .runner import AskRunner, Waiting
 from .sent_images import sent_size
 from .server_facts import ServerFacts, read_facts
-from .view_proof import NOT_PROVED, PROVED, prove_view
+from .view_proof import PROVED, prove_view
 
 
 def ask_dataset(
@@ -93,7 +94,7 @@ def _run(
         progress.say(line)
     begun = time.monotonic()
     if todo or not same or earlier is None:
-        proof = _proof(session, runner, log, progress) if todo else (NOT_PROVED, "")
+        proof = _proof(session, runner, log, progress) if todo else (VIEW_NOT_PROVED, "")
         header = _header(session, facts, proof)
         if same and earlier is not None:
             header["created"] = earlier.header.get("created", header["created"])
@@ -131,7 +132,7 @@ def _proof(session: AskSession, runner: AskRunner, log: AnswerLog, progress: Pro
                 size = known.size if known else sent_size(plan.preparation, image_size(image.path)[::-1])
                 largest = max(largest, size, key=lambda sides: sides[0] * sides[1])
     if factor is not None and largest == (0, 0):
-        return NOT_PROVED, "no image can be read"
+        return VIEW_NOT_PROVED, "no image can be read"
     result, why = prove_view(runner.complete, plan.rules, largest, unproved=session.request.options.view_unproved)
     progress.say(result if result == PROVED else f"{result}: {why}")
     return result, why

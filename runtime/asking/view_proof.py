@@ -11,12 +11,12 @@ import numpy as np
 
 from ...engines.errors import RunError
 from ..data.answers.coordinate_frames import Size
+from ..data.answers.line_keys import VIEW_NOT_PROVED
 from .chat_body import RequestRules
 from .outcomes import ReplyOutcome
 from .sent_images import as_sent
 
 PROVED: Final = "view proved"
-NOT_PROVED: Final = "view not proved"
 _SMALL: Final = {28: (280, 280), 32: (256, 256), 0: (256, 256)}
 _GREY: Final = 127
 _WORDS: Final = "finding"
@@ -32,11 +32,11 @@ def prove_view(
     """
     factor = rules.asked.factor
     if factor is None:
-        return NOT_PROVED, "no rule of this dialect says how many tokens an image costs"
+        return VIEW_NOT_PROVED, "no rule of this dialect says how many tokens an image costs"
     small = _SMALL[factor]
     counts = [_tokens(ask, rules, size) for size in (small, largest)]
     if None in counts:
-        return NOT_PROVED, "the server does not count the tokens of a prompt"
+        return VIEW_NOT_PROVED, "the server does not count the tokens of a prompt"
     difference = int(counts[1] or 0) - int(counts[0] or 0)
     area = factor * factor
     tokens = [size[0] * size[1] // area if area else 0 for size in (small, largest)]
@@ -50,7 +50,7 @@ def prove_view(
         seen = [factor * round(side * scale / factor) for side in largest]
         problem = f"the server resizes: {counted} image tokens instead of {tokens[1]}, as of {seen[0]} x {seen[1]}"
     if unproved:
-        return NOT_PROVED, problem
+        return VIEW_NOT_PROVED, problem
     raise RunError(
         f"{problem[0].upper()}{problem[1:]}. Boxes would be in another frame than the file says; raise the server's "
         "limit of image tokens, choose a smaller --view, or accept it with --view-unproved."

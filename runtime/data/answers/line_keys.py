@@ -27,6 +27,9 @@ FINISHES: Final = ("stop", "length", "refusal", "content_filter", "other")
 """Why an answer ended, in the key `finish` of its line."""
 
 REFUSALS: Final = ("refusal", "content_filter")
+
+VIEW_NOT_PROVED: Final = "view not proved"
+"""In the note of a header: nothing shows that the server kept the size of the image (docs/ask.md §3)."""
 _WRITTEN: Final[Mapping[str, str]] = {
     word: key
     for key, words in {

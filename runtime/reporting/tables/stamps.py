@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...data.answers.line_keys import VIEW_NOT_PROVED
+
 if TYPE_CHECKING:
     from ...results.numbers.cell_values import CellValues
 
@@ -154,6 +156,8 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
             lines.append(f"{name}: {told['rejected']} lines were rejected (--bad-lines count)")
         if told.get("frame_check"):
             lines.append(f"{name}: {told['frame_check']}")
+        if VIEW_NOT_PROVED in str(told.get("provenance", {}).get("note", "")):
+            lines.append(f"{name}: {VIEW_NOT_PROVED}: the server may have changed the size of the images")
     return tuple(dict.fromkeys(lines))
 
 
