@@ -28,6 +28,7 @@ SCORERS: Final = NamedObjects(
         "chex": f"{_PUBLISHED}.chex:CHEX",
         "acc50": f"{_PUBLISHED}.acc50:ACC50",
         "rodeo": f"{_PUBLISHED}.rodeo:RODEO",
+        "grid_hit": f"{_PUBLISHED}.grid_hit:GRID_HIT",
         "coco": f"{_PUBLISHED}.coco_detection:COCO_SCORER",
     },
 )

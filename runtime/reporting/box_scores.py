@@ -14,11 +14,13 @@ from ...metrics_gpu.detection.average_precision import average_precision
 from ...metrics_gpu.detection.boxes import Answers
 from ...metrics_gpu.detection.error_kinds import KINDS, anatomy
 from ...metrics_gpu.detection.overlaps import BoxOverlaps, overlaps
+from ...metrics_gpu.detection.published.grid_hit import GRID_HIT
 from ...metrics_gpu.detection.published.scorer import Values
 from ...metrics_gpu.detection.scores import Hallucination, MatchedScores, hallucination, matched_scores
 from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.exact_sums import exact_mean
 from ...metrics_gpu.statistics.intervals import MANY_PATIENTS, Interval, percentile_interval
+from ..data.answers.dialects.dialect_registry import GRID
 from ..host.protocols import SCORERS
 from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results
@@ -78,7 +80,7 @@ class BoxScores:
 
 
 def box_scores(run: StoredRun, results: Results, scorers: Sequence[str] = ()) -> list[BoxScores]:
-    """The numbers of every cell of predicted boxes; scorers: names of the published ones, all if empty.
+    """The numbers of every cell of predicted boxes; scorers: names of the published ones, if empty all that apply.
 
     Raises RunError when a result file cannot be read, and as `SCORERS` for a scorer of a package, where it is named.
     """
@@ -86,7 +88,9 @@ def box_scores(run: StoredRun, results: Results, scorers: Sequence[str] = ()) ->
     for (model, dataset), cell in results.cells.items():
         if cell.rows.boxed:
             stored = load_boxes(run, cell.rows)
-            found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], scorers, model))
+            cells = GRID in (stored.cell.entry["boxes"].get("frames") or ())
+            names = tuple(scorers) or tuple(name for name in SCORERS if cells or name != GRID_HIT.name)
+            found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], names, model))
     return found
 
 

@@ -12,6 +12,7 @@ import pytest
 from ask_server import AskServer
 from ask_world import OPTIONS, run
 from PIL import Image
+from xbench_fast import evaluate, report
 from xbench_fast.runtime.asking.dialect_prompts import ASKED_DIALECTS
 from xbench_fast.runtime.asking.sent_images import sent_size
 from xbench_fast.runtime.data.answers.questions import Questions
@@ -162,3 +163,14 @@ def test_the_frame_check_says_what_is_wrong(
 ) -> None:
     counts = scripted(odd, "qwen25vl", write, tmp_path / "o.jsonl")
     assert any(words in text for text in counts["warnings"]), counts["warnings"]
+
+
+def test_a_report_says_that_cells_are_no_boxes(odd: DatasetConfig, tmp_path: Path) -> None:
+    scripted(odd, "grid", writer("grid"), tmp_path / "cells.jsonl")
+    done = evaluate(
+        f"boxes:{tmp_path / 'cells.jsonl'}", "fixture", odd.root, out=tmp_path / "run", progress=False,
+        data_options={"fixture": {"reader": "coco", **OPTIONS}},
+    )  # fmt: skip
+    report(done, tmp_path / "report", replicates=40)
+    text = (tmp_path / "report" / "tables.md").read_text()
+    assert "boxes:cells: cells, not boxes" in text and "| grid_hit |" in text

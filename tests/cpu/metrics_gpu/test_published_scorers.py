@@ -63,8 +63,23 @@ def test_every_scorer_has_a_note_a_source_and_its_main_number() -> None:
     answers = made([[[0, 0, 10, 10]], []], [[[0, 0, 10, 10]], [[5, 5, 20, 20]]], scores=[[0.5], []])
     for name, scorer in SCORERS.items():
         assert scorer.name == name
-        assert (scorer.note.endswith(".") and "@" in scorer.source) or name == "coco"
+        assert (scorer.note.endswith(".") and "@" in scorer.source) or name in ("coco", "grid_hit")
         assert scorer.main in scored(name, answers)
+
+
+def test_a_cell_hits_if_half_of_it_is_region() -> None:
+    """Cells of 10 x 10 pixels; two true boxes that overlap count once, and cells after the first do not count."""
+    cell, far = [0, 0, 10, 10], [50, 50, 60, 60]
+    truth = [
+        [[0, 0, 10, 5]],
+        [[0, 0, 10, 4]],
+        [[0, 0, 10, 3], [0, 0, 10, 4]],
+        [[0, 0, 10, 3], [0, 2, 10, 5]],
+        [cell],
+        [cell],
+    ]
+    answers = made([[cell], [cell], [cell], [cell, far], [far, cell], []], truth)
+    assert scored("grid_hit", answers)["hit_rate"] == pytest.approx(2 / 6) and scored("grid_hit", answers)["n"] == 6
 
 
 def test_nobody_speaks() -> None:
