@@ -25,7 +25,7 @@ from .asked_pairs import select
 from .endpoint import CREDENTIALED, allowed_endpoint
 from .http_client import Client
 from .outcomes import Expected
-from .plan_lines import estimate, plan_lines
+from .plan_lines import Estimate, estimate, plan_lines
 from .runner import AskRunner, Waiting
 from .sent_images import sent_size
 from .server_facts import ServerFacts, read_facts
@@ -47,7 +47,7 @@ def ask_dataset(
     rules, chosen = request_rules(request), selection(request.options)
     prices(request.options)
     key = api_key(request.options)
-    credentialed = config.credentialed or config.reader in CREDENTIALED
+    credentialed = is_credentialed(config)
     resolve = _literal if request.options.dry_run else None
     endpoint = allowed_endpoint(request.endpoint, request.options.allow_host, config.name, credentialed, resolve)
     if key is not None and endpoint.scheme == "http" and not endpoint.local:
@@ -90,8 +90,7 @@ def _run(
         raise ConfigError(f"{folder} has answers about the dataset {earlier.dataset}; use another --out.")
     same = earlier is not None and same_questions(session.plan, earlier)
     todo = to_ask(session, log)
-    for line in plan_lines(session.plan, session.endpoint, estimate(session.plan, todo), session.reused, sent=True):
-        progress.say(line)
+    _say_plan(session, estimate(session.plan, todo), progress, sent=True)
     begun = time.monotonic()
     if todo or not same or earlier is None:
         proof = _proof(session, runner, log, progress) if todo else (VIEW_NOT_PROVED, "")
@@ -175,6 +174,19 @@ def _note(kind: str, runner: AskRunner, advance: Any, progress: Progress) -> Non
         progress.say(f"{kind}: {reason}")
 
 
+def _say_plan(session: AskSession, counted: Estimate, progress: Progress, *, sent: bool) -> None:
+    credentialed = is_credentialed(session.loaded.config)
+    for line in plan_lines(
+        session.plan, session.endpoint, counted, session.reused, credentialed=credentialed, sent=sent
+    ):
+        progress.say(line)
+
+
+def is_credentialed(config: DatasetConfig) -> bool:
+    """Whether the dataset is under a data use agreement."""
+    return config.credentialed or config.reader in CREDENTIALED
+
+
 def _dry_run(session: AskSession, progress: Progress) -> dict[str, Any]:
     """The plan alone: nothing is sent, and no socket is opened."""
     folder = asked_folder(session.request.out)
@@ -188,8 +200,7 @@ def _dry_run(session: AskSession, progress: Progress) -> dict[str, Any]:
             to_ask(session, log)
             log.close()
     counted = estimate(session.plan, session.plan.images)
-    for line in plan_lines(session.plan, session.endpoint, counted, session.reused, sent=False):
-        progress.say(line)
+    _say_plan(session, counted, progress, sent=False)
     plan = session.plan
     return {
         "dataset": plan.dataset, "dialect": plan.rules.dialect, "pairs": plan.pairs, "images": len(plan.images),

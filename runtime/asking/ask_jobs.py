@@ -81,13 +81,14 @@ def jobs(session: AskSession, todo: list[AskedImage], log: AnswerLog, progress: 
                 progress.say(f"skipped: {sent}")
                 continue
             known = ImageRecord(state[0], state[1], sent.pixels, sent.size, sent.original)
-            counted = plan.known(log, image) == known
-            if not counted:
+            same = plan.known(log, image) == known
+            counted = same and not session.request.options.recheck
+            if not same:
                 log.append({"image": image_name(image), "preparation": plan.preparation, **known._asdict()})
             for attempt in range(1, plan.attempts + 1):
                 for question, key in plan.keys(image, sent.pixels, attempt):
                     if log.has(key) and key not in asked:
-                        session.reused += not counted  # its file changed, and its pixels did not
+                        session.reused += not counted  # its file was read again, and its pixels are the same
                     elif key not in asked:
                         asked.add(key)
                         yield AskJob(key, question, attempt, sent)

@@ -12,7 +12,7 @@ from ..host.sizes import format_bytes
 from .ask_plan import AskPlan
 from .asked_pairs import AskedImage
 from .dialect_prompts import IMAGE
-from .endpoint import CREDENTIALED, RULE, Endpoint
+from .endpoint import RULE, Endpoint
 from .sent_images import read_sent
 
 _SAMPLE: Final = 8
@@ -54,8 +54,10 @@ def estimate(plan: AskPlan, sample: Sequence[AskedImage]) -> Estimate:
     return Estimate(requests * each, each, known, sizes.pop() if len(sizes) == 1 else None)
 
 
-def plan_lines(plan: AskPlan, endpoint: Endpoint, counted: Estimate, answered: int, *, sent: bool) -> list[str]:
-    """The lines of a plan. sent: whether requests follow."""
+def plan_lines(
+    plan: AskPlan, endpoint: Endpoint, counted: Estimate, answered: int, *, credentialed: bool, sent: bool
+) -> list[str]:
+    """The lines of a plan. credentialed: the dataset is under a use agreement. sent: whether requests follow."""
     rules, asked = plan.rules, plan.rules.asked
     questions = [question for image in plan.images for question in image.questions]
     absent = sum(not question.present for question in questions)
@@ -87,7 +89,7 @@ def plan_lines(plan: AskPlan, endpoint: Endpoint, counted: Estimate, answered: i
         lines.append(f"{endpoint.shown}: this machine. No image leaves it.")
     else:
         lines.append(f"{len(plan.images)} images of {plan.dataset} leave this machine for {endpoint.host}.")
-        if plan.dataset in CREDENTIALED:
+        if credentialed:
             lines.append(f"{plan.dataset}: {RULE}.")
         if endpoint.scheme == "http":
             lines.append(f"warning: http to {endpoint.host} is not encrypted; anyone on the way can read the images.")

@@ -22,6 +22,7 @@ from .gate import Gate
 from .http_client import Client
 from .outcomes import GARBAGE_TRIES, Expected, ReplyOutcome, outcome_of, shown_error
 from .sent_images import SentImage
+from .server_facts import model_ids
 
 _FAILED_IN_A_ROW: Final = 20
 _LONGEST_BACK_OFF: Final = 60.0
@@ -229,7 +230,7 @@ class AskRunner:
             if kind not in KEPT:
                 self.state.reasons[self._hidden(outcome.reason, job)] += 1
         if kind in ("stop", "other_model"):
-            self.stop(self._hidden(self._sentence(outcome), job))
+            self.stop(self._hidden(self._sentence(outcome, len(job.image.url)), job))
         elif kind == "rejected" and first:
             self.stop(
                 f"{self._hidden(outcome.reason, job)}; it is the first answer, so all others would be rejected too"
@@ -265,9 +266,9 @@ class AskRunner:
         secrets = (job.question.words, job.question.words.lower()) if job.question.phrase else ()
         return shown_error(reason, secrets)
 
-    def _sentence(self, outcome: ReplyOutcome) -> str:
-        from .server_facts import model_ids
-
-        listed = model_ids(self._client) if outcome.record.get("status") == 404 else ""
-        size = f"; the server lists {listed}" if listed else ""
-        return f"{outcome.reason}{size}"
+    def _sentence(self, outcome: ReplyOutcome, sent: int = 0) -> str:
+        """The reason of a stop, with what helps: the models that there are, or the bytes of the image."""
+        status = outcome.record.get("status")
+        listed = model_ids(self._client) if status == 404 else ""
+        more = f"; the server lists {listed}" if listed else ""
+        return f"{outcome.reason}{more}" + f"; the image has {sent} bytes" * (status == 413 and sent > 0)

@@ -6,6 +6,7 @@ import base64
 import getpass
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from ask_server import AskServer
 from ask_world import OPTIONS, run
-from xbench_fast.engines.errors import RunError
+from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.runtime.asking.asked_file import asked_folder
 from xbench_fast.runtime.host.config import DatasetConfig
 
@@ -168,3 +169,50 @@ def test_a_phrase_is_in_no_message(tmp_path: Path) -> None:
 
     shown = AskRunner._hidden(None, "400: bad prompt 'Small CANARYPHRASE effusion'", AskJob)  # type: ignore[arg-type]
     assert "CANARYPHRASE" not in shown
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_certificate_is_verified(canary: DatasetConfig, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj"]
+    line += ["/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "1", "-keyout", str(key)]
+    subprocess.run([*line, "-out", str(certificate)], check=True, capture_output=True)
+    with AskServer(count_tokens=0, tls=[str(certificate), str(key)]) as server:
+        url = f"https://localhost:{server.port}/v1"
+        with pytest.raises(RunError, match=r"cannot be verified .*--ca FILE adds a root"):
+            run(canary, url, "radvlm", tmp_path / "a.jsonl")
+        counts, _ = run(canary, url, "radvlm", tmp_path / "b.jsonl", ca=certificate)
+        assert counts["answers"] == 1
+        with pytest.raises(RunError, match="cannot be verified"):
+            run(canary, f"https://127.0.0.1:{server.port}/v1", "radvlm", tmp_path / "c.jsonl", ca=certificate)
+    with pytest.raises(ConfigError, match="cannot be read as certificates"):
+        run(canary, url, "radvlm", tmp_path / "d.jsonl", ca=key)
+
+
+def test_a_key_does_not_go_to_another_host_in_the_clear(
+    canary: DatasetConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY_VARIABLE", KEY)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("203.0.113.9", 80))])
+    with pytest.raises(ConfigError, match=r"A key is not sent over http to a\.example") as caught:
+        run(
+            canary,
+            "http://a.example/v1",
+            "radvlm",
+            tmp_path / "o.jsonl",
+            key_env="CANARY_VARIABLE",
+            allow_host=("a.example",),
+        )
+    assert KEY not in str(caught.value)
+
+
+def test_a_dataset_that_is_credentialed_needs_its_name(canary: DatasetConfig, tmp_path: Path) -> None:
+    closed = canary.with_option("credentialed", True)
+    given: dict[str, Any] = {"dry_run": True, "allow_host": ("a.example",)}
+    with pytest.raises(ConfigError, match=r"--allow-host a\.example=fixture"):
+        run(closed, "https://a.example/v1", "radvlm", tmp_path / "o.jsonl", **given)
+    counts, lines = run(canary, "https://a.example/v1", "radvlm", tmp_path / "o.jsonl", **given)
+    assert counts["pairs"] == 1 and "1 images of fixture leave this machine for a.example." in lines
+    given["allow_host"] = ("a.example=fixture",)
+    _, lines = run(closed, "https://a.example/v1", "radvlm", tmp_path / "o.jsonl", **given)
+    assert any("PhysioNet" in line for line in lines)

@@ -355,3 +355,39 @@ def test_a_thread_keeps_its_connection(small: DatasetConfig, tmp_path: Path) -> 
         patch.setattr(socket, "create_connection", counted)
         run(small, server.url, "radvlm", tmp_path / "o.jsonl", concurrency=1, attempts=4)
     assert len(made) == 2, "one of the thread that asks for the models, one of the thread that asks about images"
+
+
+def test_another_name_of_the_model_is_another_model_for_a_store(small: DatasetConfig, tmp_path: Path) -> None:
+    """A date behind the id is the same model, but a store has one name."""
+    with AskServer(count_tokens=0, script=[{"content": "[]"}, {"content": "[]", "model": "tiny-2026"}]) as server:
+        counts, _ = run(small, server.url, "radvlm", tmp_path / "o.jsonl", concurrency=1)
+    assert counts["answers"] == 1 and "'tiny-2026' answered, and 'tiny' before" in counts["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ({"status": 404, "body": {"error": {"message": "no"}}}, "the server lists tiny"),
+        ({"status": 413}, "choose a smaller --view; the image has "),
+    ],
+)
+def test_a_stop_says_what_helps(small: DatasetConfig, tmp_path: Path, reply: dict[str, Any], words: str) -> None:
+    with AskServer(count_tokens=0, script=[reply]) as server:
+        counts, _ = run(small, server.url, "radvlm", tmp_path / "o.jsonl")
+    assert words in counts["stopped"]
+
+
+def test_recheck_reads_every_image(small: DatasetConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from xbench_fast.runtime.asking import sent_images
+
+    read: list[Path] = []
+    real = sent_images.read_grey  # type: ignore[attr-defined]
+    monkeypatch.setattr(sent_images, "read_grey", lambda path: read.append(path) or real(path))
+    with AskServer(count_tokens=0) as server:
+        out = tmp_path / "o.jsonl"
+        run(small, server.url, "radvlm", out)
+        read.clear()
+        run(small, server.url, "radvlm", out)
+        assert not read, "a file that did not change is not read"
+        again, _ = run(small, server.url, "radvlm", out, recheck=True)
+    assert len(set(read)) == 3 and again["requests"] == 0 and again["answered_before"] == 3
