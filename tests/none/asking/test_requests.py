@@ -60,6 +60,22 @@ def test_content_keys(case: dict[str, Any]) -> None:
     assert own.key(plain_words(case["finding"]), case["pixels_sha256"], attempt=case["attempt"]) == case["key"]
 
 
+def test_keys_of_findings_and_phrases_are_made_alike() -> None:
+    own = rules("qwen25vl", encoding="jpeg:95")
+    for words, pixels, attempt in (
+        ("mass", "0" * 64, 1),
+        ("mass", "1" * 64, 1),
+        ("mass", "1" * 64, 2),
+        ("é", "2" * 64, 1),
+    ):
+        image = {"pixels": pixels, "encoding": "jpeg:95"}
+        body = own.body(words, image, attempt=attempt)
+        del body["stream"]
+        for _ in range(2):
+            assert own.key(words, pixels, attempt=attempt) == content_key(body, attempt)
+        assert own.key(words, pixels, attempt=attempt, phrase=True) == content_key(body, attempt)
+
+
 def test_a_key_depends_on_everything_that_decides_an_answer() -> None:
     plain = rules("json")
     others = [
