@@ -26,7 +26,7 @@ from .endpoint import CREDENTIALED, allowed_endpoint
 from .http_client import Client
 from .outcomes import Expected
 from .plan_lines import Estimate, estimate, plan_lines
-from .runner import AskRunner, Waiting
+from .runner import AskRunner, RunState, Waiting
 from .sent_images import sent_size
 from .server_facts import ServerFacts, read_facts
 from .view_proof import PROVED, prove_view
@@ -210,6 +210,7 @@ def _dry_run(session: AskSession, progress: Progress) -> dict[str, Any]:
 
 
 def _write_only(request: AskRequest, progress: Progress) -> dict[str, Any]:
+    """The file and the counts from plan and log: neither a server nor the dataset is needed."""
     folder = asked_folder(request.out)
     plan = read_plan(folder)
     if plan is None:
@@ -217,10 +218,9 @@ def _write_only(request: AskRequest, progress: Progress) -> dict[str, Any]:
     with locked(folder):
         log = AnswerLog(folder, plan.rules.dialect)
         lines = write_answers(request.out, plan, log)
+        asked = AskedRun(plan, None, log, RunState(), request, 0.0, 0, lines, lines)
         log.close()
-    missing = plan.pairs * plan.attempts - lines
-    progress.say(f"{request.out}: {lines} answers, {missing} pairs without one")
-    return {"file": str(request.out), "lines": lines, "missing": missing, "stopped": "", "failed": missing}
+    return summary(asked, progress)
 
 
 def _literal(host: str, port: int) -> list[str]:

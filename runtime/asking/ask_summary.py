@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,10 +34,10 @@ MANY_UNREADABLE: Final = 0.01
 
 @dataclass(frozen=True)
 class AskedRun:
-    """A run that ended. reused: answers from before; lines: of all files."""
+    """A run that ended. loaded: None where nothing was asked. reused: answers from before; lines: of all files."""
 
     plan: AskPlan
-    loaded: LoadedDataset
+    loaded: LoadedDataset | None
     log: AnswerLog
     state: RunState
     request: AskRequest
@@ -52,7 +52,8 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
     plan, total = asked.plan, asked.plan.pairs * asked.plan.attempts
     kinds, usage, latency = _records(asked)
     files = [attempt_file(asked.request.out, attempt) for attempt in range(1, plan.attempts + 1)]
-    read = _read_files(asked, files) if asked.state.requests and asked.lines else []
+    questions = _questions(asked.loaded) if asked.loaded and asked.state.requests and asked.lines else None
+    read = [] if questions is None else [read_boxes(path, questions) for path in files]
     cost = _cost(asked, usage)
     counts: dict[str, Any] = {
         "dataset": plan.dataset,
@@ -80,7 +81,7 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
         "repeated_keys": asked.log.repeated,
         "torn_bytes": asked.log.torn,
         "texts_without_box": _texts_without_box(files[0], read[0]) if read else [],
-        "warnings": [*asked.state.notes, *(_warnings(read[0], asked) if read else [])],
+        "warnings": [*asked.state.notes, *(_warnings(read[0], questions) if questions else [])],
         "differences": [_difference(read[0], other) for other in read[1:]],
         "stopped": asked.state.stopped,
     }
@@ -134,16 +135,13 @@ def _cost(asked: AskedRun, usage: Mapping[str, int]) -> float | None:
     return round((given[0] * usage.get("prompt_tokens", 0) + given[1] * usage.get("completion_tokens", 0)) / 1e6, 4)
 
 
-def _read_files(asked: AskedRun, files: Sequence[Any]) -> list[BoxFile]:
-    dataset = asked.loaded.dataset
-    names = (asked.loaded.name, dataset.name, dataset.title)
-    questions = Questions(dataset.cases(), dataset.classes, names, asked.loaded.file_sizes)
-    return [read_boxes(path, questions) for path in files]
+def _questions(loaded: LoadedDataset) -> Questions:
+    dataset = loaded.dataset
+    names = (loaded.name, dataset.name, dataset.title)
+    return Questions(dataset.cases(), dataset.classes, names, loaded.file_sizes)
 
 
-def _warnings(file: BoxFile, asked: AskedRun) -> list[str]:
-    dataset = asked.loaded.dataset
-    questions = Questions(dataset.cases(), dataset.classes, (), asked.loaded.file_sizes)
+def _warnings(file: BoxFile, questions: Questions) -> list[str]:
     unread = unread_answers(file)
     lines = [frame_check(file, questions), *text_warnings(file), unread.sentence if unread.many else ""]
     return [line for line in lines if line]

@@ -201,8 +201,10 @@ def test_what_was_answered_is_asked_no_more(small: DatasetConfig, server: AskSer
     more, _ = run(small, server.url, "radvlm", out, temperature=0.5)
     assert server.counts()["requests"] == before + 3 and more["answered_before"] == 0
     out.unlink()
-    written, _ = run(small, "", "radvlm", out, write=True)
-    assert written["lines"] == 3 and written["missing"] == 0 and b'"temperature": 0.5' in out.read_bytes()
+    written, lines = run(small, "", "radvlm", out, write=True, prices="1000000,0")
+    assert written["answers"] == 3 and written["failed"] == 0 and b'"temperature": 0.5' in out.read_bytes()
+    assert written["latency_ms"]["max"] > 0 and written["kinds"]["present"] == {"answer": 3}
+    assert written["cost"] == written["tokens"].get("prompt_tokens", 0) and any("latency" in line for line in lines)
     run(small, server.url, "radvlm", out)
     assert out.read_bytes() == content, "the first plan again, from the same log"
 
