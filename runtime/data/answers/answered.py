@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ....metrics_gpu.zones.thorax_places import ThoraxFrame
+    from .words.class_answers import WordsAnswer
 
 ANSWER_COUNTERS: Final = ("silent", "no_box_in_text", "refused", "unparsable", "missing", "truncated", "over_limit")
 """Counters of answers. `silent` counts `no_box_in_text` and `refused` too."""
@@ -64,7 +68,8 @@ class BoxAnswers:
     it and the dataset does not state it. lines: int64 [P], the 1-based line (or entry) of the file, 0 without one: the
     order of the file.
     illegal, outside, clipped, duplicates: int32 [P], numbers of boxes. truncated, over_limit, cropped: bool [P];
-    cropped: the model saw only the centre square of the image (frame `crop`, dialect `maira2`).
+    cropped: the model saw only the centre square of the image (frame `crop`, dialect `maira2`). words: P answers in
+    words; None in a file of boxes.
     """
 
     places: NDArray[np.int64]
@@ -82,6 +87,7 @@ class BoxAnswers:
     truncated: NDArray[np.bool_]
     over_limit: NDArray[np.bool_]
     cropped: NDArray[np.bool_]
+    words: tuple[WordsAnswer, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -143,6 +149,7 @@ class BoxFile:
     line whose answer could not be read, and how it begins; empty without one.
     tokenless: dialects of tokens without a token in any answer -> answers.
     labelled: boxes that the answers name; other_finding: those that bear the name of another finding.
+    thorax: the frame of a case, by its position, and whether masks of it are missing; None in a file of boxes.
     silence: what an absent answer means: "line" (JSON Lines: a missing line is `missing`), or "absent" (COCO results
     and grounded phrases cannot say more, so it is `silent`).
     """
@@ -168,6 +175,7 @@ class BoxFile:
     tokenless: Mapping[str, int] = field(default_factory=dict)
     labelled: int = 0
     other_finding: int = 0
+    thorax: Callable[[int], tuple[ThoraxFrame, bool]] | None = None
 
     @property
     def missing_share(self) -> float:

@@ -20,6 +20,7 @@ from .coordinate_frames import Corners
 from .dialects.dialect_registry import DIALECTS
 from .fitting import FittedAnswer
 from .questions import Place, Questions
+from .words.thorax_frames import ThoraxFrames, WordOptions
 
 JSON_LINES: Final = "jsonl"
 _SHOWN: Final = 20  # distinct values of a key of provenance that a run keeps
@@ -32,12 +33,13 @@ class ReadOptions:
     """How a file is read. count_bad_lines: a line that its writer must correct is rejected instead of stopping.
 
     coco: the COCO file with `images` and `categories`, for COCO results. mapping: a JSON file {text: finding or
-    phrase}, for grounded phrases.
+    phrase}, for grounded phrases. words: how answers in words are drawn.
     """
 
     count_bad_lines: bool = False
     coco: Path | None = None
     mapping: Path | None = None
+    words: WordOptions = field(default_factory=WordOptions)
 
 
 @dataclass
@@ -77,6 +79,7 @@ class FileReading:
     token_counts: dict[str, list[int]] = field(default_factory=dict)
     labelled: int = 0
     other_finding: int = 0
+    words: bool | None = None
     _values: dict[str, dict[str, Any]] = field(default_factory=dict)
     _scored: bool | None = None
     _sense: _FrameSense = field(default_factory=_FrameSense)
@@ -85,6 +88,7 @@ class FileReading:
         # A byte for each pair of the dataset, however many lines there are.
         self._regions, self._seen = bytearray(len(self.questions)), bytearray(len(self.questions))
         np.frombuffer(self._regions, np.uint8)[self.questions.positives] = 1
+        self.thorax = ThoraxFrames(self.options.words, self.questions)
 
     def error(self, bad: BadLine, number: int) -> DataError:
         """The error for a line; 0 is the file as a whole."""
@@ -100,10 +104,7 @@ class FileReading:
 
     def add(self, places: Sequence[Place], number: int, answer: FittedAnswer, *, scores: bool = False) -> None:
         """Adds the answer for these pairs; `scores`: its boxes have scores. Raises BadLine."""
-        for pair_number in places:
-            if self._seen[pair_number]:
-                pair = self.questions.pair(pair_number)
-                raise BadLine("case", f"'{pair.asked}' of '{pair.case_id}' was answered before; keep one of the two")
+        self._check_first(places)
         if answer.written:
             if self._scored not in (None, scores):
                 problem = (
@@ -113,13 +114,32 @@ class FileReading:
             self._scored = scores
         if answer.tag:
             self.tags[answer.tag] += 1
-        if answer.state == State.UNPARSABLE and not self.first_unread:
-            self.first_unread = f"{self.word} {number}" + f": {answer.excerpt}" * bool(answer.excerpt)
         for pair_number in places:
             self._add(pair_number, number, answer)
 
+    def add_words(self, answers: Sequence[tuple[Place, FittedAnswer]], number: int) -> None:
+        """Adds the answers of a line in words, each with its pair. Raises BadLine."""
+        self._check_first([place for place, _ in answers])
+        for place, answer in answers:
+            self._add(place, number, answer)
+
+    def is_words(self, words: bool, number: int) -> None:
+        """Notes whether a line is in words. Raises DataError where the lines before are not alike."""
+        if self.words not in (None, words):
+            problem = "the file has answers in words and boxes, which share few numbers; write two files"
+            raise self.error(BadLine("dialect", problem), number)
+        self.words = words
+
+    def _check_first(self, places: Sequence[Place]) -> None:
+        for pair_number in places:
+            if self._seen[pair_number]:
+                pair = self.questions.pair(pair_number)
+                raise BadLine("case", f"'{pair.asked}' of '{pair.case_id}' was answered before; keep one of the two")
+
     def _add(self, pair_number: Place, number: int, answer: FittedAnswer) -> None:
         self._seen[pair_number] = 1
+        if answer.state == State.UNPARSABLE and not self.first_unread:
+            self.first_unread = f"{self.word} {number}" + f": {answer.excerpt}" * bool(answer.excerpt)
         if self._regions[pair_number]:
             self.positives.add(pair_number, number, answer, checked=True)
         elif (label := self.questions.label(pair_number)) == 0:
@@ -196,13 +216,13 @@ class FileReading:
             problem = f"every box of the file has a coordinate above {_UNIT_MOST}, and the frame is unit"
             raise self.error(BadLine("frame", f"{problem}; correct the frame"), seen.wide)
         places = self.questions.positives
-        scored = bool(self._scored)
-        negatives = self.negatives.answers(self.questions, None, State.MISSING, scored=scored)
+        scored, words = bool(self._scored), bool(self.words)
+        negatives = self.negatives.answers(self.questions, None, State.MISSING, scored=scored, words=words)
         return BoxFile(
             path=self.path,
             sha256=sha256,
             file_format=self.file_format,
-            positives=self.positives.answers(self.questions, places, State.MISSING, scored=scored),
+            positives=self.positives.answers(self.questions, places, State.MISSING, scored=scored, words=words),
             negatives=negatives,
             not_asked=self.questions.negatives - len(negatives),
             unknown_label=self.unknown_label,
@@ -219,5 +239,6 @@ class FileReading:
             tokenless={name: count for name, (count, have) in self.token_counts.items() if not have},
             labelled=self.labelled,
             other_finding=self.other_finding,
+            thorax=self.thorax.frame if self.words else None,
             written=self.positives.written(places),
         )

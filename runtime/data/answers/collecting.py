@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .answered import BoxAnswers, State, Written
 from .fitting import FittedAnswer
 from .questions import Place, Questions
+from .words.class_answers import WordsAnswer, WordState
 
 CHECKED: Final = 4096
 """Answers whose boxes are kept as they were written, for the check of the frame."""
@@ -32,6 +33,7 @@ class Columns:
         self._boxes, self._scores = array("d"), array("d")
         self._written = {name: array("d") for name in ("boxes", "axes")}
         self._written_of, self._written_counts = array("q"), array("q")
+        self._words = list[WordsAnswer]()
 
     def add(self, pair_number: Place, line: int, answer: FittedAnswer, *, checked: bool = False) -> None:
         """Adds the answer of a line; `checked`: its written boxes may be kept."""
@@ -42,6 +44,8 @@ class Columns:
             for box in answer.written:
                 self._written["boxes"].extend(box)
         self._places.append(pair_number)
+        if answer.words is not None:
+            self._words.append(answer.words)
         numbers = self._numbers
         numbers["line"].append(line)
         numbers["state"].append(answer.state)
@@ -55,11 +59,17 @@ class Columns:
         self._scores.extend(answer.scores or ())
 
     def answers(
-        self, questions: Questions, places: NDArray[np.int64] | None, absent: State, *, scored: bool
+        self,
+        questions: Questions,
+        places: NDArray[np.int64] | None,
+        absent: State,
+        *,
+        scored: bool,
+        words: bool = False,
     ) -> BoxAnswers:
         """The columns for the pairs at `places`, ascending, else for the answered ones, in the dataset's order.
 
-        absent: the state of a pair without an answer.
+        absent: the state of a pair without an answer. words: all answers are in words.
         """
         answered = np.array(self._places, np.int64)
         wanted = np.sort(answered) if places is None else places
@@ -91,7 +101,14 @@ class Columns:
             truncated=filled["truncated"] > 0,
             over_limit=filled["over_limit"] > 0,
             cropped=filled["cropped"] > 0,
+            words=self._words_of(rows, len(wanted)) if words else None,
         )
+
+    def _words_of(self, rows: NDArray[np.intp], count: int) -> tuple[WordsAnswer, ...]:
+        column = [WordsAnswer(WordState.MISSING)] * count
+        for row, answer in zip(rows.tolist(), self._words, strict=True):
+            column[row] = answer
+        return tuple(column)
 
     def written(self, places: NDArray[np.int64]) -> Written:
         """The boxes as they were written; `places` as for `answers`."""

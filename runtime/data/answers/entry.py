@@ -38,6 +38,8 @@ def convention(line: Mapping[str, Any], settings: Settings) -> str:
 
 def read_answer(line: Mapping[str, Any], settings: Settings, row: int, questions: Questions) -> FittedAnswer:
     """The answer of a line about the case at the position `row`. Raises BadLine."""
+    if "sides" in settings.line_keys or settings.sides != "patient":
+        raise BadLine("sides", "sides is a key of the dialects text and zones; leave it out")
     if "boxes" in line and "text" in line:
         raise BadLine("text", "the line has both boxes and text; leave one of them out")
     if "boxes" not in line and "text" not in line:
@@ -55,7 +57,7 @@ def _from_boxes(line: Mapping[str, Any], settings: Settings, row: int, questions
         raise BadLine("frame", "boxes need a frame; write it in the header or in the line, such as pixels or unit")
     boxes = four_numbers(line["boxes"])
     scores = score_list(line["scores"], len(boxes)) if "scores" in line else None
-    size = _size(settings, row, questions, needed=bool(boxes))
+    size = size_of_line(settings, row, questions, needed=bool(boxes))
     view = _view(settings, settings.frame, size, settings.view)
     if not boxes:
         return FittedAnswer(State.SILENT, size or (0, 0))
@@ -83,7 +85,7 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
     if frame is None:
         raise BadLine("frame", f"the dialect {JSON} needs a frame; write it in the header or in the line")
     parsed = parse(settings.dialect, text, key=settings.key, order=settings.order, thoughts=settings.thoughts)
-    size = _size(settings, row, questions, needed=bool(parsed.boxes))
+    size = size_of_line(settings, row, questions, needed=bool(parsed.boxes))
     view = _view(settings, frame, size, dialect.view or settings.view)
     answer = FittedAnswer(State.NO_BOX_IN_TEXT, size or (0, 0))
     if parsed.boxes:
@@ -105,7 +107,7 @@ def _placed(frame: str, size: Size, view: Size | None) -> FittedAnswer:
     return FittedAnswer(State.ANSWERED, size, axes=placed_axes(frame, size, view), cropped=frame == "crop")
 
 
-def _size(settings: Settings, row: int, questions: Questions, *, needed: bool) -> Size | None:
+def size_of_line(settings: Settings, row: int, questions: Questions, *, needed: bool) -> Size | None:
     """Width and height of the original image. Raises BadLine when they are needed and nobody states them."""
     stated = settings.size
     dataset_size = questions.size(row) if needed or stated is not None else None

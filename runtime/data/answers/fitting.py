@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .answered import State
 from .coordinate_frames import AS_THEY_ARE, Axes, Corners, in_pixels
+
+if TYPE_CHECKING:
+    from .words.class_answers import WordsAnswer
 
 MOST_BOXES: Final = 100
 """Boxes of an answer that are kept."""
@@ -21,7 +24,8 @@ class FittedAnswer:
     """One line, fitted to its image; the fields are a pair's fields in `BoxAnswers`.
 
     written: x1, y1, x2, y2 of all its boxes before they became pixels by `axes`, for the check of the frame.
-    excerpt: the beginning of what the line says, where it cannot be read. tag, labels: as in `Parsed`.
+    excerpt: the beginning of what the line says, where it cannot be read. tag, labels: as in `Parsed`. words: what an
+    answer in words says.
     """
 
     state: State
@@ -40,6 +44,7 @@ class FittedAnswer:
     labels: Sequence[str] = ()
     written: Sequence[Corners] = ()
     axes: Axes = AS_THEY_ARE
+    words: WordsAnswer | None = None
 
 
 def fit(

@@ -17,10 +17,13 @@ from .dialects.thoughts import Tags
 HEADER: Final = "xbench_boxes"
 VERSION: Final = 1
 _MOST_TAGS: Final = 20
+SIDES: Final = ("patient", "image")
+"""Whose left and right words name."""
+
 PROVENANCE: Final = (
     "model", "prompt", "commit", "dataset", "created", "seed", "attempts", "temperature", "note",
 )  # fmt: skip
-_SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key", "thoughts")
+_SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key", "thoughts", "sides")
 _HEADER: Final = (HEADER, *_SETTINGS, *PROVENANCE)
 LINE_KEYS: Final = ("case", "finding", "phrase", "boxes", "text", "scores", "finish", *_SETTINGS, *PROVENANCE)
 FINISHES: Final = ("stop", "length", "refusal", "content_filter", "other")
@@ -74,6 +77,7 @@ class Settings:
     view: View | None = None
     key: str = "bbox_2d"
     thoughts: Tags = ()
+    sides: str = "patient"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     line_keys: frozenset[str] = frozenset()
 
@@ -112,6 +116,7 @@ def _settings(line: Mapping[str, Any], valid: tuple[str, ...], above: Settings) 
         view=_read(line, "view", read_view, above.view),
         key=_read(line, "key", _name, above.key),
         thoughts=_read(line, "thoughts", _tags, above.thoughts),
+        sides=_word(line, "sides", SIDES, above.sides) or above.sides,
         provenance={key: line[key] for key in PROVENANCE if key in keys},
         line_keys=frozenset(key for key in _SETTINGS if key in keys),
     )

@@ -77,6 +77,11 @@ class Questions:
         case, name = self.case_of(pair_number)
         return AskedPair(case.case_id, name)
 
+    def has_region(self, pair_number: Place) -> bool:
+        """Whether the pair has a region."""
+        case, name = self.case_of(pair_number)
+        return name in case.regions
+
     def label(self, pair_number: Place) -> int | None:
         """1, 0, or None where the dataset does not say."""
         case, name = self.case_of(pair_number)

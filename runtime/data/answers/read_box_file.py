@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .answered import BoxFile
 from .bad_line import BadLine
 from .box_file import JSON_LINES, FileReading, ReadOptions
 from .coco_results import COCO, annotations_given, is_coco_file, read_coco_results
-from .dialects.dialect_registry import JSON
+from .dialects.dialect_registry import DIALECTS, JSON
 from .entry import asked_by, convention, read_answer
 from .grounded_phrases import RADFACT, read_grounded_phrases
 from .line_keys import HEADER, LINE_KEYS, Settings, header_settings, line_settings
 from .lines import HashedFile, json_object, opening
 from .questions import Questions
+from .words.word_line import word_answers
+
+_WORDS: Final = ("text", "dialect")
+"""Keys that make a line one of words, where its dialect is: a header's dialect says nothing of a line with boxes."""
 
 
 def read_boxes(path: Path, questions: Questions, options: ReadOptions | None = None) -> BoxFile:
@@ -93,6 +97,14 @@ def _header(reading: FileReading, line: dict[str, Any], number: int) -> Settings
 def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number: int) -> None:
     settings = line_settings(line, header)
     reading.check_dataset(settings.provenance)
+    words = settings.dialect is not None and DIALECTS[settings.dialect].words and not line.keys().isdisjoint(_WORDS)
+    reading.is_words(words, number)
+    if words:
+        asked_one, answers = word_answers(line, settings, reading.questions, reading.thorax)
+        reading.add_words(answers, number)
+        reading.no_region += asked_one and not answers
+        reading.note(settings.dialect or "", settings.provenance)
+        return
     row, places = asked_by(line, reading.questions)
     answer = read_answer(line, settings, row, reading.questions)
     text = "text" in line

@@ -24,9 +24,10 @@ GRID: Final = "grid"
 class Dialect:
     """How a family of models writes boxes.
 
-    read: text -> boxes in the dialect's units; None for `JSON`. frame: of `frames.FRAMES`, empty for `JSON`. view: what
-    a viewed frame is divided by; None: the line's `view`, which is then required. whole_pixels: truncated to whole
-    numbers, as the model's own code does. tokens: special tokens of which an answer with boxes has one.
+    read: text -> boxes in the dialect's units; None for `JSON` and words. frame: of `frames.FRAMES`, empty for `JSON`.
+    view: what a viewed frame is divided by; None: the line's `view`, which is then required. whole_pixels: truncated to
+    whole numbers, as the model's own code does. tokens: special tokens of which an answer with boxes has one. words: an
+    answer in words or codes, which `words.word_line` reads.
     """
 
     title: str
@@ -35,6 +36,7 @@ class Dialect:
     view: tuple[int, int] | None = None
     whole_pixels: bool = False
     tokens: tuple[str, ...] = ()
+    words: bool = False
 
 
 _UNIT: Final = (1, 1)
@@ -58,6 +60,8 @@ DIALECTS: Final = NamedObjects(
         "medrega": Dialect("MedRegA", number_lists.medrega, "999"),
         GRID: Dialect("cells of a grid", grid_cells.grid, "unit"),
         JSON: Dialect("JSON of any model", None, ""),
+        "text": Dialect("sentences", None, "thorax", words=True),
+        "zones": Dialect("codes of zones", None, "thorax", words=True),
     },
 )
 
