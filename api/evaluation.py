@@ -14,6 +14,7 @@ from .engines.registry import did_you_mean
 from .options import EvaluateOptions, FilePath, check_options
 from .runs import Run, load_run
 from .runtime.data.answers.box_file import ReadOptions
+from .runtime.data.answers.words.thorax_frames import WordOptions
 from .runtime.evaluation.live_model import LiveFunction, LiveModel
 from .runtime.evaluation.progress import Progress, SilentProgress, progress_for
 from .runtime.evaluation.reference.box_models import PREFIX as BOXES
@@ -43,9 +44,9 @@ def evaluate(
     """Evaluates models on datasets and returns the run. Finished results in `out` are kept and not computed again.
 
     models: the path of a bundle, a name (of a bundle, or of a model in the folders of bundles), "baseline:ones",
-        ":center", ":chance" or ":prior", "maps:FOLDER", "boxes:FILE", "moved:FILE", "reader:second",
-        "reader:radiologist", or a callable; one of them or a list. None: all bundles found, or with the option `boxes`
-        its files alone.
+        ":center", ":chance" or ":prior", "maps:FOLDER", "boxes:FILE", "moved:FILE",
+        "mirrored:FILE", "words:bilateral", "words:prior", "reader:second", "reader:radiologist", or a callable; one of
+        them or a list. None: all bundles found, or with the option `boxes` its files alone.
     dataset, data: the name of a dataset and its folder, or lists of equal length; an object from `load_dataset`
         replaces both. A dataset of the configuration needs no folder. None: all datasets of the configuration.
     config: the configuration file, by default ./xbench.toml if it exists. Arguments override it.
@@ -119,11 +120,17 @@ def _box_options(options: EvaluateOptions) -> BoxOptions:
     missing = options.get("missing", EvaluationOptions.missing)
     bad_lines = options.get("bad_lines", EvaluationOptions.bad_lines)
     words = words_of(EvaluationOptions)
-    for name, value in (("missing", missing), ("bad_lines", bad_lines)):
+    thorax = options.get("thorax", EvaluationOptions.thorax)
+    uncertain = options.get("uncertain", EvaluationOptions.uncertain)
+    for name, value in (
+        ("missing", missing), ("bad_lines", bad_lines), ("thorax", thorax), ("uncertain", uncertain),
+    ):  # fmt: skip
         if value not in words[name]:
             raise ConfigError(f"The option '{name}' cannot be '{value}': {did_you_mean(value, words[name])}.")
-    coco, mapping = (None if file is None else Path(file) for file in (options.get("coco"), options.get("mapping")))
-    return BoxOptions(missing, ReadOptions(bad_lines == "count", coco, mapping))
+    files = (options.get("coco"), options.get("mapping"), options.get("lungs"))
+    coco, mapping, lungs = (None if file is None else Path(file) for file in files)
+    drawing = WordOptions(thorax, lungs, uncertain)
+    return BoxOptions(missing, ReadOptions(bad_lines == "count", coco, mapping, drawing))
 
 
 def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions) -> tuple[Config, list[str]]:

@@ -52,6 +52,9 @@ class EvaluateOptions(TypedDict, total=False):
     bad_lines: Literal["stop", "count"]
     coco: FilePath | None
     mapping: FilePath | None
+    thorax: Literal["fixed", "image"]
+    lungs: FilePath | None
+    uncertain: Literal["present", "absent"]
     bundles: FilePath | Sequence[FilePath] | None
     data_options: Mapping[str, Mapping[str, Any]] | None
     progress: bool

@@ -20,6 +20,7 @@ __all__ = [
     "study_joints",
     "trust_joints",
     "twice_joints",
+    "word_joints",
 ]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "joints.md"
@@ -63,6 +64,11 @@ def box_joints() -> list[Joint]:
 def asked_joints() -> list[Joint]:
     """Files that `ask` wrote with features of an evaluation."""
     return [Joint(*row) for row in _rows("Asked files")]
+
+
+def word_joints() -> list[Joint]:
+    """Answers in words with what meets their own rows and tables."""
+    return [Joint(*row) for row in _rows("Answers in words")]
 
 
 def trust_joints() -> list[Joint]:

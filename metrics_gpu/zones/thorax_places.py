@@ -137,6 +137,11 @@ def mirrored_place(name: str) -> str:
     return name if name in _CENTRAL else name[0].translate(_OTHER_SIDE) + name[1:]
 
 
+def mirrored_places(names: Iterable[str]) -> tuple[str, ...]:
+    """The places on the other sides, right before left as inside one place."""
+    return tuple(sorted(map(mirrored_place, names), key=lambda name: sides_of([name]) == 2))
+
+
 def sides_of(names: Iterable[str]) -> int:
     """The sides of places: 1 right, 2 left, 3 both, 0 for none or central ones."""
     sides = {name[0] for name in names if name not in _CENTRAL}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...engines.commands import LazyGroup
-from ..host.options import BadLines, EvaluationOptions
+from ..host.options import BadLines, EvaluationOptions, Thorax, UncertainWords
 from .options.completing import DATASETS
 from .options.declared_options import options_of
 from .options.shared_options import (
@@ -35,7 +35,7 @@ def boxes() -> None:
 @boxes.command()
 @click.argument("file", type=_FILE)
 @datasets_option("Dataset whose images were asked about.", DATASETS, required=True)
-@options_of(EvaluationOptions, "bad_lines", "coco", "mapping")
+@options_of(EvaluationOptions, "bad_lines", "coco", "mapping", "thorax", "lungs", "uncertain")
 @data_options
 @config_option
 @json_option
@@ -49,6 +49,9 @@ def check(
     bad_lines: BadLines,
     coco: Path | None,
     mapping: Path | None,
+    thorax: Thorax,
+    lungs: Path | None,
+    uncertain: UncertainWords,
 ) -> int:
     """Check FILE for a dataset: answers, dropped lines, and whether the coordinate frame fits.
 
@@ -61,17 +64,24 @@ def check(
     from ..data.answers.frame_check import frame_check, out_of_view
     from ..data.answers.questions import Questions
     from ..data.answers.read_box_file import read_boxes
+    from ..data.answers.words.thorax_frames import WordOptions
     from ..evaluation.pairing import select_datasets
     from ..results.loaded_dataset import load_dataset
 
-    read = ReadOptions(bad_lines == "count", coco, mapping)
+    read = ReadOptions(bad_lines == "count", coco, mapping, WordOptions(thorax, lungs, uncertain))
     records = {}
     for chosen in select_datasets(config, datasets):
         dataset = load_dataset(chosen).dataset
         questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
         answers = read_boxes(file, questions, read)
-        warnings = [text for text in (frame_check(answers, questions), *_warnings(answers)) if text]
-        record = _record(answers, int(out_of_view(answers.positives, questions).sum()), warnings)
+        said: dict[str, Any] = {}
+        check = frame_check(answers, questions)
+        if answers.thorax is not None:
+            from ..evaluation.reference.word_checking import check_words
+
+            said, check = check_words(answers, questions, dataset)
+        warnings = [text for text in (check, *_warnings(answers)) if text]
+        record = _record(answers, int(out_of_view(answers.positives, questions).sum()), warnings) | said
         if not output.piped:
             _print(answers, record, chosen.name if len(datasets) > 1 else "")
         records[chosen.name] = record
@@ -164,5 +174,25 @@ def _print(answers: BoxFile, record: Mapping[str, Any], dataset: str) -> None:
     ):
         if record[key]:
             line(f"{record[key]} {text}")
+    if "words" in record:
+        _print_words(record["words"])
     for warning in record["warnings"]:
         line(f"warning: {warning}")
+
+
+def _print_words(words: Mapping[str, Any]) -> None:
+    """What answers in words say, and the first texts that say nothing."""
+    from rich.table import Table
+
+    from ..reporting.tables.console import make_console, shown
+
+    console = make_console()
+    table = Table("words", "finding present", "finding absent")
+    for key, value in words["positive"].items():
+        table.add_row(shown(key.replace("_", " ")), str(value), str(words["negative"][key]))
+    console.print(table)
+    if words["not_frontal"]:
+        console.print(shown(f"{words['not_frontal']} pairs of lateral images, which are left out"), soft_wrap=True)
+    for state, texts in words["texts"].items():
+        for text in texts:
+            console.print(shown(f"{state.replace('_', ' ')}: {text}"), soft_wrap=True)

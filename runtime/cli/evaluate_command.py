@@ -11,7 +11,16 @@ import click
 
 from ...engines.commands import WRONG_USAGE, echo
 from ...engines.errors import ConfigError
-from ..host.options import FURTHER_OPTIONS, BadLines, EvalConfig, EvaluationOptions, Missing, TileScore
+from ..host.options import (
+    FURTHER_OPTIONS,
+    BadLines,
+    EvalConfig,
+    EvaluationOptions,
+    Missing,
+    Thorax,
+    TileScore,
+    UncertainWords,
+)
 from .options.completing import DATASETS, MODELS
 from .options.declared_options import options_of
 from .options.examples import examples
@@ -37,6 +46,7 @@ if TYPE_CHECKING:
 @models_option(
     "Model to evaluate: the name or path of a bundle, a model's name, baseline:ones, :center, :chance or :prior, "
     "maps:FOLDER, boxes:FILE (boxes:NAME=FILE names it), moved:FILE (its answers on the images of other patients), "
+    "mirrored:FILE (left and right of its words swapped), words:bilateral or words:prior (words without the image), "
     "reader:second or reader:radiologist (another reader of the same images).",
     MODELS,
 )
@@ -74,6 +84,9 @@ def evaluate(
     bad_lines: BadLines,
     coco: Path | None,
     mapping: Path | None,
+    thorax: Thorax,
+    lungs: Path | None,
+    uncertain: UncertainWords,
     scale: Scale,
     bundles: tuple[Path, ...],
     data: tuple[str, ...],
@@ -90,7 +103,8 @@ def evaluate(
     one file per case and finding: FOLDER/CASE/FINDING.npy, .npz or grey .png, or FOLDER/CASE_FINDING_map.npy, or
     FOLDER/CASE.npz with one array per finding. boxes:FILE scores predicted boxes, one JSON line per case and finding.
     moved:FILE scores each of these answers on the image of another patient, which shows the score of boxes that ignore
-    the image.
+    the image. Answers in words are read by a grammar; words:bilateral and words:prior are words that look at no image,
+    and mirrored:FILE swaps the left and right of a file of words.
 
     Images and maps that are missing or unreadable are counted and do not stop the run. The command ends with an error
     if half are missing, if most are unreadable, or if most maps of your own are constant or not finite.
@@ -120,10 +134,12 @@ def evaluate(
     )
     scale.check_gpu(config.eval.gpu)
     from ..data.answers.box_file import ReadOptions
+    from ..data.answers.words.thorax_frames import WordOptions
     from ..evaluation.reference.box_models import BoxOptions
     from ..evaluation.run_evaluation import Asked, Evaluation
 
-    boxes = BoxOptions(missing, ReadOptions(bad_lines == "count", coco, mapping))
+    words = WordOptions(thorax, lungs, uncertain)
+    boxes = BoxOptions(missing, ReadOptions(bad_lines == "count", coco, mapping, words))
     asked = Asked(
         models, datasets, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder, verify=verify, boxes=boxes
     )

@@ -25,11 +25,11 @@ from ..host.protocols import PROTOCOLS, SCORERS, find_protocol
 from ..results.loaded_dataset import LoadedDataset, check_reader
 from .progress import some_names
 from .reference.baselines import PREFIX as BASELINE
-from .reference.box_models import MOVED, READER
+from .reference.box_models import MIRRORED, MOVED, READER, WORDS
 from .reference.box_models import PREFIX as BOXES
 from .reference.map_files import PREFIX as MAPS
 
-KINDS = (BASELINE, MAPS, BOXES, MOVED, READER)
+KINDS = (BASELINE, MAPS, BOXES, MOVED, MIRRORED, WORDS, READER)
 """The prefixes of models that are no bundles."""
 
 

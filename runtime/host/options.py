@@ -24,6 +24,8 @@ Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
 DecoderName = Literal["auto", "cpu", "dali"]
 Missing = Literal["count", "leave-out"]
 BadLines = Literal["stop", "count"]
+Thorax = Literal["fixed", "image"]
+UncertainWords = Literal["present", "absent"]
 TileScore = Literal["whole", "largest"]
 
 
@@ -164,6 +166,23 @@ class EvaluationOptions(EvalConfig):
         metadata=described(
             "JSON file {text: finding or phrase} for a box file that holds RadFact's grounded phrases.", metavar="FILE"
         ),
+    )
+    thorax: Thorax = field(
+        default="fixed",
+        metadata=described(
+            "Frame on which the places of answers in words are drawn: fixed, the usual outline of the lungs, or image."
+        ),
+    )
+    lungs: Path | None = field(
+        default=None,
+        metadata=described(
+            "Masks of the lungs, which give that frame for each image: a CSV of CheXmask, or a folder of CXAS's files, "
+            "DICOM Segmentations, or pairs of PNG files.",
+            metavar="PATH",
+        ),
+    )
+    uncertain: UncertainWords = field(
+        default="present", metadata=described("Count uncertain statements of answers in words as present or absent.")
     )
     bundles: tuple[Path, ...] = field(
         default=(), metadata=described("Folder that holds bundles, or a bundle.", metavar="DIR")

@@ -86,7 +86,7 @@ def box_scores(run: StoredRun, results: Results, scorers: Sequence[str] = ()) ->
     """
     found = []
     for (model, dataset), cell in results.cells.items():
-        if cell.rows.boxed:
+        if cell.rows.boxed and "words" not in cell.rows.entry["boxes"]:
             stored = load_boxes(run, cell.rows)
             cells = GRID in (stored.cell.entry["boxes"].get("frames") or ())
             names = tuple(scorers) or tuple(name for name in SCORERS if cells or name != GRID_HIT.name)

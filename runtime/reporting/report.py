@@ -14,6 +14,7 @@ from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results, make_results, split_by_protocol
 from ..results.run_json import read_run
 from ..results.storage import remove_drafts, write_bytes, write_json
+from .answer_files import answer_files
 from .class_tables import class_auc, class_dice, class_pointing, recognition
 from .csv_and_json import csv_files, to_json
 from .grounding_tables import table_1, thresholds
@@ -21,7 +22,7 @@ from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation
 from .provenance import coverage, hashes, provenance, provenance_table
 from .tables.latex import WRITTEN, latex_files
-from .tables.markdown_csv import to_csv, to_markdown
+from .tables.markdown_csv import to_markdown
 from .tables.stamps import cell_stamps
 from .tables.table import Table
 
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from .figures import Figure
     from .gallery.model import Gallery
     from .phrase_tables import PhraseRow
+    from .word_scores import WordScores
 
 Block = tuple[Results, "Differences | None"]
 """The results of one protocol, and the differences between their models if there are several."""
 
 _TITLE = "Grounding report"
 _EARLIER = ("report.md",)  # file names of earlier versions, to be deleted
-_SOME = ("boxes", "published", "paper", "recognition")  # tables for programs that only some reports have
+_SOME = ("boxes", "published", "words", "paper", "recognition")  # tables for programs that only some reports have
 _APART = ("coverage", "provenance")  # names of tables that follow the gallery, or are shown as provenance
 
 
@@ -56,6 +58,7 @@ class Report:
     presentation: Presentation = EVERYTHING
     boxes: Sequence[BoxScores] = ()
     phrases: Sequence[PhraseRow] = ()
+    words: Sequence[WordScores] = ()
     appendix: Appendix | None = None
 
 
@@ -79,23 +82,29 @@ def make_report(
 
         blocks = tuple((part, find_differences(part)) for part in parts)
     boxes: Sequence[BoxScores] = ()
+    words: Sequence[WordScores] = ()
     if any(cell.rows.boxed for cell in results.finished):
         from .box_scores import box_scores
+        from .word_scores import word_scores
 
-        boxes = box_scores(run, results, presentation.scorers)
+        boxes, words = box_scores(run, results, presentation.scorers), word_scores(run, results)
     phrases: Sequence[PhraseRow] = ()
     if any(cell.protocol == "biovil" for cell in results.finished):
         from .phrase_tables import phrase_rows
 
         phrases = phrase_rows(run, results)
     tables = [*report_tables(run, results, blocks, presentation, boxes, phrases)]
+    if words:
+        from .word_tables import word_tables
+
+        tables += word_tables(words)
     if presentation.columns:
         tables = [table.chosen(presentation.columns) for table in tables]
     if presentation.intervals != "below":
         tables = [table.with_intervals(presentation.intervals) for table in tables]
     running = {"evaluation": run.running} if run.running else {}
     facts = {**running, **provenance(results, run.data), **({} if presentation == EVERYTHING else presentation.told)}
-    return Report(run, results, blocks, tables, facts, presentation, boxes, phrases)
+    return Report(run, results, blocks, tables, facts, presentation, boxes, phrases, words)
 
 
 def report_tables(
@@ -178,18 +187,8 @@ def write_report(
         **csv_files(report.results, report.blocks, report.boxes, raw=raw),
     }
     told = to_json(report.results, report.blocks, report.run.data) | {"names": dict(report.presentation.names)}
-    if report.boxes:
-        from .box_tables import box_json, box_rows, published_rows
-
-        texts |= {
-            "boxes.csv": to_csv(box_rows(report.boxes), raw=raw),
-            "published.csv": to_csv(published_rows(report.boxes), raw=raw),
-        }
-        told["boxes"] = box_json(report.boxes)
-    if report.phrases:
-        from .phrase_tables import phrase_json
-
-        told["phrases"] = phrase_json(report.phrases)
+    answers, parts = answer_files(report.boxes, report.words, report.phrases, raw=raw)
+    texts, told = texts | answers, told | parts
     if report.appendix is not None:
         told[report.appendix.name] = report.appendix.data
     texts = {name: text for name, text in texts.items() if text} | latex
@@ -233,6 +232,10 @@ def draw_report(
     try:
         grid = overlays_figure(results, gallery) if gallery else None
         figures = [*([grid] if grid else []), *(f for block, _ in report.blocks for f in all_figures(block))]
+        if report.words:
+            from .figures.figure_words import word_figures
+
+            figures += word_figures(report.words)
     except MissingExtraError as error:
         say(str(error))
     studied: dict[str, Any] = {}

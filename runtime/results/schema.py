@@ -30,7 +30,10 @@ The rows of predicted boxes have one more column, null where a pair has no regio
               y1, x2, y2, ... in its pixels), their `scores` or null, the `truth` boxes alike (null where the region is
               no union of boxes), which of them are marked as a `crowd` (null where none is), `area`, `overlap` and
               `region` of the unions in the image's pixels (null for a negative), and the counters of its boxes and of
-              the answer
+              the answer. Of answers in words also `words`: `state` (`words.class_answers.WordState`), `remarks` (bits
+              of its `Remark`), `size` word, `skipped` statements, `places`, and null for a negative the sets of
+              `stated` and `true` zones (bits as `zones.thorax_places.CELLS`), `stated_sides` and `true_sides` (1 right,
+              2 left), and the `bounds`, `zones.bounds.NUMBERS` of each of its `BOUNDS`
 
 File size with zstd: the 784 bytes of a 14 x 14 map shrink by a sixth, the 6,272 of a region to about 80, and the 808
 of the counts to about 300. A pair takes 1.1 kB in the file; 12,601 cases with 6,000 pairs take 7 MB per model.
@@ -143,13 +146,14 @@ def count_faults(column: pa.ChunkedArray) -> dict[str, int]:
     return {name: int(pc.sum(pc.equal(column, name)).as_py() or 0) for name in FAULTS}
 
 
-def result_schema(metadata: dict[str, str] | None = None, *, answers: bool = False) -> pa.Schema:
-    """The Arrow schema of a result file, with `metadata` in its footer; `answers`: one of predicted boxes."""
-    return _columns(answers).with_metadata({"xbench_result_version": str(RESULT_VERSION), **(metadata or {})})
+def result_schema(metadata: dict[str, str] | None = None, *, answers: bool = False, words: bool = False) -> pa.Schema:
+    """The Arrow schema of a result file, with `metadata` in its footer; `answers`: one of predicted boxes, also of
+    `words`."""
+    return _columns(answers, words).with_metadata({"xbench_result_version": str(RESULT_VERSION), **(metadata or {})})
 
 
-@lru_cache(2)
-def _columns(answers: bool) -> pa.Schema:
+@lru_cache(4)
+def _columns(answers: bool, words: bool) -> pa.Schema:
     import pyarrow as pa
 
     counts = pa.list_(pa.int32(), THRESHOLD_COUNT)
@@ -181,12 +185,12 @@ def _columns(answers: bool) -> pa.Schema:
             pa.field("frame", pa.list_(pa.float64(), 4)),
             pa.field("native", pa.struct(native)),
             pa.field("image_hash", pa.binary(16)),
-            *([pa.field("answer", _answer())] if answers else ()),
+            *([pa.field("answer", _answer(words))] if answers else ()),
         ]
     )
 
 
-def _answer() -> pa.DataType:
+def _answer(words: bool) -> pa.DataType:
     import pyarrow as pa
 
     whole = ("height", "width", "area", "overlap", "region", "illegal", "outside", "clipped", "duplicates")
@@ -197,5 +201,20 @@ def _answer() -> pa.DataType:
             pa.field("crowd", pa.list_(pa.bool_())),
             *(pa.field(name, pa.int32()) for name in whole),
             *(pa.field(name, pa.bool_()) for name in ("truncated", "over_limit", "out_of_view")),
+            *([pa.field("words", _words())] if words else ()),
+        ]
+    )
+
+
+def _words() -> pa.DataType:
+    import pyarrow as pa
+
+    bytes_ = ("state", "size", "stated", "stated_sides", "true", "true_sides")
+    return pa.struct(
+        [
+            *(pa.field(name, pa.int8()) for name in bytes_),
+            *(pa.field(name, pa.int32()) for name in ("remarks", "skipped")),
+            pa.field("places", pa.list_(pa.string())),
+            pa.field("bounds", pa.list_(pa.float64())),
         ]
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...metrics_gpu.detection.boxes import Answers, BoxLists, Int
 from ...metrics_gpu.detection.unions import UnionCounts
 from .load_rows import CellRows, StoredRun
+from .numbers.word_columns import StoredWords, stored_words
 from .schema import read_parts, reading
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class StoredBoxes:
     all pairs of the rows; state: int8, of all pairs of the rows; given: their numbers of boxes; counters: of them too.
     negative_state, negative_sizes: int8 [N], int64 [N, 2], of the negatives that were asked. not_asked: absent classes
     without a line. left_out: pairs with a region that are no pairs of the rows, as they have no answer that counts.
+    words: of a file of words.
     """
 
     cell: CellRows
@@ -50,6 +52,7 @@ class StoredBoxes:
     negative_sizes: Int
     not_asked: int
     left_out: int = 0
+    words: StoredWords | None = None
 
     @cached_property
     def truth(self) -> str:
@@ -124,6 +127,7 @@ def _stored(tables: Iterable[pa.Table], cell: CellRows) -> StoredBoxes:
         negative_sizes=sizes[asked],
         not_asked=absent - len(asked),
         left_out=len(held) - len(pairs) - len(asked),
+        words=stored_words(told.field("words"), pairs, asked) if told.type.get_field_index("words") >= 0 else None,
     )
 
 

@@ -18,7 +18,9 @@ Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 # Importing them takes longer than a completion may.
 _BASELINES = ("baseline:ones", "baseline:center", "baseline:chance", "baseline:prior")
-_FILES = ("maps:", "boxes:", "moved:", "reader:second", "reader:radiologist")
+_FILES = (
+    "maps:", "boxes:", "moved:", "mirrored:", "words:bilateral", "words:prior", "reader:second", "reader:radiologist",
+)  # fmt: skip
 
 
 def _complete(

@@ -150,6 +150,7 @@ class BoxFile:
     tokenless: dialects of tokens without a token in any answer -> answers.
     labelled: boxes that the answers name; other_finding: those that bear the name of another finding.
     thorax: the frame of a case, by its position, and whether masks of it are missing; None in a file of boxes.
+    unused_texts: of answers in words that are not read, or about something else: the first texts by state.
     silence: what an absent answer means: "line" (JSON Lines: a missing line is `missing`), or "absent" (COCO results
     and grounded phrases cannot say more, so it is `silent`).
     """
@@ -176,6 +177,7 @@ class BoxFile:
     labelled: int = 0
     other_finding: int = 0
     thorax: Callable[[int], tuple[ThoraxFrame, bool]] | None = None
+    unused_texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def missing_share(self) -> float:

@@ -23,6 +23,10 @@ from .questions import Place, Questions
 from .words.thorax_frames import ThoraxFrames, WordOptions
 
 JSON_LINES: Final = "jsonl"
+UNUSED: Final = ("not_read", "other")
+"""States of answers in words whose first texts are shown."""
+
+_TEXTS: Final = 5
 _SHOWN: Final = 20  # distinct values of a key of provenance that a run keeps
 _UNIT_MOST: Final = 1.5
 """Coordinates in unit above this mean another frame (docs/boxes.md §1). Below, a box may just leave its image."""
@@ -80,6 +84,7 @@ class FileReading:
     labelled: int = 0
     other_finding: int = 0
     words: bool | None = None
+    unused_texts: dict[str, dict[str, None]] = field(default_factory=dict)
     _values: dict[str, dict[str, Any]] = field(default_factory=dict)
     _scored: bool | None = None
     _sense: _FrameSense = field(default_factory=_FrameSense)
@@ -122,6 +127,10 @@ class FileReading:
         self._check_first([place for place, _ in answers])
         for place, answer in answers:
             self._add(place, number, answer)
+            state = "" if answer.words is None else answer.words.state.name.lower()
+            texts = self.unused_texts.setdefault(state, {}) if state in UNUSED else None
+            if texts is not None and len(texts) < _TEXTS:
+                texts.setdefault(f"{self.word} {number}: {answer.excerpt}")
 
     def is_words(self, words: bool, number: int) -> None:
         """Notes whether a line is in words. Raises DataError where the lines before are not alike."""
@@ -240,5 +249,6 @@ class FileReading:
             labelled=self.labelled,
             other_finding=self.other_finding,
             thorax=self.thorax.frame if self.words else None,
+            unused_texts={state: tuple(texts) for state, texts in self.unused_texts.items()},
             written=self.positives.written(places),
         )

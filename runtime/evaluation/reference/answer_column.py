@@ -39,13 +39,21 @@ def one_level(grid: UnionCounts, point: Int, sizes: Int, hit: NDArray[np.bool_])
 
 def answer_column(values: Mapping[str, Any]) -> pa.StructArray:
     """The column of its fields by name, as arrays or lists."""
+    return _struct(values, result_schema(answers=True, words="words" in values).field("answer").type)
+
+
+def word_column(values: Mapping[str, Any]) -> pa.StructArray:
+    """The field `words` of that column, of its own fields by name."""
+    return _struct(values, result_schema(answers=True, words=True).field("answer").type.field("words").type)
+
+
+def _struct(values: Mapping[str, Any], struct: Any) -> pa.StructArray:
     import pyarrow as pa
 
-    answer_type = result_schema(answers=True).field("answer").type
-    columns = [values[entry.name] for entry in answer_type]
+    columns = [values[entry.name] for entry in struct]
     made = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
     return pa.StructArray.from_arrays(
-        [column.cast(entry.type) for column, entry in zip(made, answer_type, strict=True)], fields=list(answer_type)
+        [column.cast(entry.type) for column, entry in zip(made, struct, strict=True)], fields=list(struct)
     )
 
 

@@ -22,8 +22,9 @@ from ...data.answers.answered import MANY_MISSING, BoxAnswers, BoxFile, State
 from ...data.answers.dialects.dialect_registry import DIALECTS
 from ...data.answers.frame_check import frame_check, out_of_view
 from ...data.answers.questions import Questions
-from ...data.answers.unread_answers import UnreadAnswers, text_warnings, unread_answers
-from ...data.datasets.readers.reader_marks import ReaderBoxes, ReaderMasks
+from ...data.answers.unread_answers import text_warnings, unread_answers
+from ...data.answers.words.views import lateral_rows
+from ...data.datasets.readers.reader_marks import ReaderMasks
 from ...data.datasets.region_boxes import Boxes
 from ...results.schema import GRID
 from ..decoded_case import DecodedCase
@@ -32,10 +33,13 @@ from ..measure import Measure
 from ..scoring import Scored
 from .answer_column import answer_column, each_list, float_lists, one_level, placed
 from .baselines import draw_case
+from .box_facts import file_facts, word_facts
 from .box_models import BoxModel
 from .box_sources import read_answers, sources
 from .reader_masks import masks_reference
 from .reference_sources import Reference, ScoredCases, note_size
+from .true_zones import TrueZones, side_check
+from .word_scoring import PairRegions, WordScoring
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,14 +68,24 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     places = sources(file, questions, model)
     if model.moved and not (places >= 0).any():
         return "no finding has answers of two patients"
-    answers = _Answers(file, questions, places, model.moved)
-    frame_note, share = frame_check(file, questions), _missing_share(file, questions, places, loaded)
+    words = None
+    if file.thorax is not None:
+        zones = TrueZones.of(questions, file.thorax)
+        words = WordScoring(file, questions, zones, lateral_rows(questions, dataset))
+        places = np.where(words.frontal(file.positives), places, -1)
+    answers = _Answers(file, questions, places, words, model.moved)
+    if words is None:
+        frame_note = frame_check(file, questions)
+    else:  # in a control the sides are another patient's, or swapped
+        frame_note = "" if model.moved or model.mirrored else side_check(file, words.zones, places >= 0)
+    share = _missing_share(file, questions, places, loaded)
     unread = unread_answers(
         file, *(_within(answers, questions, loaded) for answers in (file.positives, file.negatives))
     )
-    record = _facts(model, file, frame_note, share, unread)
+    record = file_facts(model, file, marks, unread) | {"frame_check": frame_note, "missing_share": share}
+    record |= word_facts(model, words.not_frontal) if words else {}
     many = f"{share:.1%} of the pairs with a region have no line" if share > MANY_MISSING else ""
-    original = not model.moved and not model.reader
+    original = not model.moved and not model.reader and not model.mirrored
     absent = bool(many) and original and model.options.missing == "count" and share > 0.5
     faults = [f"{many} and are scored as silent; {_ANSWER}"] * absent
     faults += [f"{unread.sentence}; {_LOOK}"] * (original and unread.most)
@@ -86,16 +100,17 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         prepare=partial(draw_case, findings=list(dataset.classes), contents=loaded.contents),
         score=partial(answers.score, loaded=loaded),
         batch=64,
-        # A moved answer depends on the patients of other cases too.
+        # A moved answer depends on the patients of other cases too, and so do the usual zones of a finding.
         description=" ".join(
             [
                 model.description,
-                *([loaded.regions_digest] if model.moved else []),
+                *([loaded.regions_digest] if model.moved or words else []),
                 *DIALECTS.added_facts(file.frames),
             ]
         ),
-        facts={"weights": "boxes", "grid": None, "boxes": record | _reader_facts(model, marks)},
+        facts={"weights": "boxes", "grid": None, "boxes": record},
         answers=True,
+        words=words is not None,
         remarks=[*remarks, *([frame_note] if frame_note else []), *(marks.remarks if marks else ())],
         fault=" ".join(faults),
     )
@@ -104,8 +119,16 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
 class _Answers:
     """The answers of a file, found by case and finding. sources: as in `box_sources`. moved: no negatives are asked."""
 
-    def __init__(self, file: BoxFile, questions: Questions, sources: NDArray[np.intp], moved: bool = False) -> None:
+    def __init__(
+        self,
+        file: BoxFile,
+        questions: Questions,
+        sources: NDArray[np.intp],
+        words: WordScoring | None = None,
+        moved: bool = False,
+    ) -> None:
         self._file, self._questions, self._sources, self._moved = file, questions, sources, moved
+        self._words = words
         self._out_of_view = out_of_view(file.positives, questions) & (not moved)
 
     def score(self, batch: Sequence[DecodedCase], loaded: LoadedDataset) -> ScoredCases:
@@ -128,10 +151,11 @@ class _Answers:
         sizes = np.array([drawn[c].size for c in pairs.of_case], np.int64).reshape(-1, 2)[:, ::-1].copy()
         held = zip(pairs.of_case.tolist(), pairs.of_finding.tolist(), strict=True)
         regions = [drawn[c].case.regions[findings[f]] for c, f in held]
-        given = self._given(places, sizes)
+        given = self._words.drawn(self._sources[places], places, sizes) if self._words else self._given(places, sizes)
         counted = _count(given, regions, sizes, pairs.masks)
         negative = self._file.negatives.positions(grid).ravel()
-        asked = np.flatnonzero((negative >= 0) & (not self._moved))
+        frontal = np.append(self._words.frontal(self._file.negatives), True)[negative] if self._words else True
+        asked = np.flatnonzero((negative >= 0) & (not self._moved) & frontal)
         column = self._column(given, places, (negative[asked], positive.ravel()[left]), counted)
         rows = np.concatenate([pairs.of_case * len(findings) + pairs.of_finding, asked, np.array(left, np.intp)])
         order = np.full(grid.size, -1, np.int64)
@@ -177,6 +201,8 @@ class _Answers:
             "out_of_view": np.concatenate([self._out_of_view[places], np.zeros(len(without), np.bool_)]),
             **{name: [*getattr(counted.native, name).tolist(), *without] for name in ("area", "overlap", "region")},
         }
+        if self._words:
+            values["words"] = self._words.column(parts, places, counted.regions)
         return answer_column(values)
 
 
@@ -184,14 +210,18 @@ class _Answers:
 class _Counted:
     """counts: of the rows. native: of the image's own grid. truth: the true boxes, None where there are no boxes.
 
-    crowd: which of them are marked as a crowd, None where none is.
+    crowd: which of them are marked as a crowd, None where none is. regions: for the ceilings of words.
     """
 
     counts: Counts
     native: UnionCounts
     truth: list[NDArray[np.float64] | None]
     crowd: list[list[bool] | None]
-    sizes: Int
+    regions: PairRegions
+
+    @property
+    def sizes(self) -> Int:
+        return self.regions.sizes
 
 
 def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArray[np.uint8]) -> _Counted:
@@ -217,7 +247,15 @@ def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArra
         _enter(grid, p, _drawn(small, p, (GRID, GRID)), unpack_masks(masks[p : p + 1], GRID)[0])
         hit[p] = centre[p, 0] >= 0 and mask[centre[p, 1], centre[p, 0]]
     counts = one_level(grid, centre, sizes, hit)
-    return _Counted(counts, native, truth, crowd, sizes)
+
+    def inside(pair: int, at: Int) -> NDArray[np.bool_]:
+        if truth[pair] is None:
+            return np.asarray(regions[pair].mask(*sizes[pair][::-1].tolist())[at[:, 1], at[:, 0]])
+        spans_of_pair = true.spans[true.offsets[pair] : true.offsets[pair + 1], None]
+        held = (spans_of_pair[..., :2] <= at) & (at < spans_of_pair[..., 2:])
+        return np.asarray(held.all(axis=2).any(axis=0))
+
+    return _Counted(counts, native, truth, crowd, PairRegions(unpack_masks(masks, GRID), inside, sizes))
 
 
 def _enter(counts: UnionCounts, pair: int, answered: NDArray[np.bool_], true: NDArray[np.bool_]) -> None:
@@ -247,36 +285,3 @@ def _within(answers: BoxAnswers, questions: Questions, loaded: LoadedDataset) ->
     """bool [P]: the pairs of cases within the limit."""
     cases = [questions.case(case.case_id) for case in loaded.all_cases]
     return np.isin(answers.places // len(questions.classes), cases)
-
-
-def _facts(
-    model: BoxModel, file: BoxFile, frame_note: str, missing_share: float, unread: UnreadAnswers
-) -> dict[str, Any]:
-    """What a run keeps of the file as a whole; the counters of its answers stand in the rows."""
-    return {
-        "file": "" if model.reader else str(model.path.absolute()),
-        "sha256": file.sha256,
-        "kind": file.file_format,
-        "lines": file.lines,
-        "rejected": file.rejected,
-        "unknown_label": file.unknown_label,
-        "no_region": file.no_region,
-        "unmatched": file.unmatched,
-        "silence": file.silence,
-        "frames": dict(file.frames),
-        "frame_check": frame_note,
-        "missing": model.options.missing,
-        **({"moved": True} if model.moved else {}),
-        "missing_share": missing_share,
-        "unread": [unread.count, unread.given],
-        "tags": dict(file.tags),
-        "mislabelled": file.mislabelled,
-        "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
-        "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},
-    }
-
-
-def _reader_facts(model: BoxModel, marks: ReaderBoxes | None) -> dict[str, Any]:
-    if marks is None:
-        return {}
-    return {"reader": model.reader, **({"left_out": True} if marks.left_out else {})}

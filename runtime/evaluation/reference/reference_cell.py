@@ -73,16 +73,18 @@ def compute_reference(
                 advance(len(batch))
             columns = [CaseColumns.of(cases, reference.findings)]
             table = rows_table(columns, scored, reference.findings, reference.name, loaded.name, metadata)
-            files.write_part(index, _with_answers(table, cases, scored) if reference.answers else table)
-    files.merge(len(chunks), result_schema(metadata, answers=reference.answers))
+            files.write_part(
+                index, _with_answers(table, cases, scored, words=reference.words) if reference.answers else table
+            )
+    files.merge(len(chunks), result_schema(metadata, answers=reference.answers, words=reference.words))
     return computed
 
 
-def _with_answers(table: pa.Table, cases: Sequence[DecodedCase], scored: Sequence[Scored]) -> pa.Table:
+def _with_answers(table: pa.Table, cases: Sequence[DecodedCase], scored: Sequence[Scored], *, words: bool) -> pa.Table:
     """The table with the column `answer`."""
     import pyarrow as pa
 
-    schema = result_schema(table.schema.metadata, answers=True)
+    schema = result_schema(table.schema.metadata, answers=True, words=words)
     answer_type = schema.field("answer").type
     readable = np.repeat([case.status == "ok" for case in cases], table.num_rows // max(len(cases), 1))
     row = pa.array(np.cumsum(readable, dtype=np.int32) - 1, mask=~readable)

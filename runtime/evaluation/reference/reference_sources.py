@@ -33,9 +33,9 @@ class Reference:
 
     prepare: a case -> one input of `score`, in threads, several cases in advance. score: `batch` inputs -> their
     cases and what is said of them. description: what the maps depend on, for the cell's key. facts: for
-    its entry in run.json. answers: the rows have the column `answer`. remarks: lines for the user. warnings: kind ->
-    sentence, which the table of coverage repeats. fault: why the rows, which are made, are hardly of use; the command
-    then ends with an error.
+    its entry in run.json. answers: the rows have the column `answer`, words: of words. remarks: lines for the user.
+    warnings: kind -> sentence, which the table of coverage repeats. fault: why the rows, which are made, are hardly of
+    use; the command then ends with an error.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Reference:
     description: str
     facts: Mapping[str, Any]
     answers: bool = False
+    words: bool = False
     remarks: Sequence[str] = ()
     warnings: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""

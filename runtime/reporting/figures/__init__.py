@@ -7,6 +7,7 @@ figure_2_overlays     maps over radiographs, findings x models
 recognition_figure    AUC per model and dataset
 figure_3_correlation  AUC against pointing
 figure_4_dice         Dice at 0.5 and at the best threshold
+figure_words          the zones of a thorax, true and stated in words
 figure_4_thresholds   the Dice lost at threshold 0.5, and Dice over thresholds
 """
 

@@ -120,6 +120,9 @@ def _judged(material: Material) -> tuple[list[JudgedAnswers], list[str]]:
     for cell in material.paired:
         if cell.weights == "baseline":  # it ignores the image
             continue
+        if cell.in_words:
+            remarks.append(f"{cell.model} on {cell.title}: left out, because a zone that words name is no box.")
+            continue
         try:
             cuts = judged(cell, material.run, true)
         except XBenchError as error:

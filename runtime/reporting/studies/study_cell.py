@@ -74,6 +74,11 @@ class StudyCell:
         return self.weights != "boxes"
 
     @property
+    def in_words(self) -> bool:
+        """Whether the answers are words, or floors of words."""
+        return "words" in self.rows.entry.get("boxes", {})
+
+    @property
     def family(self) -> str:
         """The model's family, or its own name if the family is not known."""
         return str(self.rows.entry.get("model_family") or self.model)

@@ -3,7 +3,7 @@ shards, and missing images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...data.answers.line_keys import VIEW_NOT_PROVED
@@ -19,6 +19,8 @@ _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
     "maps": "saliency maps from a folder; no model was run",
     "boxes": "boxes from a file; no model was run, and there is no threshold",
+    "words": "places that words name, drawn on a frame of the thorax; no model was run, and there is no threshold; "
+    "words reach at most their ceiling (the report's table of words), maps 100",
     "reader": "what a reader marked; no model was run, and there is no threshold",
     "live": "a model called from Python: no bundle stands behind these numbers",
     "own": OWN_WEIGHTS,
@@ -56,7 +58,7 @@ def stamp(weights: str) -> str:
 
 def kind_of(weights: str, boxes: Mapping[str, Any]) -> str:
     """The kind of weights that `stamps` takes; boxes: what run.json tells of a file of boxes or a reader."""
-    return "reader" if boxes.get("reader") else weights
+    return "reader" if boxes.get("reader") else "words" if boxes.get("words") else weights
 
 
 def stamps(models: Iterable[ModelWorth]) -> tuple[str, ...]:
@@ -76,7 +78,7 @@ def stamps(models: Iterable[ModelWorth]) -> tuple[str, ...]:
 
 def entry_stamp(entry: Mapping[str, Any]) -> ModelWorth:
     """What `stamps` takes of a finished cell, by its entry in run.json."""
-    weights = "reader" if entry.get("boxes", {}).get("reader") else entry["weights"]
+    weights = kind_of(entry["weights"], entry.get("boxes", {}))
     engine, uncompared = str(entry["ingredients"]["engine"]), bool(entry.get("uncompared_texts"))
     resized = str(entry.get("resized", ""))
     return ModelWorth(entry["model"], weights, engine, bool(entry.get("supervised")), uncompared, resized)
@@ -88,7 +90,7 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     worth = stamps(
         ModelWorth(
             c.model,
-            "published" if c.boxes.get("reader") else c.weights,
+            "published" if c.boxes.get("reader") else kind_of(c.weights, c.boxes),
             c.engine,
             c.supervised,
             c.uncompared_texts,
@@ -132,6 +134,11 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
     files = list(models)
     moved = ", ".join(dict.fromkeys(name for name, told in files if told.get("moved")))
     lines = [f"{moved}: a control, each answer is the one to the image of another patient"] if moved else []
+    mirrored = ", ".join(dict.fromkeys(name for name, told in files if told.get("mirrored")))
+    lines += [f"{mirrored}: a control, left and right of the answers are swapped"] if mirrored else []
+    floors = ", ".join(dict.fromkeys(name for name, told in files if told.get("floor")))
+    lines += [f"{floors}: words that look at no image"] if floors else []
+    lines += _frame_lines(files)
     lines += [f"{name}: {_reader(told)}, no model" for name, told in files if told.get("reader")]
     for name, told in files:
         share = told.get("missing_share", 0.0)
@@ -159,6 +166,20 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
         if VIEW_NOT_PROVED in str(told.get("provenance", {}).get("note", "")):
             lines.append(f"{name}: {VIEW_NOT_PROVED}: the server may have changed the size of the images")
     return tuple(dict.fromkeys(lines))
+
+
+def _frame_lines(files: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    """On which frame the places of words are drawn, and how uncertain ones count."""
+    named: dict[str, list[str]] = {}
+    for name, told in files:
+        words = told.get("words")
+        if words:
+            absent = "; uncertain statements count as absent" if words["uncertain"] == "absent" else ""
+            left = f"; {words['not_frontal']} pairs of lateral images are left out" if words["not_frontal"] else ""
+            frame = f"frame {words['frame']}; a zone score below 100 is no proof of a wrong zone"
+            named.setdefault(f"{frame}{absent}{left}", []).append(name)
+    for text, names in named.items():
+        yield f"{', '.join(dict.fromkeys(names))}: {text}"
 
 
 def _reader(told: Mapping[str, Any]) -> str:

@@ -103,9 +103,15 @@ class CellValues:
 
     @property
     def ranked(self) -> bool:
-        """Whether tables rank this cell: it competes, and is neither a control, a reader, supervised nor a view."""
+        """Whether tables rank this cell: it competes, and is neither a control, a reader, supervised nor a view, nor in
+        words, which are ranked among words alone."""
         plain = not self.supervised and not self.rows.view
-        return self.competes and plain and not self.boxes.keys() & {"moved", "reader"}
+        return self.competes and plain and not self.in_words and not self.boxes.keys() & {"moved", "reader"}
+
+    @property
+    def in_words(self) -> bool:
+        """Whether the answers are words, or floors of words."""
+        return "words" in self.boxes
 
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""

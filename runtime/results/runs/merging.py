@@ -200,8 +200,9 @@ def _check_together(done: Sequence[tuple[_Part, Mapping[str, Any]]]) -> None:
 def _join(files: CellFiles, done: Sequence[tuple[_Part, Mapping[str, Any]]]) -> None:
     """Writes the merged result, one chunk in memory at a time. Raises RunError or _Unmergeable."""
     tables = (table for part, entry in done for table in _chunks(part.path / entry["file"], entry))
-    answers = done[0][1].get("weights") == "boxes"
-    write_table(files.final, tables, result_schema({KEY_FIELD: files.key}, answers=answers))
+    entry = done[0][1]
+    answers, words = entry.get("weights") == "boxes", "words" in entry.get("boxes", {})
+    write_table(files.final, tables, result_schema({KEY_FIELD: files.key}, answers=answers, words=words))
 
 
 def _chunks(source: Path, entry: Mapping[str, Any]) -> Iterator[Any]:

@@ -37,6 +37,7 @@ import studies_with_features
 import supervised_with_commands
 import trust_with_features
 import twice_with_changes
+import words_with_features
 from joint_inputs import Originals, make_originals
 from joint_table import (
     Joint,
@@ -48,6 +49,7 @@ from joint_table import (
     study_joints,
     trust_joints,
     twice_joints,
+    word_joints,
 )
 from joint_world import World, counting
 
@@ -80,6 +82,7 @@ FILES = (
     metrics_with_features,
     packages_with_features,
     twice_with_changes,
+    words_with_features,
 )
 OPEN: dict[str, str] = {}
 
@@ -111,6 +114,7 @@ ALL = (
     *twice_joints(),
     *command_joints(),
     *family_joints(),
+    *word_joints(),
 )
 
 

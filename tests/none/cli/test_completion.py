@@ -17,7 +17,7 @@ from xbench_fast.runtime.cli.app import app
 from xbench_fast.runtime.cli.options.completing import _BASELINES, _FILES
 from xbench_fast.runtime.evaluation.pairing import KINDS
 from xbench_fast.runtime.evaluation.reference import baselines
-from xbench_fast.runtime.evaluation.reference.box_models import READER, READERS
+from xbench_fast.runtime.evaluation.reference.box_models import FLOORS, READER, READERS, WORDS
 
 CONFIG = (
     "bundles = ['models']\n[datasets.mine]\nroot = 'data'\n[models.own]\nclass = 'mine.py:A'\n[eval]\nout = 'run'\n"
@@ -51,7 +51,7 @@ def offered(line: str, of: object = app) -> list[str]:
         ("eval --model .", []),
         ("eval --model baseline:", list(_BASELINES)),
         ("eval --model b", [*_BASELINES, "boxes:"]),
-        ("eval --model m", ["maps:", "moved:"]),
+        ("eval --model m", ["maps:", "moved:", "mirrored:"]),
         ("eval --model r", ["reader:second", "reader:radiologist"]),
         ("eval --dataset mi", ["mine"]),
         ("eval --dataset chestxd", ["chestxdet10"]),
@@ -83,8 +83,8 @@ def test_exports_too() -> None:
     assert offered("--model ow", command) == ["own"] and "kad" in offered("--model k", command)
     assert offered("--saliency layer", command) and offered("--model clip --saliency layer", command) == []
     assert list(_BASELINES) == [f"baseline:{name}" for name in baselines.BASELINES]
-    kinds = {READER if name in READERS else name for name in _FILES}
-    assert {"baseline:", *kinds} == set(KINDS) and set(READERS) < set(_FILES), "every kind of model is offered"
+    kinds = {READER if name in READERS else WORDS if name in FLOORS else name for name in _FILES}
+    assert {"baseline:", *kinds} == set(KINDS) and {*READERS, *FLOORS} < set(_FILES), "every kind of model is offered"
 
 
 @pytest.mark.parametrize(("shell", "line"), [("bash", "xbench-fast eval --model good"), ("zsh", "xbench-fast ev")])

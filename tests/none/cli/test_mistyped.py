@@ -46,7 +46,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ["eval", "--model", "nothing:y", *DATA],
             2,
-            "'nothing:y': known are baseline:, maps:, boxes:, moved:, reader:; or",
+            "'nothing:y': known are baseline:, maps:, boxes:, moved:, mirrored:, words:, reader:; or",
         ),
         (["eval", "--model", "boxes:models", *DATA], 2, "models of boxes:models is a folder; give one file of boxes"),
         (["eval", "--dataset", "ccoo", *DATA], 2, "'ccoo' is not configured: did you mean 'coco'?"),

@@ -17,6 +17,7 @@ from joint_table import (
     study_joints,
     trust_joints,
     twice_joints,
+    word_joints,
 )
 from xbench_fast.runtime.cli.evaluate_command import evaluate
 
@@ -37,16 +38,11 @@ def test_a_feature_has_a_row_with_every_other() -> None:
 
 
 def test_every_row_says_what_is_run_and_what_must_follow() -> None:
-    for row in (
-        *joints(),
-        *box_joints(),
-        *asked_joints(),
-        *trust_joints(),
-        *study_joints(),
-        *twice_joints(),
-        *command_joints(),
-        *family_joints(),
-    ):
+    parts = (
+        *(joints, box_joints, asked_joints, trust_joints, study_joints, twice_joints, command_joints, family_joints),
+        word_joints,
+    )
+    for row in [row for part in parts for row in part()]:
         assert row.done and row.expected and row.outcome in outcomes(), row
 
 

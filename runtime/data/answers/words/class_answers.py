@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
+from ....host.options import UncertainWords
 from .lexicon import lexicon
 from .place_groups import Places
 from .plain_text import EMPTY, FOREIGN
 from .sentences import ALL
 from .statements import ABSENT, NOT_READ, PRESENT, UNCERTAIN, Statement, WordsReading
-
-Uncertain = Literal["present", "absent"]
-"""How an uncertain statement counts."""
 
 
 class WordState(IntEnum):
@@ -66,7 +64,9 @@ class WordsAnswer:
 _UNREAD = {EMPTY: WordState.EMPTY, FOREIGN: WordState.FOREIGN, NOT_READ: WordState.NOT_READ}
 
 
-def class_answer(reading: WordsReading, name: str, *, asked: bool, uncertain: Uncertain = "present") -> WordsAnswer:
+def class_answer(
+    reading: WordsReading, name: str, *, asked: bool, uncertain: UncertainWords = "present"
+) -> WordsAnswer:
     """The answer for a class. asked: the line asks about it; else it is a report, of all classes."""
     if reading.state in _UNREAD:
         return WordsAnswer(_UNREAD[reading.state])

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from .....metrics_gpu.zones.thorax_places import FIXED, IMAGE, ThoraxFrame
+from ....host.options import Thorax, UncertainWords
 from ..questions import Questions
-from .class_answers import Uncertain
 from .lung_masks import LungMasks
-
-Thorax = Literal["fixed", "image"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +21,7 @@ class WordOptions:
 
     thorax: Thorax = "fixed"
     lungs: Path | None = None
-    uncertain: Uncertain = "present"
+    uncertain: UncertainWords = "present"
     mirrored: bool = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .....metrics_gpu.zones.thorax_places import mirrored_place, rectangles_of
+from .....metrics_gpu.zones.thorax_places import mirrored_places, rectangles_of
 from ..answered import State
 from ..bad_line import BadLine
 from ..dialects.parsed import has_numbers_in_bracket
@@ -113,7 +113,7 @@ class _Drawing:
     def of_words(self, words: WordsAnswer, remark: Remark, text: str, *, cut: bool) -> FittedAnswer:
         names = words.places.names
         if self._frames.options.mirrored:
-            names = tuple(map(mirrored_place, names))
+            names = mirrored_places(names)
         size = size_of_line(self._settings, self._row, self._questions, needed=bool(names))
         answer = FittedAnswer(_STATES.get(words.state, State.SILENT), size or (0, 0), truncated=cut)
         if names:
@@ -122,7 +122,7 @@ class _Drawing:
             fit(answer, [frame.pixels(rectangle, size) for rectangle in rectangles_of(names)], None)
             answer.written = ()
             remark |= Remark.FRAME_FIXED if is_fixed else NO_REMARK
-        if answer.state == State.UNPARSABLE:
+        if answer.state == State.UNPARSABLE or words.state == WordState.OTHER:
             answer.excerpt = excerpt_of(text)
         places = Places(names, words.places.sides_stated, words.places.levels_stated)
         answer.words = WordsAnswer(words.state, places, words.remarks | remark, words.size, words.skipped)

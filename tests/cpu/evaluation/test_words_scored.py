@@ -1,0 +1,221 @@
+"""Files of words: their scores, floors and ceilings against an independent implementation (docs/words.md §6, §7)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from box_world import command
+
+FIXTURES = Path(__file__).parents[2] / "text"
+EXPECTED = json.loads((FIXTURES / "expected_scores.json").read_text())
+NAMES = ("oracle_zones", "mirrored", "bilateral", "finding_only")
+KEYS = ("dice", "iou", "pointing", "inside", "laterality", "laterality_one_sided")
+ZONES = ("zone_precision", "zone_recall", "zone_f1", "zone_exact")
+Words = dict[str, dict[str, Any]]
+
+
+def texts(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.open(FIXTURES / f"answers_{name}.jsonl.gz", "rt", encoding="utf-8")]
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    return path
+
+
+def evaluate(world: Path, run: Path, *more: object) -> Words:
+    """The numbers of the report of a run, by model."""
+    data = ["--dataset", "chestxdet10", "--data", f"chestxdet10={world / 'data'}", "--data-option"]
+    assert command("eval", *data, f"chestxdet10.patients={FIXTURES / 'patients.csv'}", "--out", run, *more) == 0
+    assert command("report", run, "--no-page", "--replicates", "40") == 0
+    return read(run)
+
+
+def read(run: Path) -> Words:
+    return {words["model"]: words for words in json.loads((run / "report/report.json").read_text())["words"]}
+
+
+@pytest.fixture(scope="module")
+def world(reference_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("words")
+    (folder / "data/test_data").mkdir(parents=True)
+    shutil.copy(reference_files / "data/annotations/chestxdet10/test.json", folder / "data")
+    for name in NAMES:
+        write(folder / f"{name}.jsonl", texts(name))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scored(world: Path) -> Words:
+    files = [f"boxes:file_{name}={world / f'{name}.jsonl'}" for name in NAMES]
+    floors = ["words:bilateral", "words:prior", f"mirrored:{world / 'oracle_zones.jsonl'}"]
+    models = [option for name in (*files, *floors, "baseline:ones") for option in ("--model", name)]
+    return evaluate(world, world / "run", *models)
+
+
+@pytest.fixture(scope="module")
+def on_image(world: Path) -> Words:
+    models = [option for name in ("words:bilateral", "words:prior") for option in ("--model", name)]
+    oracle = ["--model", f"boxes:{world / 'oracle_zones.jsonl'}"]
+    return evaluate(world, world / "image", "--thorax", "image", *models, *oracle)
+
+
+def check(words: dict[str, Any], expected: dict[str, Any], keys: tuple[str, ...] = KEYS, bound: str = "") -> None:
+    """The means over classes, and each class, to 1e-9."""
+    for key in keys:
+        mean = expected[key]["classes"]
+        assert words[f"{bound}{key}_percent"] == (None if mean is None else pytest.approx(100 * mean, abs=1e-7)), key
+        for row in words["classes"]:
+            if row["finding"] in expected[key]["by"]:
+                value = expected[key]["by"][row["finding"]]
+                assert row[f"{bound}{key}_percent"] == pytest.approx(100 * value, abs=1e-7), (key, row["finding"])
+
+
+def test_every_file_has_the_scores_of_the_reference(scored: Words) -> None:
+    for name in NAMES:
+        words, expected = scored[f"words:file_{name}"], EXPECTED["answers"][name]
+        check(words, expected, KEYS + ZONES)
+        assert words["pairs"] == 966 and words["negatives_asked"] == expected["negatives_asked"]
+        states = {key: words[key] for key in ("answered", "unlocated", "denied", "other", "not_read", "missing")}
+        assert {key: count for key, count in states.items() if count} == expected["states"]
+        for key in ("said_present", "said_present_located"):
+            assert words[f"{key}_percent"] / 100 == pytest.approx(expected[key], abs=1e-9)
+
+
+@pytest.mark.parametrize("frame", ["thorax", "image"])
+def test_floors_and_ceilings_are_those_of_the_reference(frame: str, scored: Words, on_image: Words) -> None:
+    expected = EXPECTED["floors_and_ceilings"][f"chestxdet10/{frame}"]
+    words = scored if frame == "thorax" else on_image
+    for name in ("bilateral", "prior"):
+        check(words[f"words:{name}"], expected[name], KEYS + ZONES)
+    oracle = words["words:file_oracle_zones" if frame == "thorax" else "words:oracle_zones"]
+    assert {row["frame"] for row in oracle["classes"]} == {frame}
+    if frame == "thorax":  # whose zones the file names
+        check(words["mirrored:oracle_zones"], expected["mirrored"], KEYS + ZONES)
+        check(oracle, expected["oracle"], KEYS + ZONES)
+    ceiling = expected["ceiling"]
+    check(oracle, ceiling, ("dice", "iou", "pointing"), "ceiling_")
+    zones = {key: ceiling[f"{key}_zones"] for key in ("dice", "iou")}
+    check(oracle, zones, ("dice", "iou"), "ceiling_zones_")
+    for bound in ("oracle", "bilateral", "prior"):
+        check(oracle, expected[bound], ("dice", "iou", "pointing"), f"{bound}_")
+    right, left, both, central = (sum(row) for row in oracle["sides"])
+    assert {"R": right, "L": left, "B": both, "C": central} == expected["sides"]
+
+
+def test_no_row_passes_its_ceiling_and_shares_are_ratios(scored: Words) -> None:
+    for words in scored.values():
+        for key in ("dice", "iou", "pointing"):
+            assert words[f"{key}_percent"] <= words[f"ceiling_{key}_percent"] + 1e-9
+            share = words[f"{key}_percent"] / words[f"ceiling_{key}_percent"]
+            assert words[f"share_of_ceiling_{key}_percent"] == pytest.approx(100 * share)
+    oracle = scored["words:file_oracle_zones"]
+    assert oracle["share_of_ceiling_dice_percent"] < oracle["share_of_ceiling_dice_high"] < 100
+    assert oracle["zone_f1_percent"] == oracle["laterality_one_sided_percent"] == 100
+
+
+def test_only_a_mirrored_file_seems_to_name_sides_of_the_image(scored: Words) -> None:
+    for name, words in scored.items():
+        assert ("sides seem to be those of the image" in words["file"]["frame_check"]) == (
+            name == "words:file_mirrored"
+        )
+
+
+def test_words_stand_beside_others_in_shared_columns_alone(world: Path, scored: Words) -> None:
+    report = json.loads((world / "run/report/report.json").read_text())
+    assert "boxes" not in report and not (world / "run/report/boxes.csv").exists()
+    cells = {cell["model"]: cell["grounding"]["macro"] for cell in report["cells"]}
+    assert cells["words:file_mirrored"]["dice_fixed"] * 100 == pytest.approx(
+        scored["words:file_mirrored"]["dice_percent"]
+    )
+    assert cells["words:file_mirrored"]["dice_best"] is None
+    text = (world / "run/report/tables.md").read_text()
+    assert text.count("frame thorax; a zone score below 100 is no proof of a wrong zone") > 2
+    titles = ("Table 1", "ChestX-Det10: words")
+    first, of_words = (text.split(f"## {title}")[1].split("\n## ")[0] for title in titles)
+    assert not [line for line in first.splitlines() if line.startswith("| words") and "**" in line]
+    assert [line for line in of_words.splitlines() if "oracle" in line and "**" in line]
+
+
+def test_a_report_needs_neither_file_nor_dataset(world: Path, scored: Words, tmp_path: Path) -> None:
+    shutil.copytree(world / "run", tmp_path / "run", ignore=shutil.ignore_patterns("report", "prepared"))
+    (world / "data").rename(world / "gone")
+    files = [file.rename(file.with_suffix(".gone")) for file in world.glob("*.jsonl")]
+    try:
+        assert command("report", tmp_path / "run", "--no-page", "--replicates", "40") == 0
+    finally:
+        (world / "gone").rename(world / "data")
+        for file in files:
+            file.rename(file.with_suffix(".jsonl"))
+    assert (tmp_path / "run/report/words.csv").read_bytes() == (world / "run/report/words.csv").read_bytes()
+    assert read(tmp_path / "run").keys() == scored.keys()
+    with (world / "run/report/words.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 7 * 11 and [row["finding"] for row in rows[:11]][-1] == ""
+
+
+def swapped(line: dict[str, Any]) -> dict[str, Any]:
+    text = line.get("text", "").replace("left", "LEFT").replace("right", "left").replace("LEFT", "right")
+    return {**line, "text": text} if "text" in line else line
+
+
+def boxes_of(run: Path, model: str) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    file = json.loads((run / "run.json").read_text())["cells"][f"{model}--chestxdet10"]["file"]
+    yield from (row for row in pq.read_table(run / file).to_pylist() if row["answer"] and row["answer"]["region"])
+
+
+def test_the_same_places_as_boxes_score_the_same(world: Path, scored: Words, tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [{"xbench_boxes": 1, "frame": "pixels"}]
+    for row in boxes_of(world / "run", "words:file_mirrored"):
+        flat = row["answer"]["boxes"]
+        boxes = [flat[at : at + 4] for at in range(0, len(flat), 4)]
+        lines.append({"case": row["case_id"], "finding": row["finding"], "boxes": boxes})
+    data = ["--dataset", "chestxdet10", "--data", f"chestxdet10={world / 'data'}", "--out", tmp_path / "run"]
+    assert command("eval", *data, "--model", f"boxes:{write(tmp_path / 'b.jsonl', lines)}") == 0
+    assert command("report", tmp_path / "run", "--no-page", "--replicates", "0") == 0
+    report = json.loads((tmp_path / "run/report/report.json").read_text())
+    (cell,), (boxes,) = report["cells"], report["boxes"]
+    words = scored["words:file_mirrored"]
+    for key, value in (("dice", "dice_fixed"), ("iou", "iou_fixed"), ("pointing", "pointing")):
+        assert 100 * cell["grounding"]["macro"][value] == pytest.approx(words[f"{key}_percent"], abs=1e-9)
+    assert boxes["inside_percent"] == pytest.approx(words["inside_percent"], abs=1e-9)
+
+
+def test_both_lungs_of_the_image_are_the_baseline_of_ones(world: Path, on_image: Words, scored: Words) -> None:
+    cells = json.loads((world / "run/report/report.json").read_text())["cells"]
+    (ones,) = [cell["grounding"]["macro"] for cell in cells if cell["model"] == "baseline:ones"]
+    bilateral = on_image["words:bilateral"]
+    assert bilateral["dice_percent"] == pytest.approx(100 * ones["dice_fixed"], abs=1e-9)
+    assert bilateral["iou_percent"] == pytest.approx(100 * ones["iou_fixed"], abs=1e-9)
+
+
+def test_mirrored_texts_and_boxes_mirror_zones_and_sides(world: Path, scored: Words, tmp_path: Path) -> None:
+    (tmp_path / "data/test_data").mkdir(parents=True)
+    entries = json.loads((world / "data/test.json").read_text())
+    for entry in entries:
+        entry["boxes"] = [[1024 - x2, y1, 1024 - x1, y2] for x1, y1, x2, y2 in entry["boxes"]]
+    (tmp_path / "data/test.json").write_text(json.dumps(entries))
+    file = write(tmp_path / "m.jsonl", [swapped(line) for line in texts("oracle_zones")])
+    evaluate(tmp_path, tmp_path / "run", "--model", f"boxes:{file}")
+    other = {0: 0, 1: 2, 2: 1, 3: 3}
+    before = list(boxes_of(world / "run", "words:file_oracle_zones"))
+    after = list(boxes_of(tmp_path / "run", "words:m"))
+    moved = []
+    for old, new in zip(before, after, strict=True):
+        a, b = old["answer"]["words"], new["answer"]["words"]
+        for key in ("stated", "true"):
+            assert b[key] == (a[key] >> 3) | (a[key] & 7) << 3, (old["case_id"], key)
+            assert b[f"{key}_sides"] == other[a[f"{key}_sides"]]
+        dice = [2 * row["overlap"][50] / (row["area"][50] + row["region_area"]) for row in (old, new)]
+        moved.append(abs(dice[0] - dice[1]))
+    assert len(moved) == 966 and max(moved) <= 0.015 and math.fsum(moved) / 966 < 0.005
