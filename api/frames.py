@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .engines.errors import RunError
 from .metrics_gpu.statistics.measured_numbers import Measured
+from .metrics_gpu.zones.bounds import NUMBERS
 from .runtime.reporting.provenance import cell_coverage
 from .runtime.results.comparing.model_differences import Differences
 from .runtime.results.load_rows import StoredRun
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .runtime.reporting.box_scores import BoxScores
+    from .runtime.reporting.word_scores import WordScores
     from .runtime.trust.card.card import TrustCard
 
-__all__ = ["cards", "classes", "coverage", "differences", "frame", "grounding", "recognition", "stored_rows"]
+__all__ = ["cards", "classes", "coverage", "differences", "frame", "grounding", "recognition", "stored_rows", "words"]
 
 _NUMBERS = ("model", "dataset", "finding", "metric", "value", "low", "high", "n")
 _COLUMNS = {
@@ -116,6 +119,21 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
                 metric = "images" if name == "cases" else name
                 value = Measured(None if count is None else float(count), n=cell.cases)
                 yield {**_row(model, dataset, "", metric, value), **status}
+
+
+def words(scores: Sequence[WordScores]) -> Iterator[dict[str, Any]]:
+    """Every number of answers in words, of each finding and in the mean over findings."""
+    for found in scores:
+        protocol = {"protocol": found.stored.cell.protocol}
+        class_of = found.stored.cell.class_of
+        for place, finding in [*enumerate(found.names), (None, "")]:
+            n = len(class_of) if place is None else int((class_of == place).sum())
+            numbers = {name.replace(" ", "_"): found.number(name, place) for name in found.means}
+            if place is None:
+                numbers |= {f"share_of_ceiling_{name}": found.share(name) for name in NUMBERS}
+                numbers |= {name: Measured(value) for name, value in found.presence.items()}
+            for name, number in numbers.items():
+                yield {**_row(found.model, found.dataset, finding, name, replace(number, n=n)), **protocol}
 
 
 def cards(trust_cards: Iterable[TrustCard]) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "load_run", "report"]
 
-TableName = Literal["grounding", "classes", "recognition", "differences", "coverage", "cards"]
+TableName = Literal["grounding", "classes", "recognition", "differences", "coverage", "words", "cards"]
 
 
 class Run:
@@ -66,7 +66,8 @@ class Run:
         "grounding": pointing, Dice and IoU of each model on each dataset, n pairs with a region. "classes": the same
         and recognition for each finding. "recognition": AUC, AUPRC, F1 and accuracy, n known labels. "differences":
         `model` minus `other` on the n pairs or labels both have, with p and p_holm, corrected. "coverage": numbers of
-        images and pairs (counts, not fractions), of n images, with engine, protocol and state. "cards": the numbers of
+        images and pairs (counts, not fractions), of n images, with engine, protocol and state. "words": scores of
+        answers in words, their ceilings and floors, and shares of pairs (docs/words.md §6, §7). "cards": the numbers of
         trust cards, see docs/python.md; a line without one has a row without a metric.
 
         choices: how counts are scored, see `ReportOptions`. trust: trust directories whose results stand on the cards;
@@ -88,6 +89,8 @@ class Run:
         make = getattr(frames, name)
         if name == "coverage":
             return frames.frame(name, make(run_report.results, run_report.boxes))
+        if name == "words":
+            return frames.frame(name, make(run_report.words))
         parts = (differences if name == "differences" else results for results, differences in run_report.blocks)
         rows: Iterator[dict[str, Any]] = chain.from_iterable(make(part) for part in parts if part is not None)
         return frames.frame(name, rows)

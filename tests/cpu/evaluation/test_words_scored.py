@@ -219,3 +219,128 @@ def test_mirrored_texts_and_boxes_mirror_zones_and_sides(world: Path, scored: Wo
         dice = [2 * row["overlap"][50] / (row["area"][50] + row["region_area"]) for row in (old, new)]
         moved.append(abs(dice[0] - dice[1]))
     assert len(moved) == 966 and max(moved) <= 0.015 and math.fsum(moved) / 966 < 0.005
+
+
+def small(folder: Path, lines: list[dict[str, Any]], *more: object, model: str = "mine") -> dict[str, Any]:
+    """The numbers of words about three films of ChestX-Det10: Effusion on one, on two, and a film without it."""
+    data = folder / "data"
+    if not data.exists():
+        (data / "test_data").mkdir(parents=True)
+        films = {
+            "a": (["Effusion"], [[100, 500, 400, 800]]),
+            "b": (["Effusion"], [[600, 600, 800, 800]]),
+            "c": ([], []),
+        }
+        entries = [{"file_name": f"{name}.png", "syms": s, "boxes": b} for name, (s, b) in films.items()]
+        (data / "test.json").write_text(json.dumps(entries))
+    file = write(folder / f"{model}.jsonl", [{"xbench_boxes": 1, "dialect": "text"}, *lines])
+    run = folder / f"run{len(list(folder.glob('run*')))}"
+    where = ["--dataset", "chestxdet10", "--data", f"chestxdet10={data}", "--out", run]
+    assert command("eval", *where, "--model", f"boxes:{file}", *more) == 0
+    assert command("report", run, "--no-page", "--replicates", "0") == 0
+    (words,) = read(run).values()
+    return words
+
+
+def line(case: str, text: str, finding: str = "Effusion") -> dict[str, Any]:
+    return {"case": case, "finding": finding, "text": text}
+
+
+def test_what_is_said_of_absent_findings(tmp_path: Path) -> None:
+    said = [line("a", "Right effusion."), line("b", "Effusion.")]
+    for text, present, located in [
+        ("No effusion.", 0, 0), ("Effusion.", 100, 0), ("Left effusion.", 100, 100), ("Cardiomegaly.", 0, 0),
+    ]:  # fmt: skip
+        words = small(tmp_path, [*said, line("c", text)])
+        assert (words["said_present_percent"], words["said_present_located_percent"]) == (present, located)
+        assert (words["sensitivity_percent"], words["answered"], words["unlocated"]) == (100, 1, 1)
+        assert words["dice_percent"] == words["classes"][0]["dice_percent"] or words["dice_percent"] > 0
+
+
+def test_uncertain_words_count_as_asked(tmp_path: Path) -> None:
+    said = [line("a", "Possible effusion in the right lower zone."), line("b", "Possible effusion at the left base.")]
+    present, absent = (small(tmp_path, said, *more) for more in ((), ("--uncertain", "absent")))
+    assert (present["answered"], present["uncertain"], present["zone_exact_percent"]) == (2, 2, 50)
+    assert (absent["answered"], absent["denied"], absent["dice_percent"], absent["sensitivity_percent"]) == (0, 2, 0, 0)
+
+
+def test_sentences_in_another_order_change_only_pointing(tmp_path: Path) -> None:
+    one, other = "Small right effusion.", "Effusion at the left base."
+    first, second = (
+        small(tmp_path, [line("a", a), line("b", b)]) for a, b in ((f"{one} {other}",) * 2, (f"{other} {one}",) * 2)
+    )
+    keys = [key for key in first if key.endswith("_percent") and "pointing" not in key and key != "classes"]
+    assert {key: first[key] for key in keys} == {key: second[key] for key in keys}
+    assert (first["pointing_percent"], second["pointing_percent"]) == (0, 50) and first["size_words"] == 2
+
+
+def test_masks_of_the_lungs_move_the_places_of_a_run(tmp_path: Path) -> None:
+    from PIL import Image
+
+    said = [line("a", "Effusion in the right lower zone."), line("b", "Effusion in the left lower zone.")]
+    fixed = small(tmp_path, said)
+    for name, shift in (("same", 0), ("moved", 10)):
+        (tmp_path / name).mkdir()
+        for case in "ab":
+            for side, start in (("right", 14), ("left", 50)):
+                mask = Image.new("L", (100, 100))
+                mask.paste(255, (start + shift, 12, start + 36 + shift, 82))
+                mask.save(tmp_path / name / f"{case}_{side}.png")
+    same, moved = (small(tmp_path, said, "--lungs", tmp_path / name) for name in ("same", "moved"))
+    keys = [key for key in fixed if key.endswith("_percent")]
+    assert {key: same[key] for key in keys} == {key: fixed[key] for key in keys} and same["frame_fixed"] == 0
+    assert moved["dice_percent"] != fixed["dice_percent"] and same["file"]["words"]["frame"] == "lungs"
+    (tmp_path / "moved/b_left.png").unlink()
+    assert small(tmp_path, said, "--lungs", tmp_path / "moved")["frame_fixed"] == 1
+
+
+def test_lateral_images_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "films.py").write_text(
+        "from pathlib import Path\n"
+        "from xbench_fast.runtime.data.datasets.dataset import Case, Dataset\n"
+        "from xbench_fast.runtime.data.datasets.region_boxes import Boxes\n"
+        "class Films(Dataset):\n"
+        "    name = title = 'films'\n"
+        "    classes = ('Effusion',)\n"
+        "    def read(self, notes):\n"
+        "        return [Case(n, self.root / f'{n}.png', {'Effusion': int(n != 'c')},\n"
+        "            {'Effusion': Boxes(((100, 500, 400, 800),))} if n != 'c' else {}, 'test', size=(1024, 1024),\n"
+        "            attributes={'view': 'LL' if n != 'a' else 'PA'}) for n in 'abc']\n"
+        "    def sources(self):\n"
+        "        return []\n"
+    )
+    (tmp_path / "empty").mkdir()
+    file = write(
+        tmp_path / "m.jsonl", [{"xbench_boxes": 1, "dialect": "text"}, *(line(c, "Right effusion.") for c in "abc")]
+    )
+    data = ["--dataset", "films", "--data", f"films={tmp_path / 'empty'}"]
+    data += ["--data-option", f"films.reader={tmp_path / 'films.py'}:Films"]
+    assert command("eval", *data, "--model", f"boxes:{file}", "--out", tmp_path / "run") == 0
+    assert command("report", tmp_path / "run", "--no-page", "--replicates", "0") == 0
+    (words,) = read(tmp_path / "run").values()
+    assert (words["pairs"], words["not_frontal"], words["negatives_asked"], words["answered"]) == (1, 2, 0, 1)
+
+
+def test_a_data_frame_has_the_numbers_of_words(world: Path, scored: Words) -> None:
+    import xbench_fast as xb
+
+    table = xb.load_run(world / "run").table("words", replicates=0)
+    rows = table[(table.model == "words:file_oracle_zones") & (table.finding == "")].set_index("metric").value
+    words = scored["words:file_oracle_zones"]
+    for key in ("dice", "ceiling_zones_iou", "laterality_one_sided", "share_of_ceiling_dice", "sensitivity"):
+        assert 100 * rows[key] == pytest.approx(words[f"{key}_percent"])
+
+
+def test_the_check_of_a_file_says_what_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small(tmp_path, [line("a", "Right effusion.")], "--missing", "leave-out")
+    said = [line("a", "The image is of good quality."), line("b", "Cardiomegaly."), line("c", "Kein Erguss.")]
+    file = write(tmp_path / "f.jsonl", [{"xbench_boxes": 1, "dialect": "text"}, *said])
+    capsys.readouterr()
+    where = ["--dataset", "chestxdet10", "--data", f"chestxdet10={tmp_path / 'data'}"]
+    assert command("boxes", "check", file, *where, "--json", tmp_path / "c.json") == 1
+    words = json.loads((tmp_path / "c.json").read_text())["words"]
+    assert words["texts"] == {
+        "not_read": ["line 2: 'The image is of good quality.'"], "other": ["line 3: 'Cardiomegaly.'"],
+    }  # fmt: skip
+    assert (words["positive"]["not_read"], words["positive"]["other"], words["negative"]["foreign"]) == (1, 1, 1)
+    assert "not read: line 2: 'The image is of good quality.'" in capsys.readouterr().out
