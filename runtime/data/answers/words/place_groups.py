@@ -110,6 +110,7 @@ class _Gathering:
         self._groups: list[Group] = []
         self._group: Group | None = None
         self._last = ""  # the kind of the last word of a place
+        self._last_at = -1
         self._range = ""  # the level before "to"
         self._preposition = False
 
@@ -139,10 +140,12 @@ class _Gathering:
             self._open(number).whole = True
         elif kind == "part_of_side":
             self._half(number, HALVES[value])
+        elif kind == "negation_before":  # what follows is another place
+            self._group, self._last = None, ""
         elif kind == "to":
             self._range = self._level_before()
         if kind in NAMING or kind in ("noun", "whole", "part_of_side"):
-            self._last = kind
+            self._last, self._last_at = kind, number
         if kind not in ("side", "image_side", "preposition", "filler", "to"):
             self._range = ""
         if kind != "filler":
@@ -166,6 +169,7 @@ class _Gathering:
         side = _OTHER[side] if swapped and side else side
         group = self._open(number)
         together = self._last in ("side", "image_side") and not self._range
+        together = together or (not group.sides and self._last_at == number - 1)  # "basal bilateral"
         if group.full and not together:
             group = self._new(number)
         if not group.sides and not group.narrow:

@@ -29,6 +29,9 @@ _MORE_ON: Final = re.compile(
     rf"(?= ?(?:$|[,()\[\]{BREAK}]|and\b|with\b|but\b))"
 )
 _MORE_THAN: Final = re.compile(rf"\b(?:left|right)(?: side)? (?:is )?{_COMPARED} than (?:the )?(?:left|right)\b")
+_OF_DENIED: Final = re.compile(rf"\b(?:(?:the|both|bilateral) )+(?= ?{BREAK})")
+"""Words for sides of what a phrase denies: "both costophrenic angles are clear"."""
+
 _DOUBT: Final = re.compile(r"(?:(?<=[ ,()\[\]])|^)\? ?(?=\w)")
 _ENDS: Final = re.compile(r"[.;!?:]")
 
@@ -153,4 +156,5 @@ def _without_denials(text: str, known: Lexicon, denied: set[str]) -> str:
         text, count = pattern.subn(f" {BREAK} ", text)
         if count:
             denied.update(known.lists["denied_by"][_NAMES_OF_DENIED[name]] if name in _NAMES_OF_DENIED else [ALL])
+            text = _OF_DENIED.sub("", text)
     return text

@@ -113,6 +113,27 @@ def test_sides_of_the_image_mirror_all_but_what_anatomy_fixes() -> None:
     assert read_zones("RUZ", mirrored=True).places.names == ("LU",)
 
 
+def test_rules_that_no_fixture_has() -> None:
+    """Labels in PadChest's order of words, a place behind a negation, and what a phrase leaves behind."""
+    for text, places in [
+        ("Atelectasis basal bilateral.", [["R.base", "L.base"]]),
+        ("Pleural effusion costophrenic angle right.", [["R.cpa"]]),
+        ("Infiltrates hilar bilateral.", [["R.hilum", "L.hilum"]]),
+        ("Effusion on the left, none on the right.", [["LU", "LM", "LL"], ["RU", "RM", "RL"]]),
+        ("Opacity in the lower zone on the left.", [["LL"]]),
+        ("Upper left and lower right zone nodules.", [["LU", "RL"]]),
+        ("Nodule in the right lower zone extending to the mid zone.", [["RL", "RM"]]),
+    ]:
+        reading = written(text)
+        assert [item["places"] for item in reading["statements"]] == places, text
+        assert all(item["sides_stated"] for item in reading["statements"]), text
+    assert [item["presence"] for item in written("Effusion on the left, none on the right.")["statements"]] == [
+        "present", "absent",
+    ]  # fmt: skip
+    assert "bare" not in written("Both costophrenic angles are clear.")
+    assert written("Right apex, otherwise normal.")["bare"][0]["places"] == ["R.apex"]
+
+
 def test_layout_changes_nothing() -> None:
     for entry in SENTENCES:
         text = entry["text"]
