@@ -107,6 +107,7 @@ def test_cells_and_sides_of_boxes() -> None:
     assert cells_of(np.zeros((0, 4)), IMAGE, size) == 0
     small = np.array([[0.0, 0.0, 20.0, 10.0]])  # outside the frame, whose outer zones reach to the edge
     assert cell_names(cells_of(small, FIXED, size)) == ("RU",)
+    assert cell_names(cells_of(np.array([[560.0, 560.0, 600.0, 600.0]]), FIXED, size)) == ("LL",)
 
 
 def test_adjoining_zones_are_one_rectangle() -> None:

@@ -130,6 +130,15 @@ def test_rules_that_no_fixture_has() -> None:
     assert [item["presence"] for item in written("Effusion on the left, none on the right.")["statements"]] == [
         "present", "absent",
     ]  # fmt: skip
+    for text, presences in [
+        ("No effusion, consolidation is seen.", ["absent", "present"]),
+        ("No effusion, consolidation or mass is seen.", ["absent", "absent", "absent"]),
+        ("No consolidation with effusion.", ["absent", "present"]),
+        ("Possible nodule, possible left effusion.", ["uncertain", "uncertain"]),
+    ]:
+        assert [item["presence"] for item in written(text)["statements"]] == presences, text
+    no = read_words("No, left lower zone.")
+    assert class_answer(no, "Mass", asked=True).state is WordState.DENIED
     assert "bare" not in written("Both costophrenic angles are clear.")
     assert written("Right apex, otherwise normal.")["bare"][0]["places"] == ["R.apex"]
 

@@ -116,6 +116,14 @@ def test_shifted_masks_move_the_places_and_mirrored_ones_stop(source: str, tmp_p
         frame(SOURCES[source](tmp_path / "mirrored", lungs()[::-1]))
 
 
+def test_a_run_over_several_rows_reaches_both_edges(tmp_path: Path) -> None:
+    header = "image_id,Left Lung,Right Lung,Height,Width\n"
+    path = tmp_path / "runs.csv"  # the left lung: from column 6 of row 2 to column 7 of row 4, on 10 x 10
+    path.write_text(header + "a,27 22,21 3,10,10\n")
+    masked, _ = frame(path)
+    assert (masked.x0, masked.y0, masked.x1, masked.y1) == (0.0, 0.2, 1.0, 0.5) and masked.middle == 0.15
+
+
 def test_the_midline_lies_between_the_lungs(tmp_path: Path) -> None:
     right, left = lungs()
     right[:, 40:], left[:, :54] = False, False  # the lungs end at 40 and begin at 54
