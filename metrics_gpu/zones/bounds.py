@@ -36,13 +36,13 @@ class StatementScores:
 
     def bounds(self, true_cells: Int, prior_cells: Int) -> Float:
         """float64 [P, 5, 3]: `NUMBERS` of `BOUNDS`. Dice and IoU of a ceiling are of the statement of highest Dice, its
-        pointing is 1 if any statement's first centre hits. prior_cells: 0 where no other patient has the finding; its
-        numbers are NaN."""
+        pointing is 1 if any statement's first centre hits. prior_cells: 0 where no other patient has the finding.
+        Without cells the numbers are NaN."""
         pairs = np.arange(len(self.dice))
         chosen = (
             self.dice.argmax(axis=1),
             self.dice[:, :ALL_CELLS].argmax(axis=1),
-            true_cells - 1,
+            np.maximum(true_cells, 1) - 1,
             np.full(len(pairs), ALL_CELLS - 1),
             np.maximum(prior_cells, 1) - 1,
         )
@@ -51,7 +51,8 @@ class StatementScores:
             axis=1,
         ).astype(np.float64)
         found[:, 0, 2], found[:, 1, 2] = self.hit.any(axis=1), self.hit[:, :ALL_CELLS].any(axis=1)
-        found[prior_cells == 0, BOUNDS.index("prior")] = np.nan
+        for bound, cells in (("oracle", true_cells), ("prior", prior_cells)):
+            found[cells == 0, BOUNDS.index(bound)] = np.nan
         return found
 
 

@@ -24,12 +24,14 @@ _FEW: Final = 3
 @dataclass(frozen=True)
 class UnreadAnswers:
     """count of `given` answers could not be read: a box was meant and none was kept, or the text ends before any box.
-    first: the first of which a box was meant. cut: those that end before any box."""
+    first: the first of which a box was meant. cut: those that end before any box. words: of answers in words, of which
+    none is read that is not English, or in which nothing is known."""
 
     count: int
     given: int
     first: str = ""
     cut: int = 0
+    words: bool = False
 
     @property
     def share(self) -> float:
@@ -53,9 +55,12 @@ class UnreadAnswers:
         problem = f"{self.count} of {self.given} answers ({self.share:.1%}) could not be read"
         first = f"; the first is {self.first}" if self.first else ""
         if self.cut:
-            first += f"; {self.cut} end before any box, for which the model needs a larger limit of tokens"
-        wrong = self.most and 2 * self.cut < self.count
-        return f"{problem}{first}" + "; the dialect or the frame is most likely wrong" * wrong
+            what = "answer" if self.words else "box"
+            first += f"; {self.cut} end before any {what}, for which the model needs a larger limit of tokens"
+        wrong = "the texts are" if self.words else "the dialect or the frame is"
+        likely = "not English reports" if self.words else "wrong"
+        wrong = f"; {wrong} most likely {likely}" if self.most and 2 * self.cut < self.count else ""
+        return f"{problem}{first}{wrong}"
 
 
 def unread_answers(
@@ -70,7 +75,8 @@ def unread_answers(
     silent = (State.SILENT, State.NO_BOX_IN_TEXT)
     cut = sum(int((truncated & np.isin(states, silent)).sum()) for states, truncated in parts)
     first = file.first_unread if meant else ""
-    return UnreadAnswers(meant + cut, sum(len(states) for states, _ in parts), first, cut)
+    given = sum(len(states) for states, _ in parts)
+    return UnreadAnswers(meant + cut, given, first, cut, file.thorax is not None)
 
 
 def text_warnings(file: BoxFile) -> list[str]:

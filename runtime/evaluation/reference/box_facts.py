@@ -35,14 +35,16 @@ def file_facts(model: BoxModel, file: BoxFile, marks: ReaderBoxes | None, unread
     }
 
 
-def word_facts(model: BoxModel, not_frontal: int) -> dict[str, Any]:
-    """What a run keeps of a file of words. not_frontal: pairs of lateral images, which are left out."""
+def word_facts(model: BoxModel, not_frontal: int, frame_fixed: int) -> dict[str, Any]:
+    """What a run keeps of a file of words. not_frontal: pairs of lateral images, which are left out. frame_fixed: pairs
+    with the fixed frame instead of that of masks."""
     options = model.options.read.words
     frame = "image" if options.thorax == "image" else "thorax"
     record = {
         "frame": "lungs" if options.lungs is not None else frame,
         "uncertain": options.uncertain,
         "not_frontal": not_frontal,
+        "frame_fixed": frame_fixed,
     }
     control = {"floor": model.floor} if model.floor else {"mirrored": True} if model.mirrored else {}
     return {"words": record, **control}

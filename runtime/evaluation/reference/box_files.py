@@ -83,7 +83,7 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         file, *(_within(answers, questions, loaded) for answers in (file.positives, file.negatives))
     )
     record = file_facts(model, file, marks, unread) | {"frame_check": frame_note, "missing_share": share}
-    record |= word_facts(model, words.not_frontal) if words else {}
+    record |= word_facts(model, words.not_frontal, words.frame_fixed) if words else {}
     many = f"{share:.1%} of the pairs with a region have no line" if share > MANY_MISSING else ""
     original = not model.moved and not model.reader and not model.mirrored
     absent = bool(many) and original and model.options.missing == "count" and share > 0.5

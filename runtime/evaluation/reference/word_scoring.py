@@ -50,6 +50,12 @@ class WordScoring:
         """The pairs with a region and the absent ones with a line that are left out."""
         return sum(int((~self.frontal(answers)).sum()) for answers in (self._file.positives, self._file.negatives))
 
+    @property
+    def frame_fixed(self) -> int:
+        """The pairs with a region, of frontal images, whose masks of the lungs are missing or poor."""
+        frontal = np.flatnonzero(self.frontal(self._file.positives))
+        return sum(self._frame(row)[1] for row in self._rows(frontal).tolist())
+
     def drawn(self, sources: NDArray[np.intp], places: NDArray[np.intp], sizes: Int) -> BoxLists:
         """The boxes of the answers at `sources` on the images of the pairs at `places`."""
         boxes = []

@@ -176,7 +176,10 @@ def _frame_lines(files: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str
         if words:
             absent = "; uncertain statements count as absent" if words["uncertain"] == "absent" else ""
             left = f"; {words['not_frontal']} pairs of lateral images are left out" if words["not_frontal"] else ""
-            frame = f"frame {words['frame']}; a zone score below 100 is no proof of a wrong zone"
+            fixed = (
+                f", of {words['frame_fixed']} pairs without usable masks the fixed one" if words["frame_fixed"] else ""
+            )
+            frame = f"frame {words['frame']}{fixed}; a zone score below 100 is no proof of a wrong zone"
             named.setdefault(f"{frame}{absent}{left}", []).append(name)
     for text, names in named.items():
         yield f"{', '.join(dict.fromkeys(names))}: {text}"

@@ -292,6 +292,21 @@ def test_masks_of_the_lungs_move_the_places_of_a_run(tmp_path: Path) -> None:
     assert moved["dice_percent"] != fixed["dice_percent"] and same["file"]["words"]["frame"] == "lungs"
     (tmp_path / "moved/b_left.png").unlink()
     assert small(tmp_path, said, "--lungs", tmp_path / "moved")["frame_fixed"] == 1
+    text = max(tmp_path.glob("run*")).joinpath("report/tables.md").read_text()
+    assert "frame lungs, of 1 pairs without usable masks the fixed one" in text
+
+
+def test_texts_that_are_not_english_end_with_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small(tmp_path, [line("a", "Effusion."), line("b", "Effusion.")])
+    file = write(
+        tmp_path / "f.jsonl", [{"xbench_boxes": 1, "dialect": "text"}, *(line(c, "Kein Erguss.") for c in "ab")]
+    )
+    where = ["--dataset", "chestxdet10", "--data", f"chestxdet10={tmp_path / 'data'}", "--out", tmp_path / "other"]
+    assert command("eval", *where, "--model", f"boxes:{file}") == 1
+    said = (
+        "2 of 2 answers (100.0%) could not be read; the first is line 2: 'Kein Erguss.'; the texts are most likely not"
+    )
+    assert said in capsys.readouterr().err
 
 
 def test_lateral_images_are_left_out(tmp_path: Path) -> None:
