@@ -121,7 +121,7 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
             options_of_model = replace(options, read=read)
         else:
             options_of_model = options
-        stem = name if named else path.name.removesuffix(".gz").rpartition(".")[0] or path.stem
+        stem = name if named else path.stem
         called = WORDS if words and prefix == PREFIX else prefix
         model = BoxModel(path, called + stem, options_of_model, prefix == MOVED, mirrored=prefix == MIRRORED)
         if model.name in boxed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 from functools import lru_cache
 from typing import Final
@@ -47,7 +47,8 @@ NO_REMARK: Final = Remark(0)
 
 @dataclass(frozen=True, slots=True)
 class WordsAnswer:
-    """The answer for one pair. places: as `places.json` names them. size: 1 to 4, 0 if it is not said."""
+    """The answer for one pair. places: as `places.json` names them. size: 1 to 4, 0 if it is not said. skipped: how
+    many findings the text mentions without a statement; of a report only those of the class."""
 
     state: WordState
     places: Places = field(default_factory=Places)
@@ -71,6 +72,12 @@ def class_answer(
     if reading.state in _UNREAD:
         return WordsAnswer(_UNREAD[reading.state])
     findings = findings_of(name)
+    answer = _answer(reading, findings, asked=asked, uncertain=uncertain)
+    skipped = sum(asked or finding in findings for finding in reading.skipped)
+    return replace(answer, skipped=skipped) if skipped else answer
+
+
+def _answer(reading: WordsReading, findings: Sequence[str], *, asked: bool, uncertain: UncertainWords) -> WordsAnswer:
     stated = [statement for statement in reading.statements if statement.finding in findings]
     remarks = NO_REMARK
     if asked and not stated:
@@ -81,20 +88,19 @@ def class_answer(
     present = [statement for statement in stated if statement.presence in counted]
     bare = [item for item in reading.bare if item.presence in counted] if asked else []
     if present:
-        return _present(reading, stated, present, [item.places for item in bare], remarks)
+        return _present(stated, present, [item.places for item in bare], remarks)
     if stated:
-        return WordsAnswer(WordState.DENIED, remarks=remarks, skipped=reading.skipped)
+        return WordsAnswer(WordState.DENIED, remarks=remarks)
     return _not_stated(reading, findings, bare=[item.places for item in bare], asked=asked)
 
 
 def _present(
-    reading: WordsReading,
     stated: Sequence[Statement],
     present: Sequence[Statement],
     bare: Sequence[Places],
     remarks: Remark,
 ) -> WordsAnswer:
-    places = _sum([statement.places for statement in present]) if present else Places()
+    places = _sum([statement.places for statement in present])
     places = places if places.names else _sum(bare)
     if any(statement.presence == ABSENT and not statement.places.names for statement in stated):
         remarks |= Remark.CONTRADICTORY
@@ -104,7 +110,7 @@ def _present(
         remarks |= Remark.IMPLIED
     size = next((statement.size for statement in present if statement.size), 0)
     state = WordState.ANSWERED if places.names else WordState.UNLOCATED
-    return WordsAnswer(state, places, remarks | _unstated(places), size, reading.skipped)
+    return WordsAnswer(state, places, remarks | _unstated(places), size)
 
 
 def _not_stated(reading: WordsReading, findings: Sequence[str], bare: Sequence[Places], *, asked: bool) -> WordsAnswer:
@@ -121,7 +127,7 @@ def _not_stated(reading: WordsReading, findings: Sequence[str], bare: Sequence[P
         denied = ALL in reading.denied or not reading.denied.isdisjoint(findings)
         denied = denied or (asked and (reading.answer == "no" or bool(reading.bare)))
         state = WordState.DENIED if denied else WordState.OTHER
-    return WordsAnswer(state, places, remarks, 0, reading.skipped)
+    return WordsAnswer(state, places, remarks)
 
 
 def _sum(places: Sequence[Places]) -> Places:

@@ -90,15 +90,15 @@ def clause_parts(tokens: Sequence[Token], *, mirrored: bool) -> list[ClausePart]
     return parts
 
 
-def part_statements(part: ClausePart) -> tuple[list[Statement], int]:
-    """The statements of a part, and the number of findings about which nothing is said."""
+def part_statements(part: ClausePart) -> tuple[list[Statement], list[str]]:
+    """The statements of a part, and the findings about which nothing is said."""
     own_place = lexicon().lists["own_place"]
     size = next((token.value for token in part.tokens if token.kind == _SIZED), 0)
     statements: list[Statement] = []
-    skipped = 0
+    skipped: list[str] = []
     for (_, finding), presence in zip(part.findings, part.presences, strict=True):
         if presence == _SKIPPED:
-            skipped += 1
+            skipped.append(finding)
             continue
         implied = own_place.get(finding)
         places = Places((implied,)) if implied else part.places

@@ -50,5 +50,5 @@ class WordsReading:
     bare: list[Bare] = field(default_factory=list)
     denied: frozenset[str] = frozenset()
     answer: str = ""
-    skipped: int = 0
+    skipped: list[str] = field(default_factory=list)
     cut: bool = False

@@ -46,7 +46,7 @@ def written(text: str, *, mirrored: bool = False) -> dict[str, Any]:
     if reading.bare:
         result["bare"] = [{**of_places(bare.places), "presence": bare.presence} for bare in reading.bare]
     result |= {"answer": reading.answer} if reading.answer else {}
-    return result | ({"skipped": reading.skipped} if reading.skipped else {})
+    return result | ({"skipped": len(reading.skipped)} if reading.skipped else {})
 
 
 def test_every_sentence_in_any_order() -> None:
@@ -97,6 +97,12 @@ def test_what_is_unstated_or_implied_is_told() -> None:
         ("Cardiomegaly.", "Cardiomegaly", Remark.IMPLIED),
     ]:
         assert class_answer(read_words(text), name, asked=False).remarks == remarks, text
+
+
+def test_what_is_skipped_is_counted_once_in_a_report() -> None:
+    reading = read_words("Recommend CT to exclude mass. History of effusion.")
+    counts = [class_answer(reading, name, asked=False).skipped for name in ("Mass", "Effusion", "Nodule")]
+    assert counts == [1, 1, 0] and class_answer(reading, "Nodule", asked=True).skipped == 2
 
 
 def test_sides_of_the_image_mirror_all_but_what_anatomy_fixes() -> None:
