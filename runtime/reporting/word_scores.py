@@ -96,10 +96,11 @@ class WordScores:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Pairs by state, answers by remark, and statements that were skipped."""
+        """Pairs by state, answers by remark, statements that were skipped, and pairs with a stated zone."""
         states = {state.name.lower(): int((self.words.state == state).sum()) for state in WordState}
         remarks = {str(remark.name).lower(): int((self.words.remarks & remark > 0).sum()) for remark in Remark}
-        return {**states, **remarks, "skipped": int(self.words.skipped.sum())}
+        counted = {"skipped": int(self.words.skipped.sum()), "zones_stated": int((self.words.stated > 0).sum())}
+        return {**states, **remarks, **counted}
 
     @property
     def sides(self) -> Int:

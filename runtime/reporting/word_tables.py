@@ -78,6 +78,8 @@ def _words(scores: Sequence[WordScores], name: str) -> Table:
         for found in scores
         if found.size.value is not None
     ]
+    stated = [(found.model, found.counts["zones_stated"], len(found.words.state)) for found in scores]
+    sizes += [f"{model}: zones are stated in {n} of {pairs} pairs" for model, n, pairs in stated if n < pairs]
     return Table(
         f"{scores[0].title}: words", tuple(columns), tuple(rows), _stamps(scores), (*_NOTES, *sizes), name,
         caption="Answers in words, scored as places on a frame of the thorax, between ceilings and floors.",

@@ -86,6 +86,8 @@ def test_every_file_has_the_scores_of_the_reference(scored: Words) -> None:
         assert words["pairs"] == 966 and words["negatives_asked"] == expected["negatives_asked"]
         states = {key: words[key] for key in ("answered", "unlocated", "denied", "other", "not_read", "missing")}
         assert {key: count for key, count in states.items() if count} == expected["states"]
+        assert sum(states.values()) + words["foreign"] + words["empty"] == 966
+        assert words["zones_stated"] == (0 if name == "finding_only" else 966)
         for key in ("said_present", "said_present_located"):
             assert words[f"{key}_percent"] / 100 == pytest.approx(expected[key], abs=1e-9)
 
