@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,9 +88,7 @@ def box_scores(run: StoredRun, results: Results, scorers: Sequence[str] = ()) ->
     for (model, dataset), cell in results.cells.items():
         if cell.rows.boxed and "words" not in cell.rows.entry["boxes"]:
             stored = load_boxes(run, cell.rows)
-            cells = GRID in (stored.cell.entry["boxes"].get("frames") or ())
-            names = tuple(scorers) or tuple(name for name in SCORERS if cells or name != GRID_HIT.name)
-            found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], names, model))
+            found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], scorers, model))
     return found
 
 
@@ -102,7 +100,9 @@ def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence
     matched = matched_scores(answers, table, patients.draws, (of_pair, of_negative))
     enough = patients.draws is not None and len(np.unique(of_pair)) >= MANY_PATIENTS
     kinds = anatomy(answers)
-    published, faults = _published(answers, table, names) if len(stored.places) else ({}, ())
+    cells = GRID in (stored.cell.entry["boxes"].get("frames") or ())
+    fitting = names or [name for name in SCORERS if cells or name != GRID_HIT.name]
+    published, faults = _published(answers, table, fitting, bool(names)) if len(stored.places) else ({}, ())
     native = stored.native
     return BoxScores(
         model=model,
@@ -122,17 +122,19 @@ def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence
     )
 
 
-def _published(answers: Answers, table: BoxOverlaps, names: Sequence[str]) -> tuple[dict[str, Values], tuple[str, ...]]:
-    """The numbers of these scorers, of all if there is no name; and why some are left out: of packages, and not named.
+def _published(
+    answers: Answers, table: BoxOverlaps, names: Iterable[str], named: bool
+) -> tuple[dict[str, Values], tuple[str, ...]]:
+    """The numbers of these scorers; and, unless the user `named` them, why some of packages are left out.
 
     Raises XBenchError for one that is named and fails.
     """
     published, faults = dict[str, Values](), list[str]()
-    for name in names or SCORERS:
+    for name in names:
         try:
             published[name] = _numbers(name, answers, table)
         except XBenchError as error:
-            if name in names:
+            if named:
                 raise
             faults.append(f"scorer {name}, left out: {error}")
     return published, tuple(faults)
