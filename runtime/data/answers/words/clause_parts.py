@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from .lexicon import Token, lexicon
-from .place_groups import NAMING, Group, Places, find_groups, places_of
+from .place_groups import NOWHERE, Group, Places, find_groups, names_places, places_of
 from .statements import ABSENT, PRESENT, UNCERTAIN, Statement
 
 _SKIPPED: Final = "skipped"
@@ -17,7 +17,7 @@ _CUTS: Final = ("comma", "and", "or", "with")
 _SIZED: Final = "size"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Unit:
     """The words between two cuts. cuts: the kinds of terms before it."""
 
@@ -32,7 +32,7 @@ class _Unit:
     @property
     def placed_before(self) -> bool:
         """Whether a place stands before its finding."""
-        return any(token.kind in NAMING for token in self.tokens[: max(self.finding, 0)])
+        return names_places(self.tokens[: max(self.finding, 0)], nouns=False)
 
     @property
     def open(self) -> bool:
@@ -41,7 +41,7 @@ class _Unit:
         return bool(kinds & {"side", "level"}) and not kinds & {"noun", "place", "finding", "zone_code"}
 
 
-@dataclass
+@dataclass(slots=True)
 class ClausePart:
     """A part of a clause: words with at least one finding, and what is said of them.
 
@@ -55,10 +55,10 @@ class ClausePart:
     findings: list[tuple[int, str]]
     presences: list[str] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
-    own: Places = field(default_factory=Places)
-    denied: Places = field(default_factory=Places)
+    own: Places = NOWHERE
+    denied: Places = NOWHERE
     denies_there: bool = False
-    places: Places = field(default_factory=Places)
+    places: Places = NOWHERE
     reached: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -156,6 +156,8 @@ _COMMA: Final = Token("comma", None, ",")
 
 
 def _find_places(part: ClausePart, *, mirrored: bool) -> None:
+    if not names_places(part.tokens):
+        return
     part.groups = find_groups(part.tokens, mirrored=mirrored)
     last = part.findings[-1][0]
     negation = next(

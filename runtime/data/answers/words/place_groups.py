@@ -36,7 +36,10 @@ class Places(NamedTuple):
         return Places(names, self.sides_stated and other.sides_stated, self.levels_stated and other.levels_stated)
 
 
-@dataclass
+NOWHERE: Final = Places()
+
+
+@dataclass(slots=True)
 class Group:
     """The words of one place. at: the number of its first word. moved: it stands behind a preposition."""
 
@@ -88,6 +91,12 @@ class Group:
         if usual := _USUAL_SIDE.get(self.place):
             return [usual], True
         return list(SIDES), self.noun == "plural" or self.whole
+
+
+def names_places(tokens: Sequence[Token], *, nouns: bool = True) -> bool:
+    """Whether a word of these names a place, or with `nouns` may do so in the plural ("zones")."""
+    kinds = (*NAMING, "noun", "whole") if nouns else NAMING
+    return any(token.kind in kinds for token in tokens)
 
 
 def find_groups(tokens: Sequence[Token], *, mirrored: bool = False) -> list[Group]:

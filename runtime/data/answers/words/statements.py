@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from .place_groups import Places
+from .place_groups import NOWHERE, Places
 
 PRESENT: Final = "present"
 UNCERTAIN: Final = "uncertain"
@@ -15,7 +15,7 @@ NOT_READ: Final = "not_read"
 READ: Final = "read"
 
 
-@dataclass
+@dataclass(slots=True)
 class Statement:
     """One finding. presence: `PRESENT`, `UNCERTAIN` or `ABSENT`. size: 1 to 4, 0 if it is not said.
 
@@ -24,12 +24,12 @@ class Statement:
 
     finding: str
     presence: str
-    places: Places = field(default_factory=Places)
+    places: Places = NOWHERE
     size: int = 0
     implied: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class Bare:
     """Places without a finding."""
 
