@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from joint_inputs import FP32, LIMITED
+from joint_inputs import FP32, LIMITED, put_phrases
 from joint_world import World, command, first
+from pairs_of_phrases import asked
 
 WORDS = "words:said"
 CELL = f"{WORDS}--coco"
@@ -119,3 +120,20 @@ def words_missing(world: World) -> None:
     world.eval("--missing", "leave-out", model=f"boxes:{path}", out="left")
     left = world.numbers("left")["words"][0]
     assert (counted["missing"], left["missing"]) == (1, 0) and counted["pairs"] == left["pairs"] + 1
+
+
+def words_phrases(world: World) -> None:
+    cells = []
+    for by in ("phrase", "finding"):
+        path = world.folder / f"{by}.jsonl"
+        put_phrases(path, world.data, by=by)
+        _, *lines = map(json.loads, path.read_text().splitlines())
+        words = [
+            {k: v for k, v in line.items() if k != "boxes"} | {"text": "In the left lower zone."} for line in lines
+        ]
+        path.write_text("\n".join(map(json.dumps, [{"xbench_boxes": 1, "dialect": "text"}, *words])) + "\n")
+        world.eval(*asked(world), model=f"boxes:{path}", out=by)
+        cells.append(world.rows(f"words:{by}--mscxr", by))
+    assert cells[0].equals(cells[1])
+    answers = [row["answer"]["words"] for row in cells[0].to_pylist() if row["answer"] and row["answer"]["truth"]]
+    assert len(answers) == len(lines) and all(answer["places"] == ["LL"] for answer in answers)
