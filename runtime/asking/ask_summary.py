@@ -13,12 +13,14 @@ from ...metrics_gpu.detection.boxes import BoxLists
 from ...metrics_gpu.detection.unions import pixel_rectangles, union_counts
 from ..data.answers.answered import BoxFile, State
 from ..data.answers.bad_line import printable
+from ..data.answers.dialects.dialect_registry import DIALECTS
 from ..data.answers.frame_check import frame_check
 from ..data.answers.lines import HashedFile, json_object
 from ..data.answers.questions import Questions
 from ..data.answers.read_box_file import read_boxes
 from ..data.answers.unread_answers import text_warnings, unread_answers
 from ..evaluation.progress import Progress
+from ..evaluation.reference.word_checking import check_words
 from ..results.loaded_dataset import LoadedDataset
 from .answer_log import KEPT, AnswerLog
 from .ask_plan import AskPlan
@@ -81,7 +83,7 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
         "repeated_keys": asked.log.repeated,
         "torn_bytes": asked.log.torn,
         "texts_without_box": _texts_without_box(files[0], read[0]) if read else [],
-        "warnings": [*asked.state.notes, *(_warnings(read[0], questions) if questions else [])],
+        "warnings": [*asked.state.notes, *(_warnings(read[0], questions, asked.loaded) if read else [])],
         "differences": [_difference(read[0], other) for other in read[1:]],
         "stopped": asked.state.stopped,
     }
@@ -141,14 +143,16 @@ def _questions(loaded: LoadedDataset) -> Questions:
     return Questions(dataset.cases(), dataset.classes, names, loaded.file_sizes)
 
 
-def _warnings(file: BoxFile, questions: Questions) -> list[str]:
+def _warnings(file: BoxFile, questions: Questions | None, loaded: LoadedDataset | None) -> list[str]:
+    assert questions is not None and loaded is not None
     unread = unread_answers(file)
-    lines = [frame_check(file, questions), *text_warnings(file), unread.sentence if unread.many else ""]
+    check = frame_check(file, questions) if file.thorax is None else check_words(file, questions, loaded.dataset)[1]
+    lines = [check, *text_warnings(file), unread.sentence if unread.many else ""]
     return [line for line in lines if line]
 
 
 def _texts_without_box(path: Any, file: BoxFile) -> list[tuple[str, int]]:
-    """The most frequent texts without a box, cut."""
+    """The most frequent texts without a box or a place, cut."""
     silent = {
         int(line)
         for answers in (file.positives, file.negatives)
@@ -191,9 +195,10 @@ def _lines(counts: Mapping[str, Any], asked: AskedRun) -> list[str]:
         lines.append(f"latency: median {latency['median']:g} ms, 95 % below {latency['p95']:g} ms")
     if counts["unreadable_images"]:
         lines.append(f"{counts['unreadable_images']} images could not be read; their pairs have no line")
+    what = "place" if DIALECTS[counts["dialect"]].words else "box"
     if counts["damaged_lines"]:
         lines.append(f"{counts['damaged_lines']} damaged lines of the log were skipped")
-    lines += [f"no box ({count}): '{text}'" for text, count in counts["texts_without_box"]]
+    lines += [f"no {what} ({count}): '{text}'" for text, count in counts["texts_without_box"]]
     lines += [
         f"attempt {number}: {each['states']} pairs of another state than in attempt 1"
         + ("" if each["mean_iou"] is None else f", mean IoU {each['mean_iou']:.2f}")

@@ -1,6 +1,7 @@
 """What each dialect is asked: prompt, limit of tokens, preparation of the image, tokens (docs/ask.md §2).
 
-Prompts are those of the models' authors, word for word. `{words}` stands for the finding or the phrase.
+Prompts are those of the models' authors, word for word; those of `grid`, `json`, `text` and `zones` are ours.
+`{words}` stands for the finding or the phrase.
 """
 
 from __future__ import annotations
@@ -90,6 +91,14 @@ _GRID: Final = (
     "The image is divided into a grid of 8 columns, A to H from left to right, and 8 rows, 1 to 8 from top to bottom. "
     'Which cells contain {words}? End with one line: "Answer: " and the cells separated by commas, the most certain '
     'first, such as "Answer: B3, B4", or "Answer: none".'
+)
+_TEXT: Final = (
+    "Is there {words} in this chest X-ray? Answer in one sentence. If there is, say where: on the patient's right or "
+    "left side or on both, and in the upper, mid or lower zone of the lung."
+)
+_ZONES: Final = (
+    "Which zones of the lungs show {words} in this chest X-ray? The zones are RUZ, RMZ, RLZ, LUZ, LMZ and LLZ: right "
+    "or left of the patient; upper, mid or lower. Answer with codes alone, separated by commas, or with none."
 )
 _QWEN3: Final = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "presence_penalty": 1.5, "max_tokens": 32768}
 _DEEPSEEK: Final = {"temperature": 0.4, "top_p": 0.9, "repetition_penalty": 1.1}
@@ -192,6 +201,8 @@ ASKED_DIALECTS: Final = MappingProxyType(
         ),
         "grid": _about(_GRID, 512, "long1024"),
         "json": _about(_JSON, 1024, "long1024"),
+        "text": _about(_TEXT, 512, "long1024"),
+        "zones": _about(_ZONES, 512, "long1024"),
     }
 )
 """The dialects that can be asked, by name."""
