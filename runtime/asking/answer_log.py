@@ -52,6 +52,7 @@ class AnswerLog:
         self.model: str | None = None
         self._lock = threading.Lock()
         self._synced = time.monotonic()
+        self._full = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -67,13 +68,15 @@ class AnswerLog:
         line = b"%08x %s\n" % (zlib.crc32(text), text)
         with self._lock:
             try:
-                if os.write(self._file, line) < len(line):
+                # A line behind half a line would be damaged with it, so nothing follows a write that failed.
+                if self._full or os.write(self._file, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 self._note(record, self._size)
                 self._size += len(line)
                 if time.monotonic() - self._synced >= _SYNC_SECONDS:
                     self._sync()
             except OSError as error:
+                self._full = True
                 raise _unusable(self.path, error) from error
 
     def has(self, key: str) -> bool:

@@ -393,3 +393,28 @@ def test_recheck_reads_every_image(small: DatasetConfig, tmp_path: Path, monkeyp
         assert not read, "a file that did not change is not read"
         again, _ = run(small, server.url, "radvlm", out, recheck=True)
     assert len(set(read)) == 3 and again["requests"] == 0 and again["answered_before"] == 3
+
+
+def test_a_full_disk_stops_a_run_that_goes_on_later(
+    small: DatasetConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log's head, and two lines for each image: of its pixels and of its answer."""
+    real, written = os.write, list[int]()
+
+    def full(file: int, data: bytes) -> int:
+        written.append(len(data))
+        return real(file, data if len(written) <= 4 else data[:30])
+
+    with AskServer(count_tokens=0) as server:
+        monkeypatch.setattr("xbench_fast.runtime.asking.answer_log.os.write", full)
+        out = tmp_path / "o.jsonl"
+        try:
+            counts, _ = run(small, server.url, "radvlm", out, concurrency=1)
+            assert "No space left on device" in counts["stopped"] and counts["failed"] >= 1
+        except RunError as error:  # the disk was full for the record of an image
+            assert "No space left on device" in str(error)
+        monkeypatch.undo()
+        before = server.counts()["requests"]
+        again, _ = run(small, server.url, "radvlm", out)
+        assert again["answers"] == 3 and again["answered_before"] >= 1 and again["torn_bytes"] == 30
+        assert server.counts()["requests"] - before == 3 - again["answered_before"]

@@ -66,6 +66,8 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path, monkeypatch:
     with pytest.raises(RunError, match=f"{os.strerror(errno.ENOSPC)}.*Answers kept before stay"):
         log.append({"key": "cd" * 32, "kind": "answer", "text": "lost"})
     monkeypatch.undo()
+    with pytest.raises(RunError):  # it would be glued to the half line
+        log.append({"key": "ef" * 32, "kind": "answer", "text": "glued"})
     again = AnswerLog(tmp_path, "json")
     record = again.answer(KEY)
     assert record is not None and record["text"] == "kept" and len(again.keys) == 1 and again.torn == 20
