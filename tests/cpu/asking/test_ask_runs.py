@@ -398,12 +398,12 @@ def test_recheck_reads_every_image(small: DatasetConfig, tmp_path: Path, monkeyp
 def test_a_full_disk_stops_a_run_that_goes_on_later(
     small: DatasetConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log's head, and two lines for each image: of its pixels and of its answer."""
+    """Of seven lines five are written: the head and, of three images, their pixels and at least one answer."""
     real, written = os.write, list[int]()
 
     def full(file: int, data: bytes) -> int:
         written.append(len(data))
-        return real(file, data if len(written) <= 4 else data[:30])
+        return real(file, data if len(written) <= 5 else data[:30])
 
     with AskServer(count_tokens=0) as server:
         monkeypatch.setattr("xbench_fast.runtime.asking.answer_log.os.write", full)
