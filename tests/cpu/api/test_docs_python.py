@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import doc_blocks
 import pandas as pd
 import pytest
 import xbench_fast as xb
@@ -42,14 +43,14 @@ def checkout(kad_demo: Any, root: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_examples_run_and_name_everything(root: Path, checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (root / "docs" / "python.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    blocks = [block for block in doc_blocks.blocks(root, "docs/python.md") if block.language == "python"]
     space: dict[str, Any] = {}
     for block in blocks:
-        exec(compile(block, "python.md", "exec"), space)
+        if block.reason is None:
+            exec(compile(block.text, "python.md", "exec"), space)
     printed = capsys.readouterr().out
     assert "There is no baseline 'baseline:centre': did you mean 'baseline:center'" in printed
-    used = set(re.findall(r"xb\.(\w+)", "".join(blocks)))
+    used = set(re.findall(r"xb\.(\w+)", "".join(block.text for block in blocks)))
     made = {type(value).__name__ for value in space.values()} | {"Predictor"}
     assert type(space["engine"]).__name__ == "Predictor"
     assert used | TYPES == set(xb.__all__) and made >= TYPES
