@@ -35,7 +35,7 @@ def whole(world: World) -> dict[str, Any]:
         command("report", made, "--no-page", "--quiet", "--replicates", 40)
     (item,) = json.loads((made / "report" / "report.json").read_text())["boxes"]
     found = {name: told["values"] for name, told in item["published"].items()}
-    assert set(found) == set(SCORERS) and 0 < found["afloc"]["iou_pairs"] < 1
+    assert set(found) == set(SCORERS) - {"grid_hit"} and 0 < found["afloc"]["iou_pairs"] < 1
     return found
 
 
