@@ -8,6 +8,6 @@ sent_images      size, pixels and encoding of the sent image; grid_drawing: the 
 view_proof       proof by token counts that the server keeps the size
 endpoint         addresses and allowed hosts; http_client: requests; server_facts: models, kind, version
 ask_jobs         the requests that are left; runner: threads, tries, stops; gate: how many at once; outcomes: replies
-answer_log       the append-only log; asked_file: the file of answers, its folder and lock
+answer_log       the append-only log; asked_file: the file of answers, their counts, its folder and lock
 ask_summary      what a run came to
 """

@@ -35,12 +35,13 @@ class ImageRecord(NamedTuple):
     original: tuple[int, int]
 
 
-class AnswerLog:
-    """The log in `folder`. A line is the CRC-32 of a JSON object in 8 hex digits, a space, and the object.
+class KeptAnswers:
+    """The log in `folder`, which is read alone, also while another process writes it.
 
-    keys: answered key -> offset of its line; images: (id, preparation) -> what is known. damaged: lines with another
-    CRC or no object, which are skipped; repeated: answers whose key had one before, of which the first counts; torn:
-    bytes of a last line without its end, which are moved to `TORN_FILE`. Raises RunError.
+    A line is the CRC-32 of a JSON object in 8 hex digits, a space, and the object. keys: answered key -> offset of its
+    line; images: (id, preparation) -> what is known. damaged: lines with another CRC or no object, which are skipped;
+    repeated: answers whose key had one before, of which the first counts; torn: bytes of a last line without its end.
+    Raises RunError.
     """
 
     def __init__(self, folder: Path, dialect: str) -> None:
@@ -50,34 +51,10 @@ class AnswerLog:
         self.damaged = self.repeated = self.torn = 0
         self.dialect = dialect
         self.model: str | None = None
-        self._lock = threading.Lock()
-        self._synced = time.monotonic()
-        self._full = False
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            self._size = self._read(folder)
+            self._size = self._read()
         except OSError as error:
-            raise _unusable(self.path, error) from error
-        if not self._size:
-            self.append({_HEAD: VERSION, "dialect": dialect})
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Writes a record in one call. Raises RunError, e.g. for a full disk; what was written before stays."""
-        text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
-        line = b"%08x %s\n" % (zlib.crc32(text), text)
-        with self._lock:
-            try:
-                # A line behind half a line would be damaged with it, so nothing follows a write that failed.
-                if self._full or os.write(self._file, line) < len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._note(record, self._size)
-                self._size += len(line)
-                if time.monotonic() - self._synced >= _SYNC_SECONDS:
-                    self._sync()
-            except OSError as error:
-                self._full = True
-                raise _unusable(self.path, error) from error
+            raise RunError(f"{self.path} cannot be read: {error.strerror or error}.") from error
 
     def has(self, key: str) -> bool:
         """Whether there is an answer with this key."""
@@ -101,31 +78,13 @@ class AnswerLog:
                     yield offset, record
                 offset += len(line)
 
-    def sync(self) -> None:
-        """Makes sure that the disk has what was written, if a second has passed."""
-        with self._lock:
-            if time.monotonic() - self._synced >= _SYNC_SECONDS:
-                self._sync()
-
-    def close(self) -> None:
-        with self._lock, suppress(OSError):
-            self._sync()
-            os.close(self._file)
-
-    def _sync(self) -> None:
-        os.fsync(self._file)
-        self._synced = time.monotonic()
-
-    def _read(self, folder: Path) -> int:
+    def _read(self) -> int:
         """Reads the index; the bytes of the log without a torn last line."""
         end = 0
         with self.path.open("rb") as stream:
             for line in stream:
                 if not line.endswith(b"\n"):
-                    self.torn = len(line)
-                    with (folder / TORN_FILE).open("ab") as torn:
-                        torn.write(line)
-                    os.ftruncate(self._file, end)
+                    self._tear(line, end)
                     break
                 record = _record(line)
                 if record is None:
@@ -136,6 +95,10 @@ class AnswerLog:
                     self._note(record, end)
                 end += len(line)
         return end
+
+    def _tear(self, line: bytes, end: int) -> None:
+        """A last line without its end, which begins at `end`."""
+        self.torn = len(line)
 
     def _check(self, record: Mapping[str, Any]) -> None:
         if record[_HEAD] != VERSION:
@@ -158,6 +121,67 @@ class AnswerLog:
                 size, original = ((int(w), int(h)) for w, h in (record["size"], record["original"]))
                 known = ImageRecord(int(record["bytes"]), int(record["mtime_ns"]), record["pixels"], size, original)
                 self.images[image, str(record["preparation"])] = known
+
+
+class AnswerLog(KeptAnswers):
+    """The log in `folder`, for the one process that writes it: a torn last line is moved to `TORN_FILE`.
+
+    Raises RunError.
+    """
+
+    def __init__(self, folder: Path, dialect: str) -> None:
+        self._lock = threading.Lock()
+        self._synced = time.monotonic()
+        self._full = False
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(folder / LOG_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise _unusable(folder / LOG_FILE, error) from error
+        super().__init__(folder, dialect)
+        if not self._size:
+            self.append({_HEAD: VERSION, "dialect": dialect})
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Writes a record in one call. Raises RunError, e.g. for a full disk; what was written before stays."""
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+        line = b"%08x %s\n" % (zlib.crc32(text), text)
+        with self._lock:
+            try:
+                # A line behind half a line would be damaged with it, so nothing follows a write that failed.
+                if self._full or os.write(self._file, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                self._note(record, self._size)
+                self._size += len(line)
+                if time.monotonic() - self._synced >= _SYNC_SECONDS:
+                    self._sync()
+            except OSError as error:
+                self._full = True
+                raise _unusable(self.path, error) from error
+
+    def sync(self) -> None:
+        """Makes sure that the disk has what was written, if a second has passed."""
+        with self._lock:
+            if time.monotonic() - self._synced >= _SYNC_SECONDS:
+                self._sync()
+
+    def close(self) -> None:
+        with self._lock, suppress(OSError):
+            self._sync()
+            os.close(self._file)
+
+    def _sync(self) -> None:
+        os.fsync(self._file)
+        self._synced = time.monotonic()
+
+    def _tear(self, line: bytes, end: int) -> None:
+        super()._tear(line, end)
+        try:
+            with self.path.with_name(TORN_FILE).open("ab") as torn:
+                torn.write(line)
+            os.ftruncate(self._file, end)
+        except OSError as error:
+            raise _unusable(self.path, error) from error
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ def ask_dataset(
     if config is None:
         raise ConfigError("--dataset is missing; name the dataset to ask about.")
     rules, chosen = request_rules(request), selection(request.options)
-    prices(request.options)
+    prices(request.options.prices)
     key = api_key(request.options)
     credentialed = is_credentialed(config)
     resolve = _literal if request.options.dry_run else None

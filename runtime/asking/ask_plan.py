@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...engines.errors import DataError, RunError
 from ...engines.strict_json import parse_json
 from ..results.storage import write_bytes
-from .answer_log import AnswerLog, ImageRecord
+from .answer_log import ImageRecord, KeptAnswers
 from .asked_pairs import AskedImage, AskedQuestion
 from .chat_body import RequestRules
 
@@ -41,7 +41,7 @@ class AskPlan:
             phrase = bool(question.phrase)
             yield question, self.rules.key(question.words, pixels, phrase=phrase, attempt=attempt)
 
-    def known(self, log: AnswerLog, image: AskedImage) -> ImageRecord | None:
+    def known(self, log: KeptAnswers, image: AskedImage) -> ImageRecord | None:
         """What the log knows of the image in this preparation."""
         return log.images.get((image_name(image), self.preparation))
 
@@ -78,7 +78,7 @@ def read_plan(folder: Path) -> AskPlan | None:
     try:
         data = parse_json(path.read_bytes())
         rules = data["rules"]
-        return AskPlan(
+        plan = AskPlan(
             dataset=data["dataset"],
             rules=RequestRules(**{**rules, "removed": tuple(rules["removed"])}),
             header=data["header"],
@@ -88,10 +88,27 @@ def read_plan(folder: Path) -> AskPlan | None:
                 for case, name, questions in data["images"]
             ),
         )
+        _check(plan)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, DataError) as error:
-        raise RunError(f"{path} cannot be read as a plan ({type(error).__name__}); use another --out.") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError) as error:
+        reason = type(error).__name__
+        raise RunError(f"{path} cannot be read as a plan ({reason}); ask again with another --out.") from error
+    return plan
+
+
+def _check(plan: AskPlan) -> None:
+    """Raises ValueError, or what else keys and lines of such a plan fail with."""
+    for image in plan.images:
+        image_name(image)
+        for question in image.questions:
+            for text in (question.words, question.finding, question.phrase):
+                text.encode()
+    if not (isinstance(plan.header, dict) and type(plan.attempts) is int and plan.attempts >= 1):
+        raise ValueError
+    json.dumps([plan.dataset.strip(), plan.header], ensure_ascii=False).encode()
+    for phrase in (False, True):
+        plan.rules.key("", "", phrase=phrase)
 
 
 def same_questions(plan: AskPlan, earlier: AskPlan) -> bool:

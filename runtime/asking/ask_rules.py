@@ -89,16 +89,16 @@ def api_key(options: AskOptions) -> str | None:
     return key
 
 
-def prices(options: AskOptions) -> tuple[float, float] | None:
-    """The prices of a million prompt and answer tokens. Raises ConfigError."""
-    if options.prices is None:
+def prices(given: str | None) -> tuple[float, float] | None:
+    """The prices of a million prompt and answer tokens, as --prices gives them. Raises ConfigError."""
+    if given is None:
         return None
     try:
-        prompt, answer = map(float, options.prices.split(","))
+        prompt, answer = map(float, given.split(","))
     except ValueError:
         prompt = answer = -1.0
     if not (0 <= prompt < 1e9 and 0 <= answer < 1e9):
-        raise ConfigError(f"--prices {options.prices} is not two numbers; write e.g. 2.5,10.")
+        raise ConfigError(f"--prices {given} is not two numbers; write e.g. 2.5,10.")
     return prompt, answer
 
 

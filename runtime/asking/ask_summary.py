@@ -25,7 +25,7 @@ from ..results.loaded_dataset import LoadedDataset
 from .answer_log import KEPT, AnswerLog
 from .ask_plan import AskPlan
 from .ask_rules import AskRequest, prices
-from .asked_file import attempt_file
+from .asked_file import TOKENS, answer_counts, attempt_file, cost, latency
 from .runner import RunState
 
 _TEXTS: Final = 10
@@ -52,11 +52,12 @@ class AskedRun:
 def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
     """The counts of a run, which are also said in lines."""
     plan, total = asked.plan, asked.plan.pairs * asked.plan.attempts
-    kinds, usage, latency = _records(asked)
+    counted = answer_counts(plan, asked.log, range(1, plan.attempts + 1))
+    tokens = {name: sum(sum(each.tokens[name]) for each in counted.values()) for name in TOKENS}
+    times, given = [time for each in counted.values() for time in each.times], prices(asked.request.options.prices)
     files = [attempt_file(asked.request.out, attempt) for attempt in range(1, plan.attempts + 1)]
     questions = _questions(asked.loaded) if asked.loaded and asked.state.requests and asked.lines else None
     read = [] if questions is None else [read_boxes(path, questions) for path in files]
-    cost = _cost(asked, usage)
     counts: dict[str, Any] = {
         "dataset": plan.dataset,
         "dialect": plan.rules.dialect,
@@ -73,12 +74,12 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
         "many_unreadable": asked.unreadable > MANY_UNREADABLE * len(plan.images),
         "requests": asked.state.requests,
         "seconds": round(asked.seconds, 3),
-        "kinds": kinds,
+        "kinds": {truth: dict(each.kinds) for truth, each in counted.items()},
         "this_run": dict(asked.state.kinds),
         "reasons": dict(asked.state.reasons.most_common(_TEXTS)),
-        "tokens": dict(usage),
-        "latency_ms": latency,
-        "cost": cost,
+        "tokens": tokens,
+        "latency_ms": {name: round(value, 1) for name, value in latency(times).items()},
+        "cost": None if given is None else round(cost(given, tokens), 4),
         "damaged_lines": asked.log.damaged,
         "repeated_keys": asked.log.repeated,
         "torn_bytes": asked.log.torn,
@@ -90,51 +91,6 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
     for line in _lines(counts, asked):
         progress.say(line)
     return counts
-
-
-def _records(asked: AskedRun) -> tuple[dict[str, dict[str, int]], Counter[str], dict[str, float]]:
-    """Kinds of the pairs by truth, tokens of all answers, and how long they took; each key of the log once."""
-    plan, log = asked.plan, asked.log
-    about = dict(_facts(log))
-    kinds: dict[str, Counter[str]] = {"present": Counter(), "absent": Counter()}
-    usage, times = Counter[str](), list[float]()
-    counted = set[int]()
-    for image in plan.images:
-        known = plan.known(log, image)
-        for attempt in range(1, plan.attempts + 1):
-            keys = [] if known is None else list(plan.keys(image, known.pixels, attempt))
-            for question, key in keys:
-                offset = log.keys.get(bytes.fromhex(key))
-                kind, spent, latency = about.get(-1 if offset is None else offset, ("without answer", {}, None))
-                kinds["present" if question.present else "absent"][kind] += 1
-                if offset is not None and offset not in counted:
-                    counted.add(offset)
-                    usage.update({name: spent.get(name, 0) for name in ("prompt_tokens", "completion_tokens")})
-                    times += [] if latency is None else [latency]
-            if known is None:
-                for question in image.questions:
-                    kinds["present" if question.present else "absent"]["without answer"] += 1
-    spread = {} if not times else {
-        name: round(float(np.percentile(times, share)), 1)
-        for name, share in (("median", 50), ("p95", 95), ("max", 100))
-    }  # fmt: skip
-    return {truth: dict(counts) for truth, counts in kinds.items()}, usage, spread
-
-
-def _facts(log: AnswerLog) -> Any:
-    """offset -> kind, tokens and latency of each answer."""
-    for offset, record in log.records():
-        if record.get("kind") in KEPT:
-            usage = record.get("usage")
-            latency = record.get("latency_ms")
-            yield offset, (record["kind"], usage if isinstance(usage, dict) else {}, latency)
-
-
-def _cost(asked: AskedRun, usage: Mapping[str, int]) -> float | None:
-    given = prices(asked.request.options)
-    if given is None:
-        return None
-    return round((given[0] * usage.get("prompt_tokens", 0) + given[1] * usage.get("completion_tokens", 0)) / 1e6, 4)
 
 
 def _questions(loaded: LoadedDataset) -> Questions:
@@ -186,13 +142,12 @@ def _lines(counts: Mapping[str, Any], asked: AskedRun) -> list[str]:
     for truth, kinds in counts["kinds"].items():
         if kinds:
             lines.append(f"{truth}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
-    tokens, latency = counts["tokens"], counts["latency_ms"]
+    tokens, waited = counts["tokens"], counts["latency_ms"]
     if any(tokens.values()):
-        cost = "" if counts["cost"] is None else f", cost {counts['cost']:g}"
-        spent = f"{tokens.get('prompt_tokens', 0)} of prompts, {tokens.get('completion_tokens', 0)} of answers"
-        lines.append(f"tokens: {spent}{cost}")
-    if latency:
-        lines.append(f"latency: median {latency['median']:g} ms, 95 % below {latency['p95']:g} ms")
+        price = "" if counts["cost"] is None else f", cost {counts['cost']:g}"
+        lines.append(f"tokens: {tokens['prompt_tokens']} of prompts, {tokens['completion_tokens']} of answers{price}")
+    if waited:
+        lines.append(f"latency: median {waited['median']:g} ms, 95 % below {waited['p95']:g} ms")
     if counts["unreadable_images"]:
         lines.append(f"{counts['unreadable_images']} images could not be read; their pairs have no line")
     what = "place" if DIALECTS[counts["dialect"]].words else "box"

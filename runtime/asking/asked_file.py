@@ -1,23 +1,33 @@
-"""The file of answers, whose bytes plan and log alone decide, and the folder of both beside it (docs/ask.md §5)."""
+"""The file of answers and its counts, which plan and log alone decide, and the folder of both (docs/ask.md §5, §6)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, Final
+
+import numpy as np
 
 from ...engines.errors import ConfigError, RunError
 from ..data.answers.coordinate_frames import VIEWED
 from ..data.answers.dialects.dialect_registry import DIALECTS
 from ..data.answers.line_keys import FINISHES, HEADER
 from ..data.answers.line_keys import VERSION as FORMAT
+from ..host.paths import has_folder
 from ..results.folder_lock import lock_folder
 from ..results.storage import write_atomic
-from .answer_log import AnswerLog
+from .answer_log import KEPT, AnswerLog, KeptAnswers
 from .ask_plan import AskPlan, read_plan
 from .ask_rules import AskRequest
+
+TOKENS: Final = ("prompt_tokens", "completion_tokens")
+WITHOUT: Final = "without answer"
+"""The kind of a pair that has no answer."""
 
 
 def attempt_file(out: Path, attempt: int) -> Path:
@@ -35,17 +45,19 @@ def write_answers(out: Path, plan: AskPlan, log: AnswerLog) -> int:
     def write(draft: Path, attempt: int) -> None:
         nonlocal lines
         with draft.open("wb") as stream:
-            stream.write(_line({HEADER: FORMAT, **plan.header}))
-            lines += _write_lines(stream, plan, log, attempt)
+            for number, line in enumerate(answer_lines(plan, log, attempt)):
+                stream.write(line)
+                lines += number > 0
 
     for attempt in range(1, plan.attempts + 1):
         write_atomic(attempt_file(out, attempt), lambda draft, attempt=attempt: write(draft, attempt))  # type: ignore[misc]
     return lines
 
 
-def _write_lines(stream: BinaryIO, plan: AskPlan, log: AnswerLog, attempt: int) -> int:
+def answer_lines(plan: AskPlan, log: KeptAnswers, attempt: int) -> Iterator[bytes]:
+    """The lines of the file of an attempt, of which the first is the header."""
+    yield _line({HEADER: FORMAT, **plan.header})
     viewed = DIALECTS[plan.rules.dialect].frame in VIEWED and DIALECTS[plan.rules.dialect].view is None
-    lines = 0
     for image in plan.images:
         known = plan.known(log, image)
         if known is None:
@@ -58,9 +70,60 @@ def _write_lines(stream: BinaryIO, plan: AskPlan, log: AnswerLog, attempt: int) 
             line = {"case": image.case, **about, "text": record["text"], "finish": finish_of_record(record)}
             if viewed:
                 line["view"] = list(known.size)
-            stream.write(_line(line))
-            lines += 1
-    return lines
+            yield _line(line)
+
+
+@dataclass(frozen=True)
+class AnswerCounts:
+    """Pairs that are present or absent. kinds: pairs of each of `KEPT`, and of `WITHOUT`. tokens: name of `TOKENS` ->
+    those of each answer whose tokens the server counted; times: milliseconds of each answer. An answer that several
+    pairs share has its tokens and time once, with the first."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    tokens: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in TOKENS})
+    times: list[float] = field(default_factory=list)
+
+
+def answer_counts(plan: AskPlan, log: KeptAnswers, attempts: Iterable[int]) -> dict[str, AnswerCounts]:
+    """The counts of these attempts, of the "present" and the "absent" findings."""
+    about = dict(_facts(log))
+    found = {truth: AnswerCounts() for truth in ("present", "absent")}
+    counted = set[int | None]()
+    for attempt in attempts:
+        for image in plan.images:
+            known = plan.known(log, image)
+            keys = [] if known is None else [key for _, key in plan.keys(image, known.pixels, attempt)]
+            for question, key in zip_longest(image.questions, keys):
+                counts = found["present" if question.present else "absent"]
+                offset = None if key is None else log.keys.get(bytes.fromhex(key))
+                kind, tokens, time = about.get(offset, (WITHOUT, (), None))
+                counts.kinds[kind] += 1
+                if offset not in counted:
+                    counted.add(offset)
+                    for name, count in zip(TOKENS, tokens, strict=False):
+                        counts.tokens[name] += [] if count is None else [count]
+                    counts.times.extend([] if time is None else [time])
+    return found
+
+
+def _facts(log: KeptAnswers) -> Iterator[tuple[int | None, tuple[str, tuple[int | None, ...], float | None]]]:
+    """The offset of each answer with its kind, tokens and milliseconds."""
+    for offset, record in log.records():
+        if record.get("kind") in KEPT:
+            usage = record["usage"] if isinstance(record.get("usage"), dict) else {}
+            yield offset, (record["kind"], tuple(usage.get(name) for name in TOKENS), record.get("latency_ms"))
+
+
+def latency(times: Sequence[float]) -> dict[str, float]:
+    """The median, the 95th percentile and the maximum of some times; empty without any."""
+    if not times:
+        return {}
+    return dict(zip(("median", "p95", "max"), np.percentile(times, (50, 95, 100)).tolist(), strict=True))
+
+
+def cost(prices: tuple[float, float], tokens: Mapping[str, int]) -> float:
+    """What tokens cost by the prices of a million of each of `TOKENS`."""
+    return sum(price * tokens[name] for price, name in zip(prices, TOKENS, strict=True)) / 1e6
 
 
 def finish_of_record(record: Mapping[str, Any]) -> str:
@@ -78,6 +141,17 @@ def _line(values: Mapping[str, Any]) -> bytes:
 def asked_folder(out: Path) -> Path:
     """The folder of plan and log beside a file of answers."""
     return out.with_name(f"{out.name}.asked")
+
+
+def store_of(file: Path) -> tuple[Path, int] | None:
+    """The folder of plan and log of a file of answers, and the attempt of the file; None if `ask` did not write it."""
+    stem, _, number = file.stem.rpartition(".")
+    attempt = int(number) if number.isdecimal() else 1
+    for out in (file, file.with_name(stem + file.suffix), file.with_name(stem)) if stem else (file,):
+        which = 1 if out == file else attempt
+        if attempt_file(out, which) == file and has_folder(asked_folder(out)):
+            return asked_folder(out), which
+    return None
 
 
 def check_out(request: AskRequest) -> None:

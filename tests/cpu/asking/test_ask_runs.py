@@ -180,12 +180,16 @@ def test_two_at_once(small: DatasetConfig, server: AskServer, tmp_path: Path) ->
 
 
 def test_attempts_have_files_and_seeds_of_their_own(small: DatasetConfig, tmp_path: Path) -> None:
-    with AskServer(count_tokens=0) as server:
-        counts, lines = run(small, server.url, "radvlm", tmp_path / "o.jsonl", attempts=2, seed=5)
+    with AskServer(count_tokens=-1) as server:  # 276 and 5 tokens
+        options = {"attempts": 2, "seed": 5, "prices": "1000,100000"}
+        counts, lines = run(small, server.url, "radvlm", tmp_path / "o.jsonl", **options)
         seeds = sorted(json.loads(each["body"])["seed"] for each in server.seen() if each["body"])
     assert seeds == [5, 5, 5, 6, 6, 6] and counts["answers"] == 6
     assert [Path(name).name for name in counts["files"]] == ["o.jsonl", "o.2.jsonl"]
     assert all(Path(name).is_file() for name in counts["files"])
+    assert counts["kinds"]["present"] == {"answer": 6}
+    assert counts["tokens"] == {"prompt_tokens": 6 * 276, "completion_tokens": 6 * 5}
+    assert counts["cost"] == 4.656 and "tokens: 1656 of prompts, 30 of answers, cost 4.656" in lines
     assert counts["differences"] == [{"states": 0, "mean_iou": None}]
     assert any(line.startswith("Several attempts at temperature 0") for line in lines)
 
@@ -204,7 +208,7 @@ def test_what_was_answered_is_asked_no_more(small: DatasetConfig, server: AskSer
     written, lines = run(small, "", "radvlm", out, write=True, prices="1000000,0")
     assert written["answers"] == 3 and written["failed"] == 0 and b'"temperature": 0.5' in out.read_bytes()
     assert written["latency_ms"]["max"] > 0 and written["kinds"]["present"] == {"answer": 3}
-    assert written["cost"] == written["tokens"].get("prompt_tokens", 0) and any("latency" in line for line in lines)
+    assert written["cost"] == written["tokens"]["prompt_tokens"] and any("latency" in line for line in lines)
     run(small, server.url, "radvlm", out)
     assert out.read_bytes() == content, "the first plan again, from the same log"
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.asking.answer_log import LOG_FILE, TORN_FILE, AnswerLog
+from xbench_fast.runtime.asking.answer_log import LOG_FILE, TORN_FILE, AnswerLog, KeptAnswers
 
 ASK = Path(__file__).parents[2] / "ask"
 EXPECTED = json.loads((ASK / "store_torn_expected.json").read_text())
@@ -42,6 +42,20 @@ def test_a_torn_log(tmp_path: Path) -> None:
     crc, _, text = content[size:].rstrip(b"\n").partition(b" ")
     assert int(crc, 16) == zlib.crc32(text) and json.loads(text)["key"] == KEY
     assert AnswerLog(tmp_path, "qwen3vl").has(KEY)
+
+
+def test_a_log_is_read_without_a_change(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="cannot be read: No such file"):
+        KeptAnswers(tmp_path / "nothing", "qwen3vl")
+    assert not (tmp_path / "nothing").exists()
+    shutil.copy(ASK / "store_torn.jsonl", tmp_path / LOG_FILE)
+    log = KeptAnswers(tmp_path, "qwen3vl")
+    assert [number for number, key in enumerate(EXPECTED["keys"]) if log.has(key)] == EXPECTED["answered"]
+    assert (log.damaged, log.repeated, log.torn) == (
+        EXPECTED["damaged_lines"], EXPECTED["repeated_keys"], EXPECTED["torn_bytes"],
+    )  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == [LOG_FILE]
+    assert (tmp_path / LOG_FILE).read_bytes() == (ASK / "store_torn.jsonl").read_bytes()
 
 
 def test_another_dialect_or_version_is_refused(tmp_path: Path) -> None:

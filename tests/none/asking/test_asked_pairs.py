@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,7 +127,26 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert not same_questions(plan(), read) and not same_questions(own, plan(changed={"stop": ["y"]}))
 
 
-def test_a_damaged_plan_is_no_plan(tmp_path: Path) -> None:
-    (tmp_path / PLAN_FILE).write_text('{"dataset": "d"}')
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("images", None), ("images", [["a", "a.png", [[1, True, "Mass", ""]]]]), ("images", [[1, 2, []]]),
+        ("images", [["a", "a.png", [["\ud800", True, "Mass", ""]]]]), ("images", [["\ud800", "a.png", []]]),
+        ("dataset", 3), ("header", []), ("header", {"model": "\ud800"}), ("attempts", 0), ("attempts", 1.5),
+        ("attempts", True), ("rules", {}), ("rules", {"dialect": "klingon", "model": "m", "removed": []}),
+        ("rules", {"dialect": "json", "model": "m", "removed": [], "changed": 3}),
+    ],
+)  # fmt: skip
+def test_a_damaged_plan_is_no_plan(key: str, value: Any, tmp_path: Path) -> None:
+    write_plan(tmp_path, plan())
+    data = json.loads((tmp_path / PLAN_FILE).read_text())
+    (tmp_path / PLAN_FILE).write_text(json.dumps({**data, key: value}))
     with pytest.raises(RunError, match="cannot be read as a plan"):
         read_plan(tmp_path)
+
+
+def test_what_is_no_json_is_no_plan(tmp_path: Path) -> None:
+    for text in ("", "[" * 100_000, "3", "[]"):
+        (tmp_path / PLAN_FILE).write_text(text)
+        with pytest.raises(RunError, match="cannot be read as a plan"):
+            read_plan(tmp_path)
