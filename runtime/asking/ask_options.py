@@ -123,7 +123,7 @@ class AskOptions:
     prices: str | None = field(
         default=None,
         metadata=described(
-            "Prices of a million prompt tokens and a million answer tokens, for the cost in the summary.",
+            "Prices of a million prompt tokens and a million answer tokens, for the cost.",
             shown="none",
             metavar="PROMPT,ANSWER",
         ),

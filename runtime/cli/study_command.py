@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ...engines.commands import Choice, LazyGroup, echo
-from .options.declared_options import repeated
+from ..asking.ask_options import AskOptions
+from .options.declared_options import options_of, repeated
 from .options.examples import examples
 from .options.shared_options import resolve_config
 from .study_runs import of_each_protocol, of_runs, study_options, with_places
@@ -155,6 +156,22 @@ def _errors(run: Path | None, cases: int, no_overlays: bool, places: Any, **comm
 
     drawing = {"overlays": not no_overlays, "datasets": places}
     return of_each_protocol(run, common, lambda material: study_errors(material, cases=cases, **drawing))
+
+
+@study.command("asked")
+@_RUN
+@options_of(AskOptions, "prices")
+@study_options
+def _asked(run: Path | None, prices: str | None, **common: Any) -> int:
+    """The answers of models that ask asked: refusals, tokens, latency, and cost by the given prices.
+
+    The log of answers beside each evaluated file is read.
+    """
+    from ..asking.ask_rules import prices as prices_of
+    from ..reporting.studies.asked.asked_study import study_asked
+
+    given = prices_of(prices)
+    return of_each_protocol(run, common, lambda material: study_asked(material, given))
 
 
 @study.command("readers")

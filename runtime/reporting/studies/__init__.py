@@ -17,6 +17,7 @@ strata_study       grounding by size of the region
 failures_study     the best and worst classes and cases, with overlays
 readers/           agreement between readers, and models beside them
 errors_study       the kinds of errors of boxes and of cut maps, and the gain if one is fixed
+asked/             answers of models that `ask` asked: refusals, tokens, latency, cost
 subgroups/         measures by view, sex, age and other attributes, and the gaps between groups
 variant_studies    several prompt sets, or several kinds of maps, side by side; wording/: what wording changes
 resolution_study   several input sizes side by side; compared_variants: what these three report

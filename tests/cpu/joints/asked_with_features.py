@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ask_server import AskServer
-from joint_inputs import LIMITED
+from joint_inputs import FP32, LIMITED
 from joint_world import World, command, first
 
 BOX = {"content": '[{"bbox_2d": [100, 100, 600, 700], "label": "x"}]'}
@@ -91,3 +91,50 @@ def asked_phrases(world: World) -> None:
     states = [row["state"] for row in world.rows("boxes:asked--mscxr")["answer"].to_pylist() if row]
     assert states and set(states) == {0}
     assert all("boxes:asked: view not proved" in text for text in world.tables().values() if "boxes:asked" in text)
+
+
+def study(world: World, *more: object) -> tuple[str, list[dict[str, Any]]]:
+    """What `study asked` prints, and its rows."""
+    ran = command("study", "asked", world.folder / "run", "--replicates", 40, *more)
+    assert ran.status == 0, ran.text
+    return ran.text, json.loads((world.folder / "run/studies/asked/asked.json").read_text())["asked"]
+
+
+def asked_study(world: World) -> None:
+    refused, cut, empty = {"content": None, "refusal": "No."}, {"content": "[", "finish": "length"}, {"content": ""}
+    script = [BOX, BOX, refused, cut, empty]  # the proof of the view; both findings of the first image, then again
+    first = asked(world, "--negatives", "match", "--attempts", 2, plan={"script": script})
+    second = f"boxes:second={world.folder / 'asked.2.jsonl'}"
+    world.eval(model=[first, second, f"moved:{world.folder / 'asked.jsonl'}", FP32])
+    text, rows = study(world, "--prices", "0,1000000")
+    kinds = ("asked", "answered", "refused", "truncated", "empty", "without_answer")
+    assert {(row["model"], row["truth"]): [row[kind] for kind in kinds] for row in rows} == {
+        ("boxes:asked", "present"): [7, 5, 1, 1, 0, 0],
+        ("boxes:asked", "absent"): [7, 7, 0, 0, 0, 0],
+        ("boxes:second", "present"): [7, 6, 0, 0, 1, 0],
+        ("boxes:second", "absent"): [7, 7, 0, 0, 0, 0],
+    }
+    assert all(row["completion_tokens"] == row["cost"] == 5 * 7 for row in rows), "the server counts 5 of each answer"
+    assert "moved:asked." in text and f"{FP32}." in text
+
+
+def asked_changed(world: World) -> None:
+    world.eval(model=asked(world, "--limit", LIMITED))
+    whole = asked(world)
+    text, rows = study(world)
+    assert not rows and "do not give the file that was evaluated" in text
+    world.eval(model=whole)
+    text, (row,) = study(world)
+    assert row["asked"] == row["answered"] == 7 and "do not give" not in text
+
+
+def asked_protocol(world: World) -> None:
+    world.eval()
+    world.eval("--protocol", "chexlocalize", model=asked(world))
+    text, (row,) = study(world)
+    assert (
+        row["model"] == "boxes:asked"
+        and "Answers of asked models, protocol chexlocalize"
+        in (world.folder / "run/studies/asked/asked.md").read_text()
+    )
+    assert "protocol default, not studied: " in text

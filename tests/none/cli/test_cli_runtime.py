@@ -33,6 +33,7 @@ STUDIES = (
     "strata",
     "failures",
     "errors",
+    "asked",
     "readers",
     "subgroups",
     "calibration",

@@ -16,7 +16,7 @@ ROOMS = {
     "results": {"data", "host"},
     "evaluation": {"results", "data", "host"},
     "asking": {"evaluation", "results", "data", "host"},
-    "reporting": {"evaluation", "results", "data", "host"},
+    "reporting": {"asking", "evaluation", "results", "data", "host"},
     "trust": {"reporting", "evaluation", "results", "data", "host"},
     "serving": {"reporting", "evaluation", "results", "data", "host"},
     "benching": {"reporting", "evaluation", "results", "data", "host"},
