@@ -88,11 +88,13 @@ def compare(
 
     Exit status: 0, or 1 if a --fail-if condition holds or the runs cannot be compared, or 2 for wrong usage.
     """
+    from ..host.pyarrow_alone import without_pandas
     from ..reporting.comparison.comparison import compare_runs
     from ..reporting.comparison.gate import judge
     from ..results.load_rows import load_run
     from ..results.selected_pairs import Resampling
 
+    without_pandas()
     config = resolve_config(config_file) if config_file is not None else Config()
     metrics = Choices.metrics_of(config.metrics)
     wanted = _conditions(conditions, [name for metric in metrics for name in metric.numbers])

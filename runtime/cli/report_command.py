@@ -131,11 +131,13 @@ def report(
     Markdown, LaTeX, CSV and JSON, and figures as PDF, SVG and PNG. All files are written before anything is printed.
     """
     from ..evaluation.progress import progress_for
+    from ..host.pyarrow_alone import without_pandas
     from ..reporting.presentation import Presentation, parse_columns, parse_names
     from ..reporting.report import make_report, write_report
     from ..reporting.tables.console import make_console, print_table
     from ..results.run_json import read_run
 
+    without_pandas()
     protocol, scorers = split_protocols(protocols)
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
     chosen = tuple(dict.fromkeys(models)), tuple(dict.fromkeys(datasets)), parse_names(names), parse_columns(columns)

@@ -105,11 +105,13 @@ def of_runs(
     own: bool = True,
 ) -> int:
     """The studies that `ask` makes of the runs, printed and written; own: with the metrics of the configuration."""
+    from ..host.pyarrow_alone import without_pandas
     from ..reporting.studies.material import load_materials
     from ..reporting.studies.study_outcome import study_folder, write_outcomes
     from ..reporting.tables.console import print_line, print_table
     from ..results.selected_pairs import Resampling
 
+    without_pandas()
     output: Output = common["output"]
     config = Config() if runs and common["config_file"] is None else resolve_config(common["config_file"])
     metrics = Choices.metrics_of(config.metrics) if own else ()
