@@ -22,7 +22,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("line", "status", "words"),
     [
         (["evla"], 2, "no command 'evla': did you mean 'eval'? known are demo, eval, merge"),
-        (["study", "thresold"], 2, "no command 'thresold': did you mean 'thresholds'? known are calibration, "),
+        (["study", "thresold"], 2, "no command 'thresold': did you mean 'thresholds'? known are asked, calibration, "),
         (["cache", "pruen"], 2, "no command 'pruen': did you mean 'prune'? known are clear, prune."),
         (["datasets", "chek"], 2, "no command 'chek': did you mean 'check'?"),
         (["prompts", "encod"], 2, "no command 'encod': did you mean 'encode'?"),
