@@ -74,7 +74,7 @@ def plan_lines(
     volume = f", about {format_bytes(counted.bytes)} sent ({format_bytes(counted.each)} each)" if counted.each else ""
     lines = [
         f"{plan.dataset}: {plan.pairs} pairs, {len(plan.images)} images, {named}; negatives: {absent or 'none'}",
-        f"{rules.dialect}, {'official' if rules.prompt is None else 'own'} prompt, "
+        f"{rules.dialect}, {'prompt of the dialect' if rules.prompt is None else 'own prompt'}, "
         f"{'official sampling' if rules.official else f'temperature {rules.temperature:g}'}, at most {limit} tokens; "
         f"image{size} ({rules.preparation}), {proof}",
         f"{requests} requests{volume}{tokens}; {answered} answered before",
