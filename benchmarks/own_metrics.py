@@ -9,7 +9,6 @@ change them little; the ratio is of the medians.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import statistics
@@ -18,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from report_run import DATASETS, MODELS, write_run
+from report_run import DATASETS, MODELS, run_options, write_run
 from xbench_fast.runtime.benching.benchmark_record import write_record
 
 CODE = """
@@ -49,12 +48,8 @@ def spent(run: Path, config: Path) -> float:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = run_options(__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="of all kinds, in turns [3]")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="all by default")
-    parser.add_argument("--datasets", nargs="+", choices=list(DATASETS), default=list(DATASETS), help="all by default")
-    parser.add_argument("--keep", type=Path, help="leave the run here (reused if it exists)")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     load = round(os.getloadavg()[0], 2)
     datasets = {name: DATASETS[name] for name in options.datasets}

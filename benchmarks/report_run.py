@@ -178,12 +178,18 @@ def sizes(folder):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def run_options(description):
+    """A parser of the options that say which run is made, and where figures go."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="all by default")
     parser.add_argument("--datasets", nargs="+", choices=list(DATASETS), default=list(DATASETS), help="all by default")
     parser.add_argument("--keep", type=Path, help="leave the run here (reused if it exists)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    return parser
+
+
+def main():
+    parser = run_options(__doc__.splitlines()[0])
     options = parser.parse_args()
     load = round(os.getloadavg()[0], 2)
     datasets = {name: DATASETS[name] for name in options.datasets}
