@@ -89,6 +89,14 @@ def words_of(error: BaseException, most: int = 300) -> str:
     return words[:most] or type(error).__name__
 
 
+def is_of_the_machine(error: Exception) -> bool:
+    """Whether a file could not be read for lack of memory, open files or a package, whatever it holds.
+
+    For a damaged file, libraries raise an OSError without a number.
+    """
+    return isinstance(error, MemoryError | ImportError) or (isinstance(error, OSError) and error.errno is not None)
+
+
 def disk_reason(error: OSError) -> str:
     """Why a file operation failed, as the end of a message."""
     if error.errno == errno.ENOSPC:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.errors import ImageAccessError, ImageError, words_of
+from ....engines.errors import ImageAccessError, ImageError, is_of_the_machine, words_of
 from ...host.code_numbers import code_number
 from ...host.machine_record import installed_version
 from .kinds import image_kind
@@ -84,7 +84,7 @@ def decode_grey(data: bytes, name: str, *, stretched: bool = False) -> NDArray[n
         raise type(error)(f"{name} cannot be read: {error}.") from error.__cause__
     # The decoding libraries can raise any exception on a damaged file; all are converted here.
     except Exception as error:
-        if _is_of_the_machine(error):
+        if is_of_the_machine(error):
             raise ImageAccessError(f"{name} cannot be read on this machine at this time: {words_of(error)}.") from error
         if image_format == "dicom":  # whose values can be names of patients
             raise ImageError(f"{name} cannot be read: it is damaged ({type(error).__name__}).") from None
@@ -115,9 +115,3 @@ def reader_version() -> str:
     return "+".join(
         [code_number("pixels"), *(f"{package}-{installed_version(package) or 'none'}" for package in packages)]
     )
-
-
-def _is_of_the_machine(error: Exception) -> bool:
-    """Whether the cause is a lack of memory or open files, or a missing package. For a damaged file, libraries raise an
-    OSError without a number."""
-    return isinstance(error, MemoryError | ImportError) or (isinstance(error, OSError) and error.errno is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from ....engines.errors import ImageError
+from ....engines.errors import ImageAccessError, ImageError
 from .kinds import image_kind
 from .other_kinds import refusal
 from .png_jpeg import jpeg_size
@@ -16,7 +16,7 @@ _HEAD = 1 << 20  # more than any JPEG has before its frame header
 def image_size(path: Path) -> tuple[int, int]:
     """(height, width) of a PNG, JPEG or DICOM file; its pixels are not read.
 
-    Raises ImageError, and nothing else, naming the file and the cause.
+    Raises ImageError, and nothing else, naming the file and the cause; ImageAccessError as `decode`.
     """
     try:
         with path.open("rb") as stream:
@@ -25,7 +25,7 @@ def image_size(path: Path) -> tuple[int, int]:
     except ImageError as error:
         raise ImageError(f"{path} cannot be read: {error}.") from None
     except OSError as error:
-        raise ImageError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise ImageAccessError(f"{path} cannot be read: {error.strerror or error}.") from error
     except Exception as error:
         raise ImageError(f"{path} cannot be read: its header is damaged ({type(error).__name__}).") from None
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.errors import ImageError
+from ....engines.errors import ImageAccessError, ImageError, RunError, is_of_the_machine, words_of
 
 SUFFIXES = (".npy", ".npz", ".png")
 _NUMBERS = "fiub"  # kinds of types
@@ -35,7 +35,7 @@ class MapFile:
     problem: str = ""
 
     def read(self) -> NDArray[np.float32]:
-        """float32 [h, w]. Raises ImageError."""
+        """float32 [h, w]. Raises ImageError, and RunError as `maps_in`."""
         if self.problem:
             raise ImageError(f"{self.path} cannot be read: {self.problem}.")
         try:
@@ -50,7 +50,7 @@ class MapFile:
             raise
         # zipfile, NumPy and Pillow can raise any exception on a damaged file.
         except Exception as error:
-            raise ImageError(f"{self.path} cannot be read: it is damaged ({error}).") from error
+            raise ImageError(f"{self.path} cannot be read: {_damage(self.path, error)}.") from error
 
 
 def _suffix(path: Path) -> str:
@@ -58,7 +58,11 @@ def _suffix(path: Path) -> str:
 
 
 def maps_in(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
-    """The maps in a file: by its name `key`, and in an archive by its name and the name of each array."""
+    """The maps in a file: by its name `key`, and in an archive by its name and the name of each array.
+
+    Raises RunError where the machine does not give the file, which was read before for the key of the rows: rows that
+    count its maps as damaged would be taken for rows of these contents ever after.
+    """
     try:
         if _suffix(path) == ".png":
             from ...data.images.png_jpeg import check_pixels
@@ -77,7 +81,18 @@ def maps_in(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
             for member in members:
                 yield f"{key}/{member.removesuffix('.npy')}", _array(path, member)
     except Exception as error:  # as above
-        yield key, MapFile(path, problem=f"it is damaged or no file of this kind ({error})")
+        yield key, MapFile(path, problem=_damage(path, error))
+
+
+def _damage(path: Path, error: Exception) -> str:
+    """The problem of a file that a library refuses. Raises RunError as `maps_in`."""
+    if isinstance(error, RunError):
+        raise error
+    if isinstance(error, ImageAccessError) or is_of_the_machine(error):
+        raise RunError(
+            f"{path} cannot be read on this machine at this time ({words_of(error)}); run the same command again."
+        ) from error
+    return f"it is damaged or no file of this kind ({words_of(error)})"
 
 
 def _array(path: Path, member: str | None) -> MapFile:
@@ -95,7 +110,7 @@ def _array(path: Path, member: str | None) -> MapFile:
             return MapFile(path, member, problem=f"its array is of the type {dtype}, a map holds real numbers")
         check_pixels((sides[0], sides[1]))
     except Exception as error:  # as above
-        return MapFile(path, member, problem=f"it is damaged or no file of this kind ({error})")
+        return MapFile(path, member, problem=_damage(path, error))
     return MapFile(path, member, (sides[0], sides[1]))
 
 

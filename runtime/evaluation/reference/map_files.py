@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,22 +49,27 @@ class MapFolder:
     def digest(self) -> str:
         """A hash of the names and contents of all files of maps."""
         sha = hashlib.sha256()
-        for path in self._paths:
-            try:
-                with path.open("rb") as stream:
-                    content = hashlib.file_digest(stream, "sha256").hexdigest()
-            except OSError:
-                content = ""  # its cases are unreadable, until it can be read
+        for path, content in self._contents.items():
             sha.update(f"{self._key(path)}\0{content}\n".encode(errors="surrogatepass"))
         return sha.hexdigest()
+
+    @cached_property
+    def _contents(self) -> dict[Path, str]:
+        """File -> hash of its content, empty where it cannot be read: its cases are unreadable, until it can be."""
+        contents = dict.fromkeys(self._paths, "")
+        for path in contents:
+            with suppress(OSError), path.open("rb") as stream:
+                contents[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+        return contents
 
     def of(self, cases: Sequence[Case], classes: Sequence[str]) -> CaseMaps:
         """The maps of the pairs of a dataset. Raises DataError if no map is of one, or a name means two."""
         return CaseMaps(self, NamedMaps(self._listed(), cases, classes), cases, classes)
 
     def _listed(self) -> Iterator[Sequence[tuple[str, MapFile]]]:
-        for path in self._paths:
-            yield list(maps_in(self._key(path).rpartition(".")[0], path))
+        for path, content in self._contents.items():
+            key = self._key(path).rpartition(".")[0]
+            yield (list(maps_in(key, path)) if content else [(key, MapFile(path, problem="it was not readable"))])
 
     @cached_property
     def _paths(self) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import pickle
 import time
@@ -15,10 +16,11 @@ import pytest
 from evaluation_world import World
 from make_images import encode
 from synthetic import make_dataset, reference_sweep
-from xbench_fast.engines.errors import ConfigError, DataError, ImageError
+from xbench_fast.engines.errors import ConfigError, DataError, ImageError, RunError
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.data.datasets.dataset import Case
 from xbench_fast.runtime.data.datasets.formats.coco import Coco
+from xbench_fast.runtime.evaluation.reference import map_arrays
 from xbench_fast.runtime.evaluation.reference.map_files import CaseMaps, MapFolder, split_maps
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load_rows import load_run
@@ -254,6 +256,28 @@ def test_a_missing_or_damaged_map_costs_its_case(tmp_path: Path, data: DatasetCo
     assert rows["case0000", "Mass"]["status"] == "unreadable" and rows["case0000", "Mass"]["area"] is None
     assert "Effusion.npy" in rows["case0000", "Mass"]["reason"]
     assert rows["case0006", "Mass"]["degenerate"] is True
+
+
+@pytest.mark.parametrize("step", ["_header", "_values", "_read_png"])
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), MemoryError("no memory")])
+def test_a_map_that_the_machine_does_not_give_is_no_damaged_map(
+    tmp_path: Path, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    """It fails after its content was hashed: a row that says "damaged" would never be computed again."""
+    files = own_maps(data, (4, 4))
+    del files["case0000/Effusion.npy"]
+    files["case0000/Effusion.png"] = encode(np.arange(16, dtype=np.uint8).reshape(4, 4), "png")
+    folder, world = put(tmp_path / "mine", files), World(tmp_path)
+
+    def scarce(*_: Any) -> Any:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(map_arrays, step, scarce)
+        with pytest.raises(RunError, match=rf"case0000/\w+\.\w+ .*{error.args[-1]}.*run the same command again"):
+            run(world, data, folder)
+    assert run(world, data, MapFolder(folder.folder)).computed == 1
+    assert world.entry("maps:mine--coco")["unreadable"] == 0
 
 
 def test_findings_without_any_map_are_left_out(tmp_path: Path, data: DatasetConfig) -> None:
