@@ -169,15 +169,23 @@ class _TimedSocket:
 
 
 class _TimedReader(io.RawIOBase):
+    """Keeps the socket open until it is closed: `http.client` closes a connection that ends with its answer before it
+    reads the answer."""
+
     def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
         self._sock, self._deadline = sock, deadline
+        self._file = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Any) -> int | None:
         self._sock.settimeout(self._deadline.left)
-        return self._sock.recv_into(buffer)
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _fault(error: Exception) -> str:
