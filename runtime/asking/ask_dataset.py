@@ -68,8 +68,7 @@ def ask_dataset(
     facts = read_facts(client, request.model, request.options.server)
     session.plan = replace(plan, rules=replace(rules, model=facts.model, server=facts.kind))
     check_model(session.plan.rules)
-    secrets = () if key is None else (key,)
-    expected = Expected(facts.model, tuple(request.options.model_alias), secrets)
+    expected = Expected(facts.model, tuple(request.options.model_alias), client.secrets)
     with locked(asked_folder(request.out)):
         log = AnswerLog(asked_folder(request.out), request.dialect)
         try:

@@ -22,6 +22,8 @@ from .endpoint import Endpoint
 MOST_BYTES: Final = 4 << 20
 """Bytes of an answer that are read."""
 
+_LEAST_SECRET: Final = 6  # a shorter key, such as "none" or "EMPTY", would be found in answers by chance
+
 _PIECE: Final = 1 << 16
 
 
@@ -41,12 +43,14 @@ class Client:
     """Requests to an endpoint; each thread has its own connection, which stays open.
 
     key: the API key, sent as a bearer token. ca: a file with one more root certificate. timeout: seconds of one try,
-    from the connection to the last byte. Raises ConfigError for a file that is no certificate.
+    from the connection to the last byte. secrets: texts that nothing a server says may bring back. Raises ConfigError
+    for a file that is no certificate.
     """
 
     def __init__(self, endpoint: Endpoint, timeout: float, key: str | None = None, ca: Path | None = None) -> None:
         self.endpoint, self._timeout = endpoint, timeout
         self.headers = {"User-Agent": f"xbench-fast/{installed_version('xbench-fast')}"}
+        self.secrets = (key,) if key is not None and len(key) >= _LEAST_SECRET else ()
         if key is not None:
             self.headers["Authorization"] = f"Bearer {key}"
         self._local = threading.local()

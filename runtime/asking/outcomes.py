@@ -60,7 +60,7 @@ def outcome_of(reply: Reply, expected: Expected, now: datetime | None = None) ->
     """The meaning of one reply; now: for a Retry-After that is a date."""
     if reply.status == 0:
         return ReplyOutcome("again", reason=reply.fault)
-    document = _document(reply, expected)
+    document = document_of(reply, expected.secrets)
     if reply.status == 200:
         return _answered(document, reply, expected)
     message = _message(document)
@@ -100,7 +100,8 @@ def shown_error(text: str, secrets: tuple[str, ...] = ()) -> str:
     return " ".join(_DATA_URI.sub("[image]", text).split())[:_MOST_TEXT]
 
 
-def _document(reply: Reply, expected: Expected) -> Any:
+def document_of(reply: Reply, secrets: tuple[str, ...]) -> Any:
+    """The JSON of a reply without secrets; None where it is none."""
     if not reply.whole:
         return None
     try:
@@ -108,7 +109,7 @@ def _document(reply: Reply, expected: Expected) -> Any:
         document = json.loads(text, object_pairs_hook=distinct_keys, parse_constant=no_constant)
     except (ValueError, RecursionError):
         return None
-    return _cleaned(document, expected.secrets)
+    return _cleaned(document, secrets)
 
 
 def _cleaned(value: Any, secrets: tuple[str, ...]) -> Any:
@@ -162,13 +163,13 @@ def _answered(document: Any, reply: Reply, expected: Expected) -> ReplyOutcome:
 
 
 def _text(content: Any) -> str | None:
-    """The text of a message: null is an empty one, and a list has parts; None for anything else."""
+    """The text of a message: null is an empty one, and a list has parts, of which thoughts are none of the answer;
+    None for anything else."""
     if content is None or isinstance(content, str):
         return content or ""
-    if not isinstance(content, list) or not content:
-        return None
-    parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-    return "".join(map(str, parts)) if all(isinstance(part, str) for part in parts) else None
+    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if texts else None
 
 
 def _counts(usage: Any) -> dict[str, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ...engines.errors import ConfigError, RunError
 from .chat_body import SERVERS
 from .http_client import Client, Reply
+from .outcomes import document_of
 
 _SHOWN: Final = 20
 _VERSIONS: Final = {
@@ -34,8 +34,9 @@ def read_facts(client: Client, model: str | None, kind: str) -> ServerFacts:
     Raises RunError when the server does not answer and is needed, ConfigError where a model must be named.
     """
     reply = client.get("/models")
-    listed = _models(reply)
-    if reply.status == 0 or (model is None and reply.status >= 500):  # some servers fail here and answer questions
+    listed = _models(client, reply)
+    busy = reply.status == 429 or reply.status >= 500
+    if reply.status == 0 or (model is None and busy):  # some servers fail here and answer questions
         reason = reply.fault or f"status {reply.status}"
         raise RunError(
             f"The server at {client.endpoint.shown} does not answer: {reason}; start it, or check --endpoint."
@@ -47,6 +48,7 @@ def read_facts(client: Client, model: str | None, kind: str) -> ServerFacts:
     if model is None:
         if len(ids) != 1:
             names = f"it lists {', '.join(ids[:_SHOWN])}" if ids else "it lists none"
+            names += f" (status {reply.status}, so check --endpoint too)" * (reply.status != 200)
             raise ConfigError(f"No model is named, and the server has not exactly one: {names}; give --model ID.")
         model = ids[0]
     if kind == "auto":
@@ -60,11 +62,11 @@ def read_facts(client: Client, model: str | None, kind: str) -> ServerFacts:
 
 def model_ids(client: Client) -> str:
     """The models that a server lists, for a message; empty if it lists none."""
-    return ", ".join(str(entry["id"]) for entry in _models(client.get("/models"))[:_SHOWN])
+    return ", ".join(str(entry["id"]) for entry in _models(client, client.get("/models"))[:_SHOWN])
 
 
-def _models(reply: Reply) -> list[dict[str, Any]]:
-    data = _object(reply).get("data")
+def _models(client: Client, reply: Reply) -> list[dict[str, Any]]:
+    data = _object(client, reply).get("data")
     entries = data if isinstance(data, list) else []
     return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 
@@ -73,13 +75,10 @@ def _version(client: Client, kind: str) -> str:
     if kind not in _VERSIONS:
         return ""
     path, key = _VERSIONS[kind]
-    version = _object(client.get(path, above=True)).get(key)
+    version = _object(client, client.get(path, above=True)).get(key)
     return version[:80] if isinstance(version, str) else ""
 
 
-def _object(reply: Reply) -> dict[str, Any]:
-    try:
-        document = json.loads(reply.body) if reply.status == 200 else None
-    except (ValueError, RecursionError):
-        document = None
+def _object(client: Client, reply: Reply) -> dict[str, Any]:
+    document = document_of(reply, client.secrets) if reply.status == 200 else None
     return document if isinstance(document, dict) else {}

@@ -1,15 +1,18 @@
-"""Answers on the line as servers send them: with a length, in chunks, or until the connection closes."""
+"""The line to a server: answers with a length, in chunks, or until it closes, and what it says of itself."""
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.runtime.asking.endpoint import Endpoint
-from xbench_fast.runtime.asking.http_client import Client
+from xbench_fast.runtime.asking.http_client import Client, Reply
+from xbench_fast.runtime.asking.server_facts import model_ids, read_facts
 
 BODY = b'{"a": "%s"}' % (b"0" * 100_000)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(BODY), BODY)
@@ -66,3 +69,39 @@ def test_answers_that_end_too_early_are_none(reply: bytes) -> None:
     with server(reply, closes=True) as client:
         answer = client.get("/models")
     assert answer.status == 0 and not answer.body and answer.fault
+
+
+KEY = "sk-CANARYKEY"
+
+
+class Said(Client):
+    """A client whose server says the same to each GET."""
+
+    def __init__(self, value: object, status: int = 200, key: str = KEY) -> None:
+        super().__init__(Endpoint("http", "127.0.0.1", 1, "/v1"), 1.0, key)
+        self._said = Reply(status, json.dumps(value).encode())
+
+    def get(self, path: str, *, above: bool = False) -> Reply:
+        return self._said
+
+
+def test_a_key_that_a_server_repeats_is_in_no_fact() -> None:
+    models = [{"id": f"m {KEY}", "owned_by": "vllm"}]
+    facts = read_facts(Said({"data": models, "version": f"1 {KEY}"}), None, "auto")
+    assert (facts.model, facts.version) == ("m [removed]", "1 [removed]")
+    assert model_ids(Said({"data": models})) == "m [removed]"
+    with pytest.raises(ConfigError, match=r"it lists m \[removed\], m \[removed\]; give"):
+        read_facts(Said({"data": models * 2}), None, "auto")
+
+
+def test_a_key_that_is_a_word_changes_no_answer() -> None:
+    assert Said({}, key="none").secrets == () and Said({}).secrets == (KEY,)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(429, RunError), (503, RunError), (404, ConfigError), (307, ConfigError)]
+)
+def test_a_list_of_models_that_does_not_come(status: int, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"status {status}"):
+        read_facts(Said({}, status), None, "auto")
+    assert read_facts(Said({}, status), "m", "plain").model == "m"

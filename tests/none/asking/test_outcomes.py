@@ -41,6 +41,7 @@ def answer(content: Any = "[]", finish: Any = "stop", model: Any = "m", **messag
         (answer(finish="eos"), "answer", "[]", "other"),
         (answer(finish=None), "answer", "[]", "other"),
         (answer([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "answer", "ab", "stop"),
+        (answer([{"type": "thinking", "thinking": "[1]"}, {"type": "text", "text": "a"}]), "answer", "a", "stop"),
         (answer("\ud800x"), "answer", "\ufffdx", "stop"),
         (answer("key sk-secret"), "answer", "key [removed]", "stop"),
     ],
