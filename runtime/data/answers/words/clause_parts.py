@@ -15,6 +15,9 @@ _SKIPPED: Final = "skipped"
 _CUES: Final = ("negation_before", "uncertain_before", "not_a_statement")
 _CUTS: Final = ("comma", "and", "or", "with")
 _SIZED: Final = "size"
+_JOINS: Final = "consistent with"
+_CLOSING: Final = ("none", "no", "resolved")
+"""Negations that at the end of a part deny what stands before them: "effusion, none"."""
 
 
 @dataclass(slots=True)
@@ -68,9 +71,9 @@ class ClausePart:
 
     @property
     def cue(self) -> Token | None:
-        """The first cue before its first finding."""
+        """The first cue before its first finding. "There is" is none."""
         before = self.tokens[: self.findings[0][0]]
-        return next((token for token in before if token.kind in (*_CUES, "present")), None)
+        return next((token for token in before if token.kind in _CUES or token.text == _JOINS), None)
 
     def all_before(self) -> bool:
         return all(group.at < self.findings[0][0] for group in self.groups)
@@ -110,6 +113,11 @@ def part_statements(part: ClausePart) -> tuple[list[Statement], list[str]]:
         else:
             statements.append(Statement(finding, presence, places, size, bool(implied)))
     return statements, skipped
+
+
+def denies_before(tokens: Sequence[Token]) -> bool:
+    """Whether a clause without findings denies those of the clause before: "consolidation - none"."""
+    return all(token.kind in ("negation_after", "filler") or token.text in _CLOSING for token in tokens)
 
 
 def _units(tokens: Sequence[Token]) -> list[_Unit]:
@@ -190,11 +198,20 @@ def _find_presences(parts: Sequence[ClausePart], number: int, presence: str) -> 
             presence = PRESENT
         elif kind == "not_a_statement":
             presence = _SKIPPED
-        elif kind == "negation_after":
+        elif kind == "negation_after" or _closes(part, at):
             _reach(parts, number, ABSENT)
         elif kind == "uncertain_after":
             _reach(parts, number, UNCERTAIN)
     return presence
+
+
+def _closes(part: ClausePart, at: int) -> bool:
+    """Whether the word at the end denies the findings before it. In "left small, right none" it denies a place."""
+    negated = at > 0 and part.tokens[at - 1].kind == "negation_before"  # "has not resolved"
+    if at < len(part.tokens) - 1 or negated or part.tokens[at].text not in _CLOSING:
+        return False
+    start = max((number for number in range(at) if part.tokens[number].kind == "comma"), default=-1)
+    return part.findings[-1][0] > start or not names_places(part.tokens[start + 1 :])
 
 
 def _reach(parts: Sequence[ClausePart], number: int, presence: str) -> None:
@@ -218,7 +235,7 @@ def _run_on(parts: Sequence[ClausePart]) -> None:
     for before, part in pairwise(parts):
         if _takes(part, before):
             cue = part.cue
-            joined = cue is not None and (cue.kind == "uncertain_before" or "consistent" in cue.text)
+            joined = cue is not None and (cue.kind == "uncertain_before" or cue.text == _JOINS)
             if joined or before.all_before():
                 part.places = before.places
     for number in range(len(parts) - 2, -1, -1):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..dialects.thoughts import Tags, answer_part
-from .clause_parts import clause_parts, part_statements
+from .clause_parts import clause_parts, denies_before, part_statements
 from .lexicon import Token, lexicon
 from .place_groups import NAMING, Places, find_groups, places_of
 from .plain_text import language, plain_lines
@@ -55,6 +55,12 @@ def _sentence(
             reading.statements += before
             latest = [statement for statement in before if statement.presence != ABSENT] or latest
             continue
+        if denies_before(clause):
+            for number, statement in enumerate(reversed(before)):
+                if number and statement.places.names:
+                    break
+                statement.presence = ABSENT
+            latest = [statement for statement in latest if statement.presence != ABSENT]
         kinds = {token.kind for token in clause}
         places = places_of(find_groups(clause, mirrored=mirrored))
         if not places.names or kinds & {"no_place_beside", "not_a_statement"}:

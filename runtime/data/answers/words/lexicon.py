@@ -53,7 +53,10 @@ class Lexicon:
         self._longest: dict[str, int] = {}
         for words in self._terms:
             self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
-        self.denials = [(name, re.compile(pattern)) for name, pattern in lists["denied_by_patterns"].items()]
+        self.denials = [
+            (name, re.compile(rf"(?:{pattern})(?!(?<=clear) of\b)"))  # "clear of consolidation" denies that alone
+            for name, pattern in lists["denied_by_patterns"].items()
+        ]
         self.parent_of = {child: parent for parent, children in lists["parents"].items() for child in children}
 
     def _add(self, kind: str, value: Any, text: str) -> None:

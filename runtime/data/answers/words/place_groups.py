@@ -41,7 +41,8 @@ NOWHERE: Final = Places()
 
 @dataclass(slots=True)
 class Group:
-    """The words of one place. at: the number of its first word. moved: it stands behind a preposition."""
+    """The words of one place. at: the number of its first word. moved: it stands behind a preposition. denied: it is
+    the first behind a negation."""
 
     at: int
     sides: list[str] = field(default_factory=list)
@@ -51,6 +52,7 @@ class Group:
     noun: str = ""
     whole: bool = False
     moved: bool = False
+    denied: bool = False
 
     @property
     def narrow(self) -> bool:
@@ -122,6 +124,7 @@ class _Gathering:
         self._last_at = -1
         self._range = ""  # the level before "to"
         self._preposition = False
+        self._negation = False
 
     def groups(self, tokens: Sequence[Token]) -> list[Group]:
         for number, token in enumerate(tokens):
@@ -150,7 +153,7 @@ class _Gathering:
         elif kind == "part_of_side":
             self._half(number, HALVES[value])
         elif kind == "negation_before":  # what follows is another place
-            self._group, self._last = None, ""
+            self._group, self._last, self._negation = None, "", True
         elif kind == "to":
             self._range = self._level_before()
         if kind in NAMING or kind in ("noun", "whole", "part_of_side"):
@@ -163,7 +166,8 @@ class _Gathering:
     def _open(self, number: int) -> Group:
         """The group that is gathered."""
         if self._group is None:
-            self._group = Group(number, moved=self._preposition)
+            self._group = Group(number, moved=self._preposition, denied=self._negation)
+            self._negation = False
             self._groups.append(self._group)
         return self._group
 
@@ -230,16 +234,20 @@ class _Gathering:
         return levels[-1] if levels else ""
 
     def _sides_behind(self) -> None:
-        """Gives "of the right lung" to the groups before it that have no side."""
+        """Gives "of the right lung" and "(right)" to the groups before it that have no side."""
         for number, group in enumerate(self._groups):
-            if not number or not group.moved or group.narrow or not group.sides:
+            if not number or group.narrow or not group.sides:
                 continue
             bare = number
-            while bare and not self._groups[bare - 1].sides and self._groups[bare - 1].narrow:
+            while bare and not self._groups[bare].denied and self._lacks_side(self._groups[bare - 1], group):
                 bare -= 1
                 self._groups[bare].sides = list(group.sides)
             if bare < number:
                 group.sides, group.noun = [], ""
+
+    def _lacks_side(self, group: Group, side: Group) -> bool:
+        """Whether a group takes the side behind it. "Lower zones, right lung" names both sides before."""
+        return not group.sides and group.narrow and (side.moved or group.noun != "plural")
 
 
 def _between(one: str, other: str) -> Sequence[str]:

@@ -20,8 +20,14 @@ _PIECE: Final = 1000
 _LATIN: Final = "\u024f"  # the last letter of Latin Extended-B
 _FOREIGN_LETTERS: Final = 0.2
 _SHORT: Final = 6
+_UNSEEN: Final = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
+"""Characters without a width, which may stand inside a word."""
+
 _WRITTEN: Final = (
-    (re.compile(r"['\u2018\u2019\u02bc]"), ""),
+    (re.compile(r"['\u2018\u2019\u02bc]"), "'"),
+    (re.compile(r"\bcan't\b"), "cannot"),
+    (re.compile(r"(?<=[a-z])n't\b"), " not"),
+    (re.compile(r"'"), ""),
     (re.compile(r"\bb/l\b"), "bilateral"),
     (re.compile(r"\br/o\b"), "rule out"),
     (re.compile(r"\bs/p\b"), "status post"),
@@ -29,6 +35,9 @@ _WRITTEN: Final = (
     (re.compile(r"[\u2012-\u2015]|(?<![^ ])[-\u2010](?![^ ])"), f" {BREAK} "),
     (re.compile(r"[*#_>\"`\u201c\u201d-]"), " "),
 )
+_NUMBER: Final = re.compile(r"^\(?\d{1,2}[.)] ")
+"""The number of a line of a list. A hyphen before a line is a mark of a list too, and ends no clause."""
+
 _NUMBERS: Final = re.compile(r"[\[(][\d.+\-eE]++(?:[,;\s]++[\d.+\-eE]++)++[\])]")
 _WORDS: Final = re.compile(r"[^\W\d_]+")
 _LINE_ENDS: Final = re.compile(r"[\n\r\v\f\x85\u2028\u2029]+")
@@ -38,7 +47,7 @@ def plain_lines(text: str) -> list[str]:
     """The lines of an answer in lower case, wrapped ones joined, without marks of layout and brackets of numbers."""
     if not text.isascii():
         text = "".join(unicodedata.normalize("NFKC", text[at : at + _PIECE]) for at in range(0, len(text), _PIECE))
-    text = _NUMBERS.sub(" ", text).replace(BREAK, " ")
+    text = _UNSEEN.sub("", _NUMBERS.sub(" ", text)).replace(BREAK, " ")
     lines: list[list[str]] = []
     last = ""
     for line in _LINE_ENDS.split(text):
@@ -55,7 +64,7 @@ def _plain(line: str) -> str:
     line = line.lower()
     for pattern, put in _WRITTEN:
         line = pattern.sub(put, line)
-    return " ".join(line.split())
+    return _NUMBER.sub("", " ".join(line.split()).strip(f" {BREAK}"))
 
 
 def language(lines: list[str]) -> str:

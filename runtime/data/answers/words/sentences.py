@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from .lexicon import BREAK, DOUBT, Lexicon, lexicon
+from .place_groups import names_places
 
 ALL: Final = "all others"
 """What a phrase such as "normal chest" denies."""
@@ -29,8 +30,12 @@ _MORE_ON: Final = re.compile(
     rf"(?= ?(?:$|[,()\[\]{BREAK}]|and\b|with\b|but\b))"
 )
 _MORE_THAN: Final = re.compile(rf"\b(?:left|right)(?: side)? (?:is )?{_COMPARED} than (?:the )?(?:left|right)\b")
-_OF_DENIED: Final = re.compile(rf"\b(?:(?:the|both|bilateral) )+(?= ?{BREAK})")
-"""Words for sides of what a phrase denies: "both costophrenic angles are clear"."""
+_OF_DENIED: Final = re.compile(
+    rf"\b(?:(?:the|both|bilateral) )+(?= ?{BREAK})"
+    rf"|(?<={BREAK} ) ?(?:bilaterally|throughout|on both sides|(?:in|on|within) (?:(?:the|both|either|left|right) )+"
+    r"(?:lungs?|lung fields?|chest|thorax|hemithorax|sides?)\b)"
+)
+"""Words for sides of what a phrase denies: "both costophrenic angles are clear", "the lungs are clear bilaterally"."""
 
 _DOUBT: Final = re.compile(r"(?:(?<=[ ,()\[\]])|^)\? ?(?=\w)")
 _ENDS: Final = re.compile(r"[.;!?:]")
@@ -106,33 +111,49 @@ def _split(line: str) -> list[tuple[str, str]]:
 
 
 def _headed(sentences: list[tuple[str, str]], known: Lexicon) -> list[str]:
-    """The sentences, a finding or an organ before a colon joined with what stands behind it."""
-    lists = known.lists
+    """The sentences, a finding, an organ or a place before a colon joined with what stands behind it."""
     texts: list[str] = []
     before = ""
     for text, end in sentences:
         text = text.strip()
-        if before:
-            first = text.split(" ", 1)[0].strip(",()")
-            if before in _ORGANS:
-                text = f"{before} is {text}"
-            elif first and not _names(text, known):
-                if first in lists["says_absent"]:
-                    text = f"no {before}"
-                else:
-                    rest = text.removeprefix(first) if first in lists["says_present"] else f" {text}"
-                    text = f"{before}{rest}"
-            elif not first:
-                texts.append(before)
-        before = text if end == ":" and (text in _ORGANS or _is_heading(text, known)) else ""
-        if not before:
-            texts.append(text)
+        texts += _joined(before, text, known) if before else [text]
+        last = texts[-1]
+        heads = end == ":" and (last in _ORGANS or _is_heading(last, known) or _is_place(last, known))
+        before = texts.pop() if heads else ""
     return [*texts, before] if before else texts
+
+
+def _joined(before: str, text: str, known: Lexicon) -> list[str]:
+    """A heading and the sentence behind it, which are one if the sentence says it of the heading."""
+    lists = known.lists
+    first = text.split(" ", 1)[0].strip(",()")
+    if before in _ORGANS:
+        return [f"{before} is {text}"]
+    if _is_place(before, known):
+        if any(token.kind == "finding" for token in known.tokens(text)):
+            return [before, text]
+        if _names(text, known):
+            return [text]
+        clear = any(token.kind == "no_place_beside" for token in known.tokens(text))
+        return [f"{before} is {text}"] if clear else [before, text]
+    if not first:
+        return [before, text]
+    if _names(text, known):
+        return [text]
+    if first in lists["says_absent"]:
+        return [f"no {before}"]
+    return [before + (text.removeprefix(first) if first in lists["says_present"] else f" {text}")]
 
 
 def _is_heading(text: str, known: Lexicon) -> bool:
     kinds = [token.kind for token in known.tokens(text)]
     return kinds.count("finding") == 1 and set(kinds) <= {"finding", "size"}
+
+
+def _is_place(text: str, known: Lexicon) -> bool:
+    """Whether a heading names places and says nothing of them: "left lung", "mediastinum"."""
+    tokens = known.tokens(text)
+    return names_places(tokens) and all(token.kind not in ("finding", "no_place_beside") for token in tokens)
 
 
 def _names(text: str, known: Lexicon) -> bool:

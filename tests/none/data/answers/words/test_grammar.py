@@ -149,6 +149,47 @@ def test_rules_that_no_fixture_has() -> None:
     assert written("Right apex, otherwise normal.")["bare"][0]["places"] == ["R.apex"]
 
 
+def test_what_reports_and_models_write_that_no_fixture_has() -> None:
+    """Statements as finding, first letters of presence, places; "denied" behind them where a phrase denies."""
+    for text, expected in {
+        # Contractions deny, and characters without a width divide no word.
+        "There isn't a left effusion.": "effusion abs LU LM LL",
+        "The effusion isn\u2019t seen.": "effusion abs",
+        "Can't exclude effusion.": "effusion unc",
+        "con\u00adsoli\u200bdation": "consolidation pre",
+        # A side behind a place without one.
+        "Apical pneumothorax, left.": "pneumothorax pre L.apex",
+        "Upper zone nodule (right).": "nodule pre RU",
+        "Basal atelectasis bilaterally.": "atelectasis pre R.base L.base",
+        "Opacities in the lower zones and the right lung.": "opacity pre RL LL",
+        "Mass in the upper zones, not on the left.": "mass pre RU LU, mass abs LU LM LL",
+        # What is clear, and of what.
+        "The lungs are clear of consolidation.": "consolidation abs RU RM RL LU LM LL",
+        "The lungs are clear bilaterally.": "denied",
+        "No abnormality in both lungs.": "denied",
+        "Lungs are clear bilaterally and a left nodule.": "nodule pre LU LM LL, denied",
+        "Left lung: clear.\nMediastinum: normal.": "",
+        "Right lung: no abnormality.": "denied",
+        "Both lungs: clear.": "denied",
+        # Denials at the end.
+        "Left effusion resolved.": "effusion abs LU LM LL",
+        "Left effusion has not resolved.": "effusion pre LU LM LL",
+        "Nodule at the left apex, effusion - none": "nodule pre L.apex, effusion abs",
+        "Effusion, none.": "effusion abs",
+        "Effusion: small, right none.": "effusion pre RU RM RL",
+        # Lists, and "there is" before a negation.
+        "- Effusion: none\n2) Nodule: left\n(3) Mass: none": "effusion abs, nodule pre LU LM LL, mass abs",
+        "There is no mass, opacity in the RLL.": "mass abs, opacity pre R.lower_lobe",
+    }.items():
+        reading = read_words(text)
+        said = [
+            " ".join([item.finding.split("_")[-1], item.presence[:3], *item.places.names])
+            for item in reading.statements
+        ]
+        assert ", ".join([*said, *["denied"] * bool(reading.denied)]) == expected, text
+        assert not reading.bare and all(item.places.sides_stated for item in reading.statements), text
+
+
 def test_layout_changes_nothing() -> None:
     for entry in SENTENCES:
         text = entry["text"]
@@ -252,7 +293,8 @@ def steps(run: Callable[[], object]) -> int:
     [
         " ", "\n", "a", "? ", ": ", "is ", "effusion:", "effusion, ", "effusion not seen ", "not seen, effusion ",
         "effusion not in left lung, ", "right upper, ", "lower zone, ", "it is left. ", "upper to ", "of the left ",
-        "left effusion, consolidation, ", "findings. ", "[1,2] ", "Left lower zone consolidation, no effusion. ",
+        "left effusion, consolidation, ", "findings. ", "[1,2] ", "left: ", "left: clear: ", "- none ",
+        "effusion none ", "Left lower zone consolidation, no effusion. ",
     ],
 )  # fmt: skip
 def test_time_is_linear(unit: str) -> None:
