@@ -31,6 +31,9 @@ _UNSCORED: Final = {
 MANY_MISSING: Final = 0.01
 """A share of pairs without a line, or of answers that could not be read, above it is said."""
 
+MANY_UNREAD_WORDS: Final = 0.1
+"""The same for answers in words that are not read or not English: texts about something unknown are common."""
+
 
 class AskedPair(NamedTuple):
     """What a line answers: a case and a finding of the dataset, also where the line asks the phrase of that finding."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .answered import MANY_MISSING, BoxAnswers, BoxFile, State
+from .answered import MANY_MISSING, MANY_UNREAD_WORDS, BoxAnswers, BoxFile, State
 from .bad_line import printable
 from .dialects.dialect_registry import DIALECTS
 
@@ -45,7 +45,7 @@ class UnreadAnswers:
     @property
     def many(self) -> bool:
         """Whether the share is one that is said."""
-        return self.share > MANY_MISSING
+        return self.share > (MANY_UNREAD_WORDS if self.words else MANY_MISSING)
 
     @property
     def sentence(self) -> str:
@@ -58,7 +58,7 @@ class UnreadAnswers:
             what = "answer" if self.words else "box"
             first += f"; {self.cut} end before any {what}, for which the model needs a larger limit of tokens"
         wrong = "the texts are" if self.words else "the dialect or the frame is"
-        likely = "not English reports" if self.words else "wrong"
+        likely = "not English reports, or not of the dialect" if self.words else "wrong"
         wrong = f"; {wrong} most likely {likely}" if self.most and 2 * self.cut < self.count else ""
         return f"{problem}{first}{wrong}"
 

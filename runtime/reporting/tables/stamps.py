@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...data.answers.answered import MANY_MISSING, MANY_UNREAD_WORDS
 from ...data.answers.line_keys import VIEW_NOT_PROVED
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ _LINES: Mapping[str, str] = {
 _SUPERVISED: Final = "supervised, trained on labels of the findings and asked without text; not ranked"
 
 _UNCOMPARED: Final = "texts were not compared with the tokenizer of the model's own library; export the bundle again"
-
-_MANY_MISSING: Final = 0.01
-"""The share of pairs without a line, or of answers that could not be read, above which every table says it."""
 
 
 class ModelWorth(NamedTuple):
@@ -144,12 +142,13 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
         share = told.get("missing_share", 0.0)
         if told.get("missing") == "leave-out" and share:
             lines.append(f"{name}: {share:.1%} of the pairs have no line; they are left out (--missing leave-out)")
-        elif share > _MANY_MISSING:
+        elif share > MANY_MISSING:
             lines.append(f"{name}: {share:.1%} of the pairs have no line; they are scored as silent")
         count, given = told.get("unread", (0, 0))
-        if count > _MANY_MISSING * given:
+        many, kind = (MANY_UNREAD_WORDS, "places") if told.get("words") else (MANY_MISSING, "boxes")
+        if count > many * given:
             lines.append(
-                f"{name}: {count} of {given} answers ({count / given:.1%}) could not be read; they have no boxes"
+                f"{name}: {count} of {given} answers ({count / given:.1%}) could not be read; they have no {kind}"
             )
         if told.get("mislabelled"):
             lines.append(f"{name}: {told['mislabelled']}")
