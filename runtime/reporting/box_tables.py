@@ -12,6 +12,7 @@ from ...metrics_gpu.statistics.intervals import Interval
 from ...metrics_gpu.statistics.measured_numbers import Measured
 from ..data.answers.dialects.dialect_registry import GRID
 from ..host.protocols import SCORERS
+from ..results.numbers.run_numbers import Results
 from ..results.stored_boxes import WITHOUT_BOX
 from .box_scores import BoxScores
 from .printed_cells import interval_text, marked
@@ -20,18 +21,26 @@ from .tables.stamps import box_stamps, uncertain_stamps
 from .tables.table import Cell, Column, Item, Table, ascii_stem
 
 
-def box_tables(scores: Sequence[BoxScores]) -> Iterator[Table]:
-    """The tables of each dataset."""
+def box_tables(scores: Sequence[BoxScores], results: Results) -> Iterator[Table]:
+    """The tables of each dataset; results: of the run, in which models that answer in words have no such number."""
+    cells = ((key, cell.rows) for key, cell in results.cells.items())
+    in_words = [key for key, rows in cells if rows.boxed and "words" in rows.entry["boxes"]]
     for dataset in dict.fromkeys(found.dataset for found in scores):
         own = [found for found in scores if found.dataset == dataset]
+        words = [model for model, other in in_words if other == dataset]
         stem = ascii_stem(dataset)
-        yield _detection(own, f"boxes-{stem}")
+        yield _detection(own, f"boxes-{stem}", words)
         yield _answers(own, f"answers-{stem}")
         if any(found.published for found in own):
-            yield _published(own, f"published-{stem}")
+            yield _published(own, f"published-{stem}", words)
 
 
-def _detection(scores: Sequence[BoxScores], name: str) -> Table:
+def _in_words(models: Sequence[str]) -> Iterator[str]:
+    if models:
+        yield f"{', '.join(models)}: words; a zone is no box, so none of these numbers applies"
+
+
+def _detection(scores: Sequence[BoxScores], name: str, words: Sequence[str]) -> Table:
     columns = [Column("model")]
     columns += [Column(f"F1 {found.threshold:g}", "matched boxes") for found in scores[0].matched]
     columns += [Column(text, "matched boxes, IoU 0.5") for text in ("precision", "recall", "F1 with negatives")]
@@ -67,11 +76,14 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
         ),
         *_marked(scores, "AP"),
         *(f"{found.model}: cells, not boxes" for found in scores if _has_cells(found)),
+        *_in_words(words),
     )
+    lines: list[tuple[Item, ...]] = [(found.model, *row) for found, row in zip(scores, body, strict=True)]
+    lines += [(model, *[NONE] * (len(columns) - 1)) for model in words]
     return Table(
         f"{scores[0].title}: matched boxes",
         tuple(columns),
-        tuple((found.model, *row) for found, row in zip(scores, body, strict=True)),
+        tuple(lines),
         _stamps(scores),
         notes,
         name,
@@ -125,7 +137,7 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
     )  # fmt: skip
 
 
-def _published(scores: Sequence[BoxScores], name: str) -> Table:
+def _published(scores: Sequence[BoxScores], name: str, words: Sequence[str]) -> Table:
     """A row for each number that is not of a class; the one that papers quote first."""
     rows: list[tuple[Item, ...]] = []
     names = list(dict.fromkeys(name for found in scores for name in found.published))
@@ -134,17 +146,18 @@ def _published(scores: Sequence[BoxScores], name: str) -> Table:
         keys = [key for found in scores for key in found.published.get(scorer, ()) if "_by_class." not in key]
         for key in dict.fromkeys([main, *keys]):
             values = [_value(key, found.published.get(scorer, {}).get(key)) for found in scores]
-            rows.append((scorer if key == main else "", key, *values))
+            rows.append((scorer if key == main else "", key, *values, *[NONE] * len(words)))
     notes = (
         *(f"{scorer}: {SCORERS[scorer].note}" for scorer in names),
         *SCORERS.added_facts(names),
         *dict.fromkeys(fault for found in scores for fault in found.faults),
         *(_marked(scores, COCO_SCORER.name) if COCO_SCORER.name in names else ()),
         "percent, but for counts of pairs and images",
+        *_in_words(words),
     )
     return Table(
         f"{scores[0].title}: published scorers",
-        (Column("scorer"), Column("number"), *(Column(found.model) for found in scores)),
+        (Column("scorer"), Column("number"), *(Column(found.model) for found in scores), *map(Column, words)),
         tuple(rows),
         _stamps(scores),
         notes,

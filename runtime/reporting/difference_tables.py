@@ -10,6 +10,7 @@ from typing import Any
 from ...metrics_gpu.statistics.measured_numbers import disagreements
 from ..results.comparing.difference import TESTS
 from ..results.comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
+from ..results.load_rows import StoredRun
 from ..results.numbers.run_numbers import Results
 from ..results.selected_pairs import unnamed_lines
 from .notes import caption, in_sample
@@ -17,6 +18,7 @@ from .printed_cells import interval_text
 from .tables.metric_names import METRICS, NONE, difference_of, heading, p_value
 from .tables.stamps import cell_stamps
 from .tables.table import Cell, Column, Item, Table
+from .word_ceilings import ceiling_notes
 
 _NOTES = (
     "first minus second, percentage points, on the pairs (of AUC: labels) that both models have",
@@ -25,16 +27,17 @@ _NOTES = (
 )
 
 
-def difference_tables(results: Results, differences: Differences) -> Iterator[Table]:
-    """The tables of differences; none for a single model."""
+def difference_tables(run: StoredRun, results: Results, differences: Differences) -> Iterator[Table]:
+    """The tables of differences; none for a single model. Raises RunError when a result file cannot be read."""
+    limits = ceiling_notes(run, (cell.rows for cell in results.finished))
     if any(not item.dataset for item in differences.numbers):
-        notes = (*_NOTES, "mean over the datasets on which the two models can be compared")
+        notes = (*_NOTES, "mean over the datasets on which the two models can be compared", *limits)
         yield _table(results, differences, "", "Differences between models: mean of datasets", notes)
     for dataset in results.datasets:
         numbers = any(item.dataset == dataset for item in differences.numbers)
         if numbers or any(_apart(item) for item in differences.overlaps if item.dataset == dataset):
             title = f"Differences between models: {results.title(dataset)}"
-            yield _table(results, differences, dataset, title, _NOTES)
+            yield _table(results, differences, dataset, title, (*_NOTES, *limits))
 
 
 def _table(results: Results, differences: Differences, dataset: str, title: str, notes: tuple[str, ...]) -> Table:

@@ -119,7 +119,7 @@ def report_tables(
     printed = presentation.printed(run.data) if presentation.models else ()
     beside = not presentation.columns or "paper" in presentation.columns
     for found, differences in blocks:
-        for table in _block_tables(found, differences, beside, printed):
+        for table in _block_tables(run, found, differences, beside, printed):
             yield replace(
                 table, title=found.titled(table.title), name=found.named(table.name), notes=(*found.apart, *table.notes)
             )
@@ -137,11 +137,11 @@ def report_tables(
     if boxes:
         from .box_tables import box_tables
 
-        yield from box_tables(boxes)
+        yield from box_tables(boxes, results)
 
 
 def _block_tables(
-    results: Results, differences: Differences | None, beside: bool, printed: Sequence[PrintedModel]
+    run: StoredRun, results: Results, differences: Differences | None, beside: bool, printed: Sequence[PrintedModel]
 ) -> Iterator[Table]:
     yield table_1(results, beside, printed)
     for dataset in results.datasets:
@@ -158,7 +158,7 @@ def _block_tables(
     if differences is not None and differences.overlaps:
         from .difference_tables import difference_tables
 
-        yield from difference_tables(results, differences)
+        yield from difference_tables(run, results, differences)
 
 
 def write_report(

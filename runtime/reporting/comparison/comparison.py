@@ -18,6 +18,7 @@ from ...results.numbers.fields import FIELDS
 from ...results.own_metrics import OwnMetric, check_names
 from ...results.selected_pairs import Resampling, unnamed_lines
 from ..tables.stamps import entry_stamp, stamps, uncertain_stamps
+from ..word_ceilings import ceiling_notes
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Comparison:
 
     cells: those compared, in the runs' order. models: means over datasets, of models with more than one. alone:
     finished cells without a counterpart. stamps: warnings about the numbers. metrics: of the user, compared too.
+    limits: what answers in words can reach.
     """
 
     a: dict[str, Any]
@@ -45,6 +47,7 @@ class Comparison:
     resampling: Resampling
     stamps: tuple[str, ...]
     metrics: tuple[OwnMetric, ...] = ()
+    limits: tuple[str, ...] = ()
 
     @property
     def missing_rows(self) -> int:
@@ -70,11 +73,14 @@ def compare_runs(
     resampling = resampling or Resampling()
     matches = match_cells(a, b, models, datasets)
     choices = Choices(replicates=resampling.replicates, seed=resampling.seed, metrics=metrics)
-    cells, told = [], []
+    cells, told, limits = [], [], list[str]()
     for match in matches.pairs:
-        cells.append(cell_changes(align(a, b, match, choices), choices, resampling.level))
-        both = ((a, match.model_a), (b, match.model_b))
-        first, second = (run.entry(model, match.dataset) for run, model in both)
+        both = align(a, b, match, choices)
+        cells.append(cell_changes(both, choices, resampling.level))
+        for run, rows in zip((a, b), both.whole, strict=True):
+            limits += ceiling_notes(run, [rows])
+        sides = ((a, match.model_a), (b, match.model_b))
+        first, second = (run.entry(model, match.dataset) for run, model in sides)
         told.append((match, first, second))
     if not any(cell.images for cell in cells):
         files, patients = (sum(len(getattr(cell, f"other_{what}")) for cell in cells) for what in ("files", "patients"))
@@ -100,6 +106,7 @@ def compare_runs(
             *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         ),
         metrics=metrics,
+        limits=tuple(dict.fromkeys(limits)),
     )
 
 

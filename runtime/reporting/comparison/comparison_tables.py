@@ -115,6 +115,7 @@ def _change_notes(comparison: Comparison) -> tuple[str, ...]:
     notes = [
         "percent and percentage points; means over the findings of a dataset, on the rows both runs scored",
         *_tests(found, "the cells, per number"),
+        *comparison.limits,
         *_other_images(comparison),
     ]
     return tuple(notes if comparison.resampling.replicates else (*notes, "no intervals: no replicates were asked for"))

@@ -259,6 +259,26 @@ def test_what_is_said_of_absent_findings(tmp_path: Path) -> None:
         assert words["dice_percent"] == words["classes"][0]["dice_percent"] or words["dice_percent"] > 0
 
 
+def test_tables_of_boxes_have_dashes_for_words(tmp_path: Path) -> None:
+    small(tmp_path, [line("a", "Right effusion.")])
+    (answers := tmp_path / "b.jsonl").write_text('{"case": "a", "finding": "Effusion", "boxes": [], "frame": "pixels"}')
+    where = ["--dataset", "chestxdet10", "--data", f"chestxdet10={tmp_path / 'data'}", "--out", tmp_path / "both"]
+    models = ["--model", f"boxes:{tmp_path / 'mine.jsonl'}", "--model", f"boxes:{answers}"]
+    assert command("eval", *where, *models) == 0
+    assert command("report", tmp_path / "both", "--no-page", "--replicates", "0") == 0
+    text = (tmp_path / "both/report/tables.md").read_text()
+    matched, published = (text.split(f"## ChestX-Det10: {name}")[1].split("\n## ")[0] for name in ("matched", "publ"))
+    (row,) = [row for row in matched.splitlines() if row.startswith("| words:mine")]
+    assert set(row.split(" | ")[1:]) == {"-", "- |"} and "words:mine: words; a zone is no box" in matched
+    assert "| words:mine |" in published and "words; a zone is no box" in published
+    said = read(tmp_path / "both")["words:mine"]
+    dice, iou, point = (f"{said[f'ceiling_{key}_percent']:.2f}" for key in ("dice", "iou", "pointing"))
+    limit = f"words:mine on ChestX-Det10: words reach at most Dice {dice}, IoU {iou} and Point {point} (ceiling"
+    assert limit in text.split("## Differences between models: ChestX-Det10")[1]
+    models = ("--model", "words:mine", "--model", "boxes:b", "--replicates", "0", "--markdown", tmp_path / "c.md")
+    assert command("compare", tmp_path / "both", *models) == 0 and limit in (tmp_path / "c.md").read_text()
+
+
 def test_uncertain_words_count_as_asked(tmp_path: Path) -> None:
     said = [line("a", "Possible effusion in the right lower zone."), line("b", "Possible effusion at the left base.")]
     present, absent = (small(tmp_path, said, *more) for more in ((), ("--uncertain", "absent")))
