@@ -44,7 +44,7 @@ RESULTS = {
     "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton",
     "serve_questions": "serve-questions", "sweep": "sweep",
     "text_share": "text-share",
-    "torch_parity": "torch-parity", "trust": "trust",
+    "torch_parity": "torch-parity", "trust": "trust", "words_run": "words-run",
 }  # fmt: skip
 """Script -> its committed result, benchmarks/results/NAME-cpu.json."""
 
@@ -135,6 +135,12 @@ def test_asking(script: Script, root: Path) -> None:
     writes_again(root, "ask_run", made, 3)
     again = made["complete_run_again"]
     assert (made["whole_run"]["requests"], again["requests"], again["decoded"]) == (12, 0, 0)
+
+
+def test_reading_words(script: Script, root: Path) -> None:
+    made = script("words_run", "--reports", 20)
+    writes_again(root, "words_run", made)
+    assert made["words_per_report"] >= 60 and made["long_text_bytes"] == 160_000
 
 
 def test_boxes_from_the_command_line(script: Script, root: Path) -> None:

@@ -201,6 +201,9 @@ def quoted_in_benchmarks(results: dict[str, Any]) -> Iterator[str]:
     found = results["faithfulness"]
     range_ = f"({min(found['ratios']):.2f} to {max(found['ratios']):.2f})"
     yield f"two threads, {found['pairs']} pairs, {found['ratio']:.2f} × the images a second of the loop {range_}"
+    found = results["words-run"]
+    spent = f"{found['reports']:,} reports of {found['words_per_report']:.0f} words in {found['cpu_s']:.1f} s of CPU"
+    yield f"(load {found['load_average_before']}): {spent} time, and {found['twice_the_text']:.2f} × the time for twice"
 
 
 def quoted_in_parity(results: dict[str, Any]) -> Iterator[str]:
