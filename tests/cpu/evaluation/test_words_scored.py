@@ -113,6 +113,34 @@ def test_floors_and_ceilings_are_those_of_the_reference(frame: str, scored: Word
     assert {"R": right, "L": left, "B": both, "C": central} == expected["sides"]
 
 
+@pytest.mark.parametrize(
+    ("dataset", "files"),
+    [
+        ("rsna", ("rsna/full/stage_2_train_labels.csv", "rsna/full/medklip_test.csv")),
+        ("chestxray14", ("nih_cxr14/BBox_List_2017.csv",)),
+    ],
+)
+def test_other_datasets_have_the_bounds_of_the_reference(
+    dataset: str, files: tuple[str, ...], shared: Path, tmp_path: Path
+) -> None:
+    """Without images, whose sizes the readers know."""
+    truth, *lists = (shared / "data/annotations" / name for name in files)
+    (tmp_path / "data").mkdir()
+    shutil.copy(truth, tmp_path / "data")
+    where = ["--dataset", dataset, "--data", f"{dataset}={tmp_path / 'data'}", "--out", tmp_path / "run"]
+    where += [option for path in lists for option in ("--data-option", f"{dataset}.list={path}")]
+    assert command("eval", *where, "--model", "words:bilateral", "--model", "words:prior") == 0
+    assert command("report", tmp_path / "run", "--no-page", "--replicates", "0") == 0
+    reference = json.loads((shared / "text/expected_scores.json").read_text())
+    scores, expected = read(tmp_path / "run"), reference["floors_and_ceilings"][f"{dataset}/thorax"]
+    for name in ("bilateral", "prior"):
+        check(scores[f"words:{name}"], expected[name], KEYS + ZONES)
+    check(scores["words:prior"], expected["ceiling"], ("dice", "iou", "pointing"), "ceiling_")
+    check(scores["words:prior"], expected["oracle"], ("dice", "iou", "pointing"), "oracle_")
+    sides = dict(zip("RLBC", map(sum, scores["words:prior"]["sides"]), strict=True))
+    assert {side: count for side, count in sides.items() if count} == expected["sides"]
+
+
 def test_no_row_passes_its_ceiling_and_shares_are_ratios(scored: Words) -> None:
     for words in scored.values():
         for key in ("dice", "iou", "pointing"):
