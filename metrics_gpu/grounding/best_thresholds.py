@@ -22,7 +22,7 @@ from ..statistics.bootstrap import SEED, macro_curve
 from ..statistics.exact_sums import exact_values, ratio
 from ..statistics.products import product
 from ..sweep.counts import Counts, dice_curves, iou_curves
-from ..sweep.sweep_options import LEVELS, level
+from ..sweep.sweep_options import level
 from .protocols import GroundingOptions, Mean
 
 Float = NDArray[np.float64]
@@ -176,46 +176,37 @@ def cross_fitted(
     kinds, curves = len(curves), [exact_values(curve) for curve in curves]
     patients, of_patient = np.unique(patient_of, return_inverse=True)
     drawn = weights[:, patients].astype(np.float64)
-    totals = _totals(np.column_stack([np.ones(len(of_patient)), *curves]), of_patient)
-    scores = np.split(totals[:, 1:], kinds, axis=1)
-    if options.iou_at == "joint":
-        totals = totals[:, : 1 + LEVELS]
-    totals = np.ascontiguousarray(totals)
-    all_patients = product(drawn, totals)
+    scores = [_totals(curve, of_patient) for curve in curves]
+    number = np.bincount(of_patient).astype(np.float64)[:, None]  # of the pairs of each patient
+    searched = [number, *scores[: 1 if options.iou_at == "joint" else kinds]]
+    all_patients = [product(drawn, totals) for totals in searched]
     sums, of_pairs = np.zeros((kinds, len(fold_of), len(weights))), np.zeros((kinds, len(fold_of), len(of_patient)))
     for repeat, folds in enumerate(fold_of):
-        names, at = np.unique(folds, return_index=True)
-        if len(names) == len(patients):
-            # Each patient is a fold: a compiled pass over the levels of each, instead of a matrix product for each.
-            from .leave_one_out import leave_one_out  # compiles on import, so only when needed
-
-            alone, first = of_patient[at], level(options.tau_from)
-            scored = np.stack([score[alone] for score in scores])
-            columns = np.ascontiguousarray(drawn[:, alone])
-            sums[:, repeat], chosen = leave_one_out(columns, all_patients, totals[alone], scored, first, keep)
-            fold = np.searchsorted(names, folds)
-            for curve_index, curve in enumerate(curves):
-                values = np.take_along_axis(curve, np.maximum(chosen[curve_index][fold], 0)[:, None], axis=1)[:, 0]
-                of_pairs[curve_index, repeat] = np.where(chosen[curve_index][fold] < 0, np.nan, values)
-            continue
-        for fold in names:
+        for fold in np.unique(folds):
             pairs = np.flatnonzero(folds == fold)
             members = np.unique(of_patient[pairs])
             weight = drawn[:, members]
-            # Exact: the curves are multiples of 2^-32, so that the rest of a sum is the sum of the rest.
             rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
             weight = weight[rows]
-            rest = product(weight, totals[members])
-            np.subtract(all_patients if len(rows) == len(all_patients) else all_patients[rows], rest, out=rest)
-            levels = best_levels([rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:]][:kinds], options)
-            alone = rest[:, 0] == 0
-            if keep:
-                levels, alone = [chosen[:1] for chosen in levels], alone[:1]
+            fitted = rows[:1] if keep else rows
+            rest = []
+            for whole, totals in zip(all_patients, searched, strict=True):
+                # Exact: the curves are multiples of 2^-32, so that the rest of a sum is the sum of the rest.
+                part = _of_members(weight[: len(fitted)], totals[members])
+                np.subtract(whole if len(fitted) == len(whole) else whole[fitted], part, out=part)
+                rest.append(part)
+            levels = (best_levels(rest[1:], options) * kinds)[:kinds]
+            alone = rest[0][:, 0] == 0
             for curve_index, (found_level, score, curve) in enumerate(zip(levels, scores, curves, strict=True)):
                 values = np.einsum("rp,rp->r", weight, np.ascontiguousarray(score[members].T)[found_level])
                 sums[curve_index, repeat, rows] += np.where(alone, np.nan, values)
                 of_pairs[curve_index, repeat, pairs] = np.nan if alone[0] else curve[pairs, found_level[0]]
     return sums.mean(axis=1), exact_values(of_pairs.mean(axis=1))
+
+
+def _of_members(weight: Float, totals: Float) -> Float:
+    """`product`; of a single patient without BLAS, which takes twice as long."""
+    return weight * totals if len(totals) == 1 else product(weight, totals)
 
 
 def _totals(values: Float, patient_of: NDArray[np.intp]) -> Float:

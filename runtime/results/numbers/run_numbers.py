@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError
 from ....metrics_gpu.grounding.best_thresholds import model_levels
+from ....metrics_gpu.recognition.scores import FEW_STEPS
 from ....metrics_gpu.statistics.bootstrap import micro_mean
 from ....metrics_gpu.statistics.intervals import percentile_interval
 from ....metrics_gpu.statistics.measured_numbers import Measured
@@ -211,11 +212,10 @@ def make_results(
         column = [cell for (_, name), cell in rows.items() if name == dataset]
         patients[dataset] = dataset_patients(dataset, column, choices.replicates, choices.seed)
     levels = {model: _levels(pairs, model) for model in run.models}
-    from ....metrics_gpu.grounding import leave_one_out  # compiled or loaded once, before the threads use them
-    from ....metrics_gpu.recognition import walk
+    if sum(cell.labels.size for cell in rows.values()) * (1 + choices.replicates) > FEW_STEPS:
+        from ....metrics_gpu.recognition import walk  # compiled or loaded once, before the threads use it
 
-    del leave_one_out, walk
-
+        del walk
     # The walks and matrix products release the interpreter lock.
     with ThreadPoolExecutor(usable_cores()) as pool:
         made = {

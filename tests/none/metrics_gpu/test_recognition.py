@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xbench_fast.metrics_gpu.recognition import scores, small_walk, walk
 from xbench_fast.metrics_gpu.recognition.scores import probability, recognition
 
 
@@ -147,3 +149,37 @@ def test_equals_scikit_learn_to_the_twelfth_digit():
             (found.f1_logit, cuts[f1 >= f1.max() - 1e-12].max()),
         ]:
             assert value == pytest.approx(oracle, abs=1e-12), (prevalence, decimals)
+
+
+def random_class(rng):
+    """The arguments of a walk: ties, patients with several images, replicates that draw few of them or none."""
+    images, patients = rng.integers(1, 30), rng.integers(1, 9)
+    score = -np.sort(-rng.integers(0, rng.choice([1, 3, 1000]), images))
+    truth, patient = rng.random(images) < rng.choice([0, 0.1, 0.5, 1]), rng.integers(0, patients, images)
+    weights = rng.multinomial(patients, rng.dirichlet(np.full(patients, 0.3)), 30).astype(np.uint16)
+    last = np.append(score[1:] != score[:-1], True)
+    return weights, patient, truth, last, patient[truth], int(rng.integers(0, images + 1))
+
+
+def test_the_walk_of_a_few_images_equals_the_compiled_one_to_the_bit():
+    rng = np.random.default_rng(11)
+    empty = defined = 0
+    for _ in range(300):
+        given_class = random_class(rng)
+        wanted = walk.walk(*given_class)
+        assert np.array_equal(small_walk.small_walk(*given_class), wanted, equal_nan=True)
+        empty, defined = empty + (wanted[:, 7] == 0).sum(), defined + (wanted[:, 0] < 1).sum()
+    assert empty > 100 and defined > 1000
+
+
+@pytest.mark.parametrize(("few", "loaded", "small"), [(12, False, True), (11, False, False), (12, True, False)])
+def test_few_images_load_no_compiled_code(monkeypatch, few, loaded, small):
+    called = []
+    for module, name in ((walk, "walk"), (small_walk, "small_walk")):
+        own = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, own=own, name=name: called.append(name) or own(*given))
+    monkeypatch.setattr(scores, "FEW_STEPS", few)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "numba")
+    recognition(np.arange(12.0).reshape(6, 2), np.eye(6, 2, dtype=int), ["a", "b"])
+    assert set(called) == {"small_walk" if small else "walk"}
