@@ -47,6 +47,7 @@ class Figure:
 
 def finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
     """The drawing as a figure; call it within `drawing_style(name)`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -55,7 +56,8 @@ def finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
     title, caption = map(visible_text, (title, caption))
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     metadata = {"Title": title, "Description": caption, "Software": None}
-    drawing.savefig(pixels, format="png", dpi=DPI, metadata=metadata, pil_kwargs={"compress_level": 4})
+    # Not by savefig, which lays a drawing out again first.
+    FigureCanvasAgg(drawing).print_png(pixels, metadata=metadata, pil_kwargs={"compress_level": 4})
     FigureCanvasSVG(drawing).print_svg(text, metadata=nothing)
     anonymous = dict.fromkeys(("Creator", "Producer", "CreationDate"))
     FigureCanvasPdf(drawing).print_pdf(document, metadata={"Title": title, "Subject": caption, **anonymous})
