@@ -42,6 +42,7 @@ _BEGIN: Final = {
     "masks": "datasets.region_grid",
     "tiles": "images.tiles",
     "view": "images.views",
+    "dicom": "dicom.film_objects inference.response_outputs inference.request_images",
 }
 """Part -> the modules that its code begins with: what they import belongs to the part too."""
 

@@ -27,6 +27,8 @@ NUMBERS: Final[Mapping[str, int]] = {
     # Images in tiles, and changed images, with where their maps belong.
     "tiles": 1,
     "view": 1,
+    # DICOM objects of answers: a number in their UIDs.
+    "dicom": 1,
     # Several prompt sets are asked of an encoded image, whose last bits differ with some engines and precisions.
     "trust prompts": 2,
 }

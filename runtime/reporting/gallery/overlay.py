@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 
 # Black, violet, red, orange, pale yellow: lightness rises with the value, readable in grey and for the colour-blind.
 _HEAT: Final = np.array([(0, 0, 0), (86, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
+
+OUTLINE: Final = np.array((64, 224, 255), np.uint8)
+STRENGTH: Final = 0.55
+"""Opacity of the overlay where the map is 1, so that the radiograph stays visible."""
 
 
 def blend(grey: NDArray[np.uint8], values: NDArray[Any], opacity: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -28,6 +33,29 @@ def outline(mask: NDArray[np.bool_], thickness: int = 1, *, at_border: bool) -> 
 
     edge: NDArray[np.bool_] = mask & ~binary_erosion(mask, iterations=thickness, border_value=not at_border)
     return edge
+
+
+def drawn_map(grey: NDArray[np.uint8], normalised: NDArray[np.float32], inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """uint8 [H, W, 3]: a map float32 [h, w] in 0..1 over a radiograph [H, W], with the outline of `inside` [H, W].
+
+    The map is enlarged bilinearly, in 256 steps.
+    """
+    from PIL import Image
+
+    height, width = grey.shape
+    steps = np.rint(np.clip(normalised, 0.0, 1.0) * 255.0).astype(np.uint8)
+    levels = np.asarray(Image.fromarray(steps).resize((width, height), Image.Resampling.BILINEAR))
+    drawn: NDArray[np.uint8] = _blended_levels()[levels, grey]
+    # The picture's edge is no outline: a region that reaches it goes on.
+    drawn[outline(inside, max(1, round(max(height, width) / 512)), at_border=False)] = OUTLINE
+    return drawn
+
+
+@cache
+def _blended_levels() -> NDArray[np.uint8]:
+    """uint8 [256, 256, 3]: `blend` of each step of a map with each grey, which is looked up for each pixel."""
+    grey, values = np.broadcast_to(np.arange(256, dtype=np.uint8), (256, 256)), np.linspace(0.0, 1.0, 256)[:, None]
+    return blend(grey, np.broadcast_to(values, (256, 256)), STRENGTH * np.broadcast_to(values, (256, 256)))
 
 
 def png(pixels: NDArray[np.uint8], level: int = 6) -> bytes:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ....engines.base import Scores
 from ....metrics_gpu.sweep.maps import scaled_map
 from ...evaluation.queries import Queries, prompt_mean
-from ...reporting.gallery.overlay import blend, outline, png
+from ...reporting.gallery.overlay import OUTLINE, STRENGTH, blend, outline, png
 from ...results.schema import GRID
 from ..protocol.interface import OUTPUTS
 from ..protocol.request_errors import BadRequest
@@ -21,8 +21,6 @@ from .served_models import Selection, ServedModel
 
 ANSWER_LIMIT: Final = 256 << 20  # bytes; an answer is held in memory as a whole
 
-_OUTLINE: Final = np.array((64, 224, 255), np.uint8)
-_STRENGTH: Final = 0.55  # opacity of the overlay where the map is 1, so that the radiograph stays visible
 _FAST: Final = 1  # compression of PNG: an answer waits for it
 
 
@@ -183,9 +181,9 @@ def draw_overlay(display: NDArray[np.uint8], normalised: NDArray[np.float32], ma
     values = np.asarray(Image.fromarray(normalised).resize((width, height), Image.Resampling.BILINEAR), np.float64)
     inside = np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) > 0
     values = np.clip(values, 0.0, 1.0)
-    blended = blend(display, values, _STRENGTH * values)
+    blended = blend(display, values, STRENGTH * values)
     # The picture's edge is no outline: a region that reaches it goes on.
-    blended[outline(inside, max(1, round(max(height, width) / 512)), at_border=False)] = _OUTLINE
+    blended[outline(inside, max(1, round(max(height, width) / 512)), at_border=False)] = OUTLINE
     return png(blended, _FAST)
 
 

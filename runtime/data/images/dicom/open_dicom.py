@@ -19,7 +19,7 @@ from ..kinds import KIND_BYTES, dicom_start
 from .elements import BIG_ENDIAN, DEFLATED, EXPLICIT, IMPLICIT, DataSet, tag_of, valid_uid
 
 _PIXELS: Final = frozenset({0x7FE0_0008, 0x7FE0_0009, 0x7FE0_0010})
-_ONLY_PYDICOM: Final = r"pydicom(\.|$)"
+_DICOM_PACKAGES: Final = r"(pydicom|highdicom)(\.|$)"
 
 
 def open_data_set(stream: BinaryIO, tags: Sequence[str] = (), *, pixels: bool = True, inflated: int = 0) -> DataSet:
@@ -29,7 +29,7 @@ def open_data_set(stream: BinaryIO, tags: Sequence[str] = (), *, pixels: bool = 
     inflated: the most bytes that a deflated data set may have; with 0 one is refused. Raises ImageError, which quotes
     no value.
     """
-    _silence_pydicom()
+    silence_pydicom()
     from pydicom.filereader import read_dataset
 
     begin = dicom_start(stream.read(KIND_BYTES))
@@ -95,17 +95,19 @@ def _inflated(stream: BinaryIO, most: int) -> BinaryIO:
     return BytesIO(unpacked)
 
 
-def _silence_pydicom() -> None:
-    """Drops what pydicom would say of a file: its warnings and log lines quote values.
+def silence_pydicom() -> None:
+    """Drops what pydicom and highdicom would say of a file: their warnings and log lines quote values.
 
-    Both are settings of the process. They are looked at before each file, because a test or a program that sets
+    All are settings of the process. They are looked at before each file, because a test or a program that sets
     warnings aside for a while removes them.
     """
-    if not warnings.filters or getattr(warnings.filters[0][3], "pattern", None) != _ONLY_PYDICOM:
-        warnings.filterwarnings("ignore", module=_ONLY_PYDICOM)
+    if not warnings.filters or getattr(warnings.filters[0][3], "pattern", None) != _DICOM_PACKAGES:
+        warnings.filterwarnings("ignore", module=_DICOM_PACKAGES)
     logger = logging.getLogger("pydicom")
     if _drop not in logger.filters:
         logger.addFilter(_drop)
+    # highdicom has a logger for each module, which a filter of their parent would not see.
+    logging.getLogger("highdicom").setLevel(logging.CRITICAL + 1)
 
 
 def _drop(record: logging.LogRecord) -> bool:

@@ -1,0 +1,172 @@
+"""The film that objects are about: its pixels, and the part of its header that they take over (docs/dicom.md §4)."""
+
+from __future__ import annotations
+
+import copy
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....engines.errors import ImageError, MissingExtraError
+from ....engines.extras import missing_package
+from ...data.images.decode import decode_grey
+from ...data.images.dicom.elements import DataSet, valid_uid
+from ...data.images.dicom.open_dicom import open_data_set
+from ...data.images.kinds import image_kind
+from .identity import hashed_uid
+
+_RADIOGRAPHS: Final = ("CR", "DX", "RG", "OT", "")
+"""Modalities of films. Secondary captures of them say OT, or nothing."""
+_EMPTY: Final = ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID",
+                 "AccessionNumber", "ReferringPhysicianName")  # fmt: skip
+_STUDY: Final = (*_EMPTY, "IssuerOfPatientID", "StudyDescription")
+_PIXELS: Final = ("Rows", "Columns", "SamplesPerPixel", "PhotometricInterpretation", "BitsAllocated", "BitsStored",
+                  "HighBit", "PixelRepresentation")  # fmt: skip
+_UIDS: Final = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID")
+_PLANE: Final = ("FrameOfReferenceUID", "ImagePositionPatient", "ImageOrientationPatient")
+_OTHERS: Final = ("Modality", "BodyPartExamined", "PatientOrientation", "PixelSpacing", "ImagerPixelSpacing",
+                  "LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod",
+                  "BurnedInAnnotation", "SpecificCharacterSet", "PositionReferenceIndicator",
+                  "SliceThickness")  # fmt: skip
+HEADER: Final = (*_UIDS, *_STUDY, *_PIXELS, *_PLANE, *_OTHERS)
+"""The attributes of a film that are read for its objects. All others stay out of them."""
+
+# Values that highdicom or a validator refuses; they are left empty, not guessed.
+_FORMS: Final[Mapping[str, re.Pattern[str]]] = {
+    "PatientBirthDate": re.compile(r"\d{8}"),
+    "PatientSex": re.compile(r"[MFO]"),
+    "StudyDate": re.compile(r"\d{8}"),
+    "StudyTime": re.compile(r"\d{2}(\d{2}(\d{2}(\.\d{1,6})?)?)?"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FilmHeader:
+    """A film: the reduced header, the pixels uint8 [rows, columns] with bright = radio-dense, and remarks.
+
+    header: a pydicom data set of `HEADER` alone, with a frame of reference of its own unless the film has one.
+    spacing: (row, column) in mm as the film states it, None where it states none.
+    """
+
+    header: Any
+    grey: NDArray[np.uint8]
+    spacing: tuple[float, float] | None
+
+    @staticmethod
+    def read(data: bytes, name: str) -> FilmHeader:
+        """The film in the bytes of a DICOM file; `name` is used in messages.
+
+        Raises ImageError, which quotes no value of the file, for another file, an image that is no radiograph, and a
+        film without identifiers; MissingExtraError without highdicom.
+        """
+        return film_header(data, name, None)
+
+    @property
+    def uid(self) -> str:
+        """The SOP Instance UID of the film."""
+        return str(self.header.SOPInstanceUID)
+
+    @property
+    def remark(self) -> str:
+        """What a user should know of the objects of this film, as a clause; empty for nothing."""
+        return "" if self.spacing else "it has no pixel spacing; its objects say 1 x 1, which is no measurement"
+
+    def plain(self) -> Any:
+        """The header for objects that have no plane: without the frame of reference that was made for the others."""
+        plain = copy.deepcopy(self.header)  # a shallow copy shares the elements
+        for keyword in (*_PLANE, "PositionReferenceIndicator", "SliceThickness"):
+            if keyword in plain:
+                del plain[keyword]
+        return plain
+
+
+def film_header(data: bytes, name: str, grey: NDArray[np.uint8] | None) -> FilmHeader:
+    """As `FilmHeader.read`, with pixels that were decoded before."""
+    try:
+        if image_kind(data) != "dicom":
+            raise ImageError("it is no DICOM file, so no DICOM object can refer to it")
+        dataset = open_data_set(io.BytesIO(data), HEADER, pixels=False)
+        if dataset.text("Modality") not in _RADIOGRAPHS:
+            raise ImageError("it is no radiograph: its Modality is none of CR, DX, RG and OT")
+        if dataset.integer("NumberOfFrames", 1) > 1:
+            raise ImageError("it has several frames, a radiograph has one")
+    except ImageError as error:
+        raise ImageError(f"{name} gets no DICOM objects: {error}.") from None
+    pixels = decode_grey(data, name) if grey is None else grey
+    try:
+        return _reduced(dataset, pixels)
+    except ImageError as error:
+        raise ImageError(f"{name} gets no DICOM objects: {error}.") from None
+    except ImportError as error:
+        raise MissingExtraError(missing_package(error.name or "highdicom", "dicom")) from error
+    # pydicom converts values here, and its messages quote them.
+    except Exception as error:
+        raise ImageError(f"{name} gets no DICOM objects: its header is damaged ({type(error).__name__}).") from None
+
+
+def _reduced(dataset: DataSet, grey: NDArray[np.uint8]) -> FilmHeader:
+    from pydicom.dataset import Dataset, FileMetaDataset
+
+    header = Dataset()
+    header.file_meta = FileMetaDataset()
+    header.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1"  # of the objects; the film's pixels are not copied
+    for keyword in _UIDS:
+        uid = valid_uid(dataset.text(keyword))
+        if not uid:
+            raise ImageError(f"its {keyword} is absent or no valid identifier")
+        setattr(header, keyword, uid)
+    for keyword in _STUDY:
+        value = str(dataset.get(keyword) or "")
+        form = _FORMS.get(keyword)
+        if form is not None and not form.fullmatch(value):
+            value = ""
+        if value or keyword in _EMPTY:
+            setattr(header, keyword, value)
+    for keyword in _PIXELS[:-1]:
+        setattr(header, keyword, dataset.get(keyword))
+    header.PixelRepresentation = dataset.integer("PixelRepresentation", 0)
+    header.SpecificCharacterSet = "ISO_IR 192"  # of own texts too, such as a finding's name
+    header.Modality = dataset.text("Modality") or "OT"
+    header.BodyPartExamined = dataset.text("BodyPartExamined") or "CHEST"
+    orientation = dataset.get("PatientOrientation")
+    header.PatientOrientation = list(orientation) if orientation and len(orientation) == 2 else None
+    for keyword in ("LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"):
+        if dataset.text(keyword):
+            setattr(header, keyword, dataset.get(keyword))
+    if dataset.text("BurnedInAnnotation") == "YES":
+        header.BurnedInAnnotation = "YES"
+    spacing = _spacing(dataset, "PixelSpacing") or _spacing(dataset, "ImagerPixelSpacing")
+    header.PixelSpacing = [f"{number:g}" for number in spacing or (1.0, 1.0)]
+    _place(header, dataset)
+    return FilmHeader(header, grey, spacing)
+
+
+def _spacing(dataset: DataSet, keyword: str) -> tuple[float, float] | None:
+    """Two numbers above 0; None for others, such as the zeros of real films."""
+    values = dataset.get(keyword)
+    if not values or isinstance(values, str) or len(values) != 2:
+        return None
+    row, column = (float(value) for value in values)
+    return (row, column) if row > 0 and column > 0 else None
+
+
+def _place(header: Any, dataset: DataSet) -> None:
+    """Gives the header the film's frame of reference and plane, or a frame of its own.
+
+    Without a plane, no reader but a tolerant one takes a Segmentation, and no Parametric Map can be made.
+    """
+    if all(dataset.get(keyword) for keyword in _PLANE):
+        for keyword in (*_PLANE, "PositionReferenceIndicator", "SliceThickness"):
+            setattr(header, keyword, dataset.get(keyword))
+        header.SliceThickness = header.SliceThickness or "1"
+        return
+    header.FrameOfReferenceUID = hashed_uid("frame", str(header.SOPInstanceUID))
+    header.PositionReferenceIndicator = ""
+    header.ImagePositionPatient = [0, 0, 0]
+    header.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
+    header.SliceThickness = "1"
