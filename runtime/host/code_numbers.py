@@ -31,6 +31,8 @@ NUMBERS: Final[Mapping[str, int]] = {
     "dicom": 1,
     # Several prompt sets are asked of an encoded image, whose last bits differ with some engines and precisions.
     "trust prompts": 2,
+    # Graphics that belong to a measurement of a report were not seen: all that the viewer OHIF stores.
+    "reader dicom": 2,
 }
 """Part of the code -> its number. The changelog of a part is a comment behind each number above 1: what was wrong.
 

@@ -27,6 +27,8 @@ READ = {
     "GraphicType", "GraphicAnnotationUnits", "TemplateIdentifier", "SpecificCharacterSet", "PhotometricInterpretation",
 }  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
+    "../ohif/sr_regions": {},
+    "../ohif/seg_brush": {},
     "seg_binary": {},
     "seg_fractional": {"threshold": 0.5},
     "sr_tid1500": {"rename": {"Pleural effusion": "Effusion"}},

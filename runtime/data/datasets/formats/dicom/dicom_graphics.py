@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...file_rows import fail
+from ..shapes import Place
 from .dicom_files import items, text_of, uid_of
 
 Points = tuple[tuple[float, float], ...]
 
 _GROUP, _FINDING, _REPORT = "125007", "121071", "1500"
+_TRACKING, _COMMENT, _SITES = "112039", "121106", ("363698007", "G-C0E3")
+# The viewer OHIF writes its tool as tracking identifier; a label as comment, earlier as code of a finding or its site.
+_VIEWER, _FREE_TEXT = ("Cornerstone3DTools@", "cornerstoneTools@"), "CORNERSTONEFREETEXT"
+_REGIONS = ("RectangleRoi", "FreehandRoi")  # of its version 2, which did not close them
+_CAPTION = "TextPosition"  # where it shows the values of a measurement, no graphic of it
 
 
 @dataclass(frozen=True)
 class Graphic:
-    """A graphic of a class, which is known by several names, on the image with a UID; no names: of none."""
+    """A graphic of a class, which is known by several names, on the image with a UID; no names: of none.
+
+    graphic_type: as in the file, or one of `NO_GRAPHIC` and `LOST`.
+    """
 
     names: tuple[str, ...]
     uid: str
     graphic_type: str
     points: Points
     number: int
+
+
+NO_GRAPHIC, LOST = "NO_GRAPHIC", "LOST"
+"""Of a measurement group without a graphic: by its nature, and of a viewer that did not measure what was drawn."""
 
 
 def report_images(data: Any) -> list[str] | None:
@@ -38,23 +52,32 @@ def report_images(data: Any) -> list[str] | None:
     ]
 
 
-def measured_graphics(data: Any, file: Path) -> Iterator[Graphic]:
-    """The graphics of the measurement groups of a structured report. Raises DataError for three dimensions."""
+def measured_graphics(data: Any, images: Sequence[str], file: Path) -> Iterator[Graphic]:
+    """The graphics of the measurement groups of a structured report about `images`, each once in a group.
+
+    Of a group without one: `NO_GRAPHIC` on the first image, or `LOST` on all. Raises DataError for three dimensions.
+    """
     for number, group in enumerate(_groups(data), 1):
-        findings = [item for item in items(group, "ContentSequence") if _concept(item) == _FINDING]
-        names = _code(items(findings[0], "ConceptCodeSequence")) if findings else ()
-        for item in items(group, "ContentSequence"):
+        names, tool = _names(group)
+        drawn: dict[Graphic, None] = {}
+        for item in _below(group):
             value_type = text_of(item, "ValueType")
             if value_type == "SCOORD3D":
                 raise fail(file, number, "the group is drawn in three dimensions; a radiograph has two")
-            if value_type == "SCOORD":
+            if value_type == "SCOORD" and _concept(item) != _CAPTION:
                 image = next(
                     (entry for entry in items(item, "ContentSequence") if text_of(entry, "ValueType") == "IMAGE"), None
                 )
                 if image is None:
                     raise fail(file, number, "the graphic of the group does not say on which image it was drawn")
                 uid = uid_of(items(image, "ReferencedSOPSequence")[0], "ReferencedSOPInstanceUID")
-                yield Graphic(names, uid, text_of(item, "GraphicType"), _pairs(item.GraphicData), number)
+                points = _pairs(item, (file, number))
+                closed = points + points[:1] if tool in _REGIONS else points
+                drawn[Graphic(names, uid, text_of(item, "GraphicType"), closed, number)] = None
+        if not drawn:
+            nothing, where = (LOST, images) if tool else (NO_GRAPHIC, images[:1])
+            drawn = {Graphic(names, uid, nothing, (), number): None for uid in where}
+        yield from drawn
 
 
 def layer_graphics(data: Any, file: Path) -> Iterator[Graphic]:
@@ -67,7 +90,7 @@ def layer_graphics(data: Any, file: Path) -> Iterator[Graphic]:
             number += 1
             for image in items(annotation, "ReferencedImageSequence") or all_images:
                 uid = uid_of(image, "ReferencedSOPInstanceUID")
-                points = _pairs(item.GraphicData)
+                points = _pairs(item, (file, number))
                 if text_of(item, "GraphicAnnotationUnits") == "DISPLAY":
                     points = _displayed(points, data, uid, (file, number))
                 elif text_of(item, "GraphicAnnotationUnits") != "PIXEL":
@@ -91,6 +114,33 @@ def _groups(item: Any) -> Iterator[Any]:
             waiting += reversed(items(container, "ContentSequence"))
 
 
+def _below(group: Any) -> Iterator[Any]:
+    """All items below a measurement group, in their order: a measurement may hold the graphic that was measured."""
+    waiting = list(reversed(items(group, "ContentSequence")))
+    while waiting:
+        item = waiting.pop()
+        yield item
+        waiting += reversed(items(item, "ContentSequence"))
+
+
+def _names(group: Any) -> tuple[tuple[str, ...], str]:
+    """The names of the class of a measurement group, the label that was given in the viewer first; and its tool."""
+    contents = {
+        (_concept(item), text_of(item, "ValueType")): item for item in reversed(items(group, "ContentSequence"))
+    }
+    tracked = text_of(contents.get((_TRACKING, "TEXT"), {}), "TextValue")
+    tool = tracked.rpartition(":")[2] if tracked.startswith(_VIEWER) else ""
+    label = text_of(contents.get((_COMMENT, "TEXT"), {}), "TextValue") if tool else ""
+    names = [label] if label else []
+    for concept in (*_SITES, _FINDING):
+        code = _code(items(contents.get((concept, "CODE"), {}), "ConceptCodeSequence"))
+        if code[1:] == (_FREE_TEXT,):
+            names.append(code[0])
+        elif concept == _FINDING:
+            names += code
+    return tuple(names), tool
+
+
 def _concept(item: Any) -> str:
     codes = items(item, "ConceptNameCodeSequence")
     return text_of(codes[0], "CodeValue") if codes else ""
@@ -101,12 +151,16 @@ def _code(codes: list[Any]) -> tuple[str, ...]:
     return tuple(name for key in ("CodeMeaning", "CodeValue") if codes and (name := text_of(codes[0], key)))
 
 
-def _pairs(values: Any) -> Points:
-    numbers = [float(value) for value in values]
+def _pairs(item: Any, where: Place) -> Points:
+    """The points of a graphic. Raises DataError for half of a point, and for a value that is no finite number."""
+    values = item.get("GraphicData")
+    numbers = [float(value) for value in (values if isinstance(values, Sequence) else ())]
+    if not numbers or len(numbers) % 2 or not all(map(math.isfinite, numbers)):
+        raise fail(*where, "the coordinates of the graphic are no pairs of finite numbers")
     return tuple(zip(numbers[0::2], numbers[1::2], strict=True))
 
 
-def _displayed(points: Points, data: Any, uid: str, where: tuple[Path, int]) -> Points:
+def _displayed(points: Points, data: Any, uid: str, where: Place) -> Points:
     """Points in fractions of the displayed area, in pixels of the image. The area is given as pixels from 1 on."""
     if int(data.get("ImageRotation") or 0) or text_of(data, "ImageHorizontalFlip") == "Y":
         raise fail(*where, "the graphic is placed on a display that turns or flips the image, which is not read")

@@ -21,7 +21,7 @@ from ..file_format import SHARED, FileFormat
 from ..named_images import IMAGES
 from ..shapes import Annotated, Place, Shape
 from .dicom_files import DicomFile, dicom_files, guarded, read_object, text_of
-from .dicom_graphics import Graphic, layer_graphics, measured_graphics, report_images
+from .dicom_graphics import LOST, NO_GRAPHIC, Graphic, layer_graphics, measured_graphics, report_images
 from .dicom_masks import MaskFrame, map_frames, referenced_images, segment_frames, segment_names
 
 _WITHOUT_AREA: Final = ("POINT", "MULTIPOINT", "INTERPOLATED", "COMPOUND")
@@ -173,8 +173,10 @@ class DicomObjects(FileFormat):
         images = report_images(data)
         if images is None:
             return "template", []
-        shapes = [self._graphic(graphic, file, self._class(graphic.names)) for graphic in measured_graphics(data, file)]
-        return "", [*((uid, None) for uid in images if uid in self._paths), *shapes]
+        known = [uid for uid in images if uid in self._paths]
+        graphics = measured_graphics(data, known or images, file)
+        shapes = [self._graphic(graphic, file, self._class(graphic.names)) for graphic in graphics]
+        return "", [*((uid, None) for uid in known), *shapes]
 
     def _segments(self, data: Any, file: Path) -> list[tuple[str, Shape | None]]:
         """The shapes of a Segmentation. An image that it refers to without a frame is negative, as is a class."""
@@ -232,6 +234,9 @@ class DicomObjects(FileFormat):
 
     def _graphic(self, graphic: Graphic, file: Path, finding: str) -> tuple[str, Shape | None]:
         where: Place = (file, graphic.number)
+        if graphic.graphic_type == NO_GRAPHIC:
+            self.note("unused_parts", finding, where, "the measurement group has no graphic; it is not used")
+            return graphic.uid, None
         if not finding:
             named = f"the graphic of {' or '.join(graphic.names)}" if graphic.names else "a graphic without a finding"
             self.note(
@@ -242,6 +247,8 @@ class DicomObjects(FileFormat):
 
     def _shape(self, graphic: Graphic, finding: str, where: Place) -> Shape:
         graphic_type, points = graphic.graphic_type, graphic.points
+        if graphic_type == LOST:
+            raise fail(*where, f"the viewer stored no graphic of what was drawn as '{finding}'; draw it again there")
         if graphic_type in _WITHOUT_AREA or (
             graphic_type == "POLYLINE" and (len(points) < 4 or points[0] != points[-1])
         ):

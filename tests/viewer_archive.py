@@ -1,0 +1,141 @@
+"""A real archive (Orthanc) and a real viewer (OHIF) for tests, each on a free port of this machine.
+
+The viewer's finished site is the folder `dist` of its package `@ohif/app`; XBENCH_OHIF names it. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+PLUGIN = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
+CONFIGURATION = """window.config = {routerBasename: null, extensions: [], modes: [], customizationService: {},
+  showStudyList: true, maxNumberOfWebWorkers: 1, investigationalUseDialog: {option: 'never'},
+  defaultDataSourceName: 'archive', dataSources: [{sourceName: 'archive',
+    namespace: '@ohif/extension-default.dataSourcesModule.dicomweb', configuration: {friendlyName: 'archive',
+      name: 'archive', qidoRoot: '/dicom-web', wadoRoot: '/dicom-web', wadoUriRoot: '/dicom-web',
+      qidoSupportsIncludeField: false, supportsReject: false, supportsStow: true, imageRendering: 'wadors',
+      thumbnailRendering: 'wadors', enableStudyLazyLoad: true, supportsWildcard: true, bulkDataURI: {enabled: true}}}]};
+"""
+
+
+def viewer_site() -> Path:
+    """The folder of the viewer's site; the test is skipped where there is none."""
+    folder = Path(os.environ.get("XBENCH_OHIF") or "-")
+    if not (folder / "index.html").is_file():
+        pytest.skip("XBENCH_OHIF names no folder with the site of OHIF (npm pack @ohif/app@3.12.10: package/dist)")
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def orthanc(folder: Path) -> Iterator[str]:
+    """Orthanc with DICOMweb, which keeps its files in `folder`; its URL. Skipped where it is not installed."""
+    program = shutil.which("Orthanc", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None or not PLUGIN.is_file():
+        pytest.skip("no Orthanc with DICOMweb here (Debian: orthanc, orthanc-dicomweb)")
+    port = free_port()
+    settings = {
+        "Name": "test", "StorageDirectory": str(folder / "db"), "IndexDirectory": str(folder / "db"),
+        "Plugins": [str(PLUGIN)], "HttpPort": port, "RemoteAccessAllowed": False, "AuthenticationEnabled": False,
+        "DicomServerEnabled": False, "DicomWeb": {"Enable": True, "Root": "/dicom-web/", "EnableWado": False},
+    }  # fmt: skip
+    (folder / "orthanc.json").write_text(json.dumps(settings))
+    with (folder / "orthanc.log").open("w") as log:
+        process = subprocess.Popen([program, str(folder / "orthanc.json")], stdout=log, stderr=log, cwd=folder)
+    try:
+        yield _answers(process, f"http://127.0.0.1:{port}", folder / "orthanc.log")
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _answers(process: subprocess.Popen[bytes], url: str, log: Path) -> str:
+    for _ in range(300):
+        try:
+            httpx.get(f"{url}/system", trust_env=False)
+            return url
+        except httpx.TransportError:
+            assert process.poll() is None, log.read_text()[-2000:]
+            time.sleep(0.1)
+    raise AssertionError(log.read_text()[-2000:])
+
+
+@contextmanager
+def served(site: Path, archive: str) -> Iterator[str]:
+    """The viewer's site, with the DICOMweb of the archive behind the same origin (the archive allows no other); URL."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, Response
+    from starlette.routing import Route
+
+    client = httpx.AsyncClient(trust_env=False, timeout=60)
+
+    async def passed_on(request: Request) -> Response:
+        kept = {name: value for name, value in request.headers.items() if name in ("accept", "content-type")}
+        address = f"{archive}{request.url.path}?{request.url.query}"
+        answer = await client.request(request.method, address, headers=kept, content=await request.body())
+        return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
+
+    async def file(request: Request) -> Response:
+        if request.url.path == "/app-config.js":
+            return Response(CONFIGURATION, media_type="text/javascript")
+        wanted = site / request.url.path.lstrip("/")
+        return FileResponse(wanted if wanted.is_file() else site / "index.html")
+
+    routes = [Route("/dicom-web/{rest:path}", passed_on, methods=["GET", "POST"]), Route("/{rest:path}", file)]
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+def store(archive: str, *contents: bytes) -> None:
+    """Puts instances into the archive."""
+    for content in contents:
+        httpx.post(f"{archive}/instances", content=content, trust_env=False).raise_for_status()
+
+
+def fetch(archive: str, modality: str) -> list[tuple[str, bytes]]:
+    """Series description and file of the instances of a modality, each retrieved whole over DICOMweb (WADO-RS)."""
+    web = f"{archive}/dicom-web"
+    found: list[dict[str, Any]] = httpx.get(
+        f"{web}/instances", params={"Modality": modality, "includefield": "SeriesDescription"}, trust_env=False
+    ).json()
+    files = []
+    for entry in found:
+        study, series, one = (entry[tag]["Value"][0] for tag in ("0020000D", "0020000E", "00080018"))
+        described = entry.get("0008103E", {}).get("Value", [""])[0]
+        accept = 'multipart/related; type="application/dicom"; transfer-syntax=*'
+        path = f"{web}/studies/{study}/series/{series}/instances/{one}"
+        answer = httpx.get(path, headers={"Accept": accept}, trust_env=False)
+        boundary = answer.headers["content-type"].partition("boundary=")[2].split(";")[0].strip('"')
+        part = answer.content.split(f"--{boundary}".encode())[1]
+        files.append((described, part.partition(b"\r\n\r\n")[2][:-2]))
+    return files
