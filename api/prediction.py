@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from .engines.base import EngineOptions, Scores
 from .engines.bundle import Bundle
-from .engines.errors import ImageError
+from .engines.errors import DataError, ImageError
 from .engines.geometry import Geometry
 from .engines.prompts.prompt_files import FindingPrompts
 from .engines.select import open_engine as open_backend
 from .options import FilePath
+from .runtime.reporting.dicom.dicom_object import DEFAULT_KINDS, DicomObject
 from .runtime.serving.inference.request_images import Prepared, prepare_file, prepare_grey
 from .runtime.serving.inference.response_outputs import build_answer
 from .runtime.serving.inference.served_models import ServedModel
@@ -119,6 +120,36 @@ class Predictor:
             saliency=outputs["saliency"][0],
             boxes=_boxes(outputs["boxes"], selection.queries.findings),
         )
+
+    def dicom_objects(
+        self,
+        film: FilePath,
+        findings: Sequence[str] | None = None,
+        *,
+        prompt_set: str | None = None,
+        prompts: Prompts | None = None,
+        tau: float = 0.5,
+        kinds: Sequence[str] = DEFAULT_KINDS,
+    ) -> list[DicomObject]:
+        """The answer about one film as DICOM objects for an archive (docs/dicom.md); it needs the extra `dicom`.
+
+        film: a DICOM file. findings: of the prompt set, by default the one with the highest probability. prompt_set,
+        prompts: as for `predict`. tau: the threshold of the mask, the outline and the boxes. kinds: "overlay", "mask",
+        "report", "fractions" and "map". Each object has `kind`, `finding`, `uid`, `series_uid`, `study_uid`,
+        `class_uid`, and `content`, its file as bytes. Raises ImageError for a file that is no radiograph, DataError
+        for a header that cannot be used, ServingError for an unknown finding, set or kind, EngineError, and
+        MissingExtraError.
+        """
+        from .runtime.data.images.decode import read_bytes
+        from .runtime.serving.inference.film_batches import answer_films, read_film
+
+        request = self._request(findings, prompt_set, prompts, tau)
+        request = replace(request, kinds=tuple(kinds), highest_only=findings is None)
+        read = read_film(read_bytes(Path(film)), str(film), self.bundle.manifest.geometry)
+        (made,) = answer_films(self._served, request, [read])
+        if isinstance(made, DataError):
+            raise made
+        return made
 
     @property
     def _served(self) -> ServedModel:

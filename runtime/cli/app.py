@@ -33,6 +33,10 @@ COMMANDS = {
     "merge": (".run_command:merge", "Put the shards of an evaluation together."),
     "report": (".report_command:report", "Tables, figures and a page of a run, with intervals."),
     "serve": (".serve_command:serve", "Answer requests for exported models over HTTP and gRPC."),
+    "dicom": (
+        ".archive.dicom_command:dicom",
+        "Write answers about films as DICOM objects for an archive.",
+    ),
     "compare": (".compare_command:compare", "Compare two runs or two models; a regression gate."),
     "study": (".study_command:study", "Answer one question about a run from its stored counts and maps."),
     "trust": (".trust_command:trust", "Test whether maps can be believed, with changed weights, images or prompts."),

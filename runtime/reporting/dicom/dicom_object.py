@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+KINDS: Final = ("overlay", "mask", "report", "fractions", "map")
+"""Kinds of objects (docs/dicom.md §1). Viewers show the first three."""
+
+DEFAULT_KINDS: Final = KINDS[:3]
 
 
 @dataclass(frozen=True)

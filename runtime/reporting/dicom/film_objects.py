@@ -13,16 +13,12 @@ from ....engines.errors import ConfigError, DataError, MissingExtraError, XBench
 from ....engines.extras import missing_package
 from ....engines.registry import did_you_mean
 from ...data.images.dicom.open_dicom import silence_pydicom
-from .dicom_object import DicomObject
+from .dicom_object import DEFAULT_KINDS, KINDS, DicomObject
 from .drawn_objects import RESEARCH, Making, fractions_object, map_object, mask_object, overlay_object
 from .film_answer import FindingAnswer
 from .film_header import FilmHeader
 from .identity import ModelIdentity, ObjectIdentity
 from .report_object import report_object
-
-KINDS: Final = ("overlay", "mask", "report", "fractions", "map")
-"""Kinds of objects. Viewers show the first three, which are the default."""
-DEFAULT_KINDS: Final = KINDS[:3]
 
 _SERIES: Final = 9001  # of the first kind: high, so that hanging protocols do not open it before the film
 _DRAWN: Final[Mapping[str, Callable[[Making, FindingAnswer, int], Any]]] = {

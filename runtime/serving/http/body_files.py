@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterable
 from typing import Final
@@ -19,6 +20,8 @@ from .http_codec import DecodedRequest
 
 PICTURE: Final = "image/png"
 LINES: Final = "application/jsonl"
+OBJECTS: Final = "multipart/related"
+"""The media type of DICOM objects, a part each; their own is `application/dicom`."""
 
 QUERY: Final = {
     "finding": "a finding to answer for; can be repeated",
@@ -27,6 +30,7 @@ QUERY: Final = {
     "outputs": "the same, several names separated by commas",
     "tau": "threshold of mask, boxes and overlay, 0 to 1",
     "prompt_set": "a prompt set of the bundle",
+    "dicom_kinds": "kinds of DICOM objects, separated by commas: overlay, mask, report, fractions, map",
     "timeout": "microseconds, 0 for none",
     "id": "is returned in the answer; the case in lines of boxes",
 }
@@ -48,7 +52,7 @@ def decode_file(model: str, body: bytes, query: Iterable[tuple[str, str]], *, ra
         texts = [name.encode(errors="surrogatepass") for name in findings]
         inputs.append(Tensor("findings", "BYTES", bytes_array(texts)))
     parameters: dict[str, Parameter] = {}
-    for name in (*_NUMBERS, "prompt_set"):
+    for name in (*_NUMBERS, "prompt_set", "dicom_kinds"):
         if name in given:
             value = _one(given, name)
             parameters[name] = _number(value) if name in _NUMBERS else value
@@ -103,6 +107,22 @@ def lines_of(answer: Answer) -> bytes:
         }
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     return "".join(lines).encode()
+
+
+def as_objects(request: Request) -> Request:
+    """The request for DICOM objects: without a finding, of the one with the highest probability in the first film."""
+    highest = request.findings is None
+    return dataclasses.replace(request, outputs=frozenset({"dicom"}), highest_only=highest)
+
+
+def objects_of(answer: Answer) -> tuple[bytes, str]:
+    """The answer to a request of `as_objects` as a multipart message (RFC 2387), and its content type."""
+    objects: list[bytes] = list(answer.outputs["dicom"])
+    # The boundary follows from the objects, so equal answers are equal bytes.
+    boundary = hashlib.sha256(b"".join(objects)).hexdigest()
+    head = f"--{boundary}\r\nContent-Type: application/dicom\r\n\r\n".encode()
+    body = b"".join(part for item in objects for part in (head, item, b"\r\n"))
+    return body + f"--{boundary}--\r\n".encode(), f'{OBJECTS}; type="application/dicom"; boundary={boundary}'
 
 
 def _names(given: dict[str, list[str]], name: str) -> list[str]:

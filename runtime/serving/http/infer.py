@@ -11,7 +11,18 @@ from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
 from .accept import BINARY, JSON, accepted
 from .bodies import BodyReader
-from .body_files import LINES, PICTURE, as_lines, as_picture, decode_file, lines_of, picture_of
+from .body_files import (
+    LINES,
+    OBJECTS,
+    PICTURE,
+    as_lines,
+    as_objects,
+    as_picture,
+    decode_file,
+    lines_of,
+    objects_of,
+    picture_of,
+)
 from .http_codec import (
     HEADER_LENGTH,
     DecodedRequest,
@@ -28,8 +39,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-_FORMS = (JSON, PICTURE, LINES, BINARY)
-_FORMS_OF_RAW = (BINARY, JSON, PICTURE, LINES)
+_FORMS = (JSON, PICTURE, LINES, BINARY, OBJECTS)
+_FORMS_OF_RAW = (BINARY, JSON, PICTURE, LINES, OBJECTS)
+_OTHERS: Final = {PICTURE: as_picture, LINES: as_lines, OBJECTS: as_objects}
 
 
 T = TypeVar("T")
@@ -80,9 +92,8 @@ class Infer:
                 else:
                     short = json_length(length, len(body)) < _SHORT and len(body) < _SMALL
                     decoded = await service.work(partial(decode_infer, name, body, length), short=short)
-                if form in (PICTURE, LINES):
-                    other = as_picture if form == PICTURE else as_lines
-                    decoded = DecodedRequest(other(decoded.request), frozenset())
+                if form in _OTHERS:
+                    decoded = DecodedRequest(_OTHERS[form](decoded.request), frozenset())
             noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
             answer = await _while_connected(request, service.infer(decoded.request))
         finally:
@@ -92,6 +103,9 @@ class Infer:
             return Response(picture, headers=headers, media_type=PICTURE)
         if form == LINES:
             return Response(lines_of(answer), headers={"vary": "accept"}, media_type=LINES)
+        if form == OBJECTS:
+            content, media_type = await service.work(partial(objects_of, answer), short=False)
+            return Response(content, headers={"vary": "accept", "content-type": media_type})
         in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)
         data, head = await service.work(partial(encode_infer, answer, decoded.binary), short=in_json < _SHORT)
         # Raw tensors that the request asks for need the binary form, whatever Accept says; its JSON may be all of it.

@@ -7,12 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from ...host.machine_record import code_version
+from ...reporting.dicom.dicom_object import KINDS
 from ..inference.metadata import NOTICE
 from ..protocol.interface import BOX_COLUMNS, OUTPUTS
 from ..protocol.requests import TEXT_LIMIT
 from ..protocol.tensors import DATATYPES
 from ..settings import HEALTH_PATHS
-from .body_files import LINES, PICTURE, QUERY
+from .body_files import LINES, OBJECTS, PICTURE, QUERY
 from .http_codec import FILE_TYPES, HEADER_LENGTH
 from .request_json import RequestBody
 
@@ -21,6 +22,7 @@ Json = dict[str, Any]
 _TEXT: Final[Json] = {"type": "string"}
 _TEXTS: Final[Json] = {"type": "array", "items": _TEXT}
 _NAME: Final = "|".join(OUTPUTS)
+_KIND: Final = "|".join(KINDS)
 _QUERY_SCHEMAS: Final[Json] = {
     "finding": {"type": "array", "items": {"type": "string", "maxLength": TEXT_LIMIT}},
     "output": {"type": "array", "items": {"enum": list(OUTPUTS)}},
@@ -28,6 +30,7 @@ _QUERY_SCHEMAS: Final[Json] = {
     "tau": {"type": "number", "minimum": 0, "maximum": 1},
     "timeout": {"type": "number", "minimum": 0},
     "prompt_set": {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT},
+    "dicom_kinds": {"type": "string", "pattern": f"^({_KIND})(,({_KIND}))*$"},
     "id": {"type": "string", "maxLength": TEXT_LIMIT},
 }
 _ERRORS: Final = {
@@ -121,11 +124,13 @@ def _infer() -> Json:
             "200": {
                 "description": "The outputs; with Accept: image/png the overlay of one finding, which the headers "
                 "xbench-finding and xbench-probability name; with Accept: application/jsonl the boxes of one image, a "
-                "line for each finding, with the request's id as the case.",
+                "line for each finding, with the request's id as the case; with Accept: multipart/related; "
+                'type="application/dicom" DICOM objects of the answers about DICOM films.',
                 "content": {
                     "application/json": {"schema": _reference("Answer")},
                     "application/octet-stream": {"schema": {"description": "an Answer, then raw tensors"}},
                     PICTURE: {"schema": {"description": "the overlay"}},
+                    OBJECTS: {"schema": {"description": "a part application/dicom for each object"}},
                     LINES: {"schema": {"description": "a JSON object a line, as files of boxes have them"}},
                 },
             },

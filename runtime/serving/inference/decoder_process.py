@@ -38,7 +38,7 @@ def _answer(job: DecodeJob) -> DecodeReply:
     try:
         return DecodeReply(
             [
-                _pixels(prepare_file(data, geometry, f"Image {number}", display=job.display))
+                _pixels(prepare_file(data, geometry, f"Image {number}", side=job.side))
                 for number, data in enumerate(job.images)
             ]
         )

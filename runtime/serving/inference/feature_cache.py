@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from ....engines.base import Engine, ImageFeatures, Scores
 from ....engines.geometry import Geometry
 from ..prometheus_metrics import Metrics
-from ..protocol.interface import DRAWN
 from ..protocol.requests import Request
-from .request_images import Prepared
+from .request_images import Prepared, shown_side
 
 IMAGE: Final = "image"
 FEATURES: Final = "features"
@@ -85,15 +84,20 @@ class KeptImages:
 
     def __init__(self, cache: FeatureCache, request: Request, geometry: Geometry) -> None:
         self._cache = cache
-        self._display = bool(request.outputs & DRAWN)
+        self._side = shown_side(request.outputs)
         self._keys = [(IMAGE, hashlib.sha256(data).digest(), geometry.key) for data in request.images]
 
     def get(self) -> list[Prepared] | None:
         """All images of the request, or None: its errors name images by their place, so it is prepared as a whole."""
         found = [item for key in self._keys if isinstance(item := self._cache.get(key), Prepared)]
-        complete = len(found) == len(self._keys) and not any(self._display and item.display is None for item in found)
+        complete = len(found) == len(self._keys) and all(map(self._is_shown, found))
         self._cache.count(IMAGE, len(found) if complete else 0, 0 if complete else len(self._keys))
         return found if complete else None
+
+    def _is_shown(self, image: Prepared) -> bool:
+        """Whether an image is kept as large as the request needs it."""
+        kept = 0 if image.display is None else max(image.display.shape)
+        return kept >= min(self._side, max(image.size))
 
     def put(self, images: Sequence[Prepared]) -> None:
         """Keeps what was prepared; its pixels may be a view of a larger array, which is not kept."""

@@ -18,10 +18,9 @@ import numpy as np
 
 from ....engines.errors import ImageError
 from ....engines.geometry import Geometry
-from ..protocol.interface import DRAWN
 from ..protocol.request_errors import Internal
 from ..protocol.requests import Request
-from .request_images import Prepared
+from .request_images import Prepared, shown_side
 
 _LOG = logging.getLogger(__name__)
 _COMMAND: Final = (sys.executable, "-P", "-m", f"{__package__}.decoder_process")
@@ -34,11 +33,11 @@ READY: Final = b"\x01"
 
 
 class DecodeJob(msgspec.Struct, array_like=True, frozen=True):
-    """The request to a process: files, a `Geometry.key`, whether to return `display`, and how long it may take."""
+    """The request to a process: files, a `Geometry.key`, the `shown_side` of `display`, and how long it may take."""
 
     images: list[bytes]
     geometry: str
-    display: bool
+    side: int
     seconds: int
 
 
@@ -73,7 +72,7 @@ class Decoders:
         Raises ImageError, also when the decoder crashes, and Internal.
         """
         # A process whose server was killed has nobody who ends it.
-        job = DecodeJob(list(request.images), geometry.key, bool(request.outputs & DRAWN), math.ceil(seconds) + 1)
+        job = DecodeJob(list(request.images), geometry.key, shown_side(request.outputs), math.ceil(seconds) + 1)
         async with self._free:
             started = await self._take()
             process = started.result()

@@ -16,7 +16,9 @@ from ...results.schema import GRID
 from ..protocol.interface import OUTPUTS
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import Answer, Request
-from .request_images import DISPLAY_SIDE, Prepared
+from ..protocol.tensors import bytes_array
+from .film_answers import OBJECT_OUTPUTS, dicom_output
+from .request_images import DISPLAY_SIDE, Prepared, shown
 from .served_models import Selection, ServedModel
 
 ANSWER_LIMIT: Final = 256 << 20  # bytes; an answer is held in memory as a whole
@@ -45,10 +47,10 @@ def build_answer(
     A finding's logit and map are the means over its positive prompts, as in an evaluation; so are the probabilities
     (docs/metrics.md §7).
     """
-    values = _Outputs(request, selection, images, scores)
+    values = _Outputs(request, model, selection, images, scores)
     if request.highest_only:
         selection = selection.only(int(np.argmax(np.nan_to_num(values.probabilities()[0], nan=-1.0))))
-        values = _Outputs(request, selection, images, scores)
+        values = _Outputs(request, model, selection, images, scores)
     return Answer(
         model=model.name,
         version=model.version,
@@ -66,7 +68,12 @@ class _Outputs:
     BYTES are object arrays, as NumPy strings would drop zero bytes at the end.
     """
 
-    def __init__(self, request: Request, selection: Selection, images: Sequence[Prepared], scores: Scores) -> None:
+    def __init__(
+        self, request: Request, model: ServedModel, selection: Selection, images: Sequence[Prepared], scores: Scores
+    ) -> None:
+        self._request = request
+        self._model = model
+        self._selection = selection
         self._tau = request.tau
         self._queries = selection.queries
         self._images = images
@@ -119,12 +126,28 @@ class _Outputs:
         pictures = []
         for index, (normalised, mask) in enumerate(zip(self._normalised(), self._binary(), strict=True)):
             display = self._images[index // count].display
+            if display is not None:
+                display = shown(display, DISPLAY_SIDE)
             pictures.append(b"" if display is None else draw_overlay(display, normalised, mask))
         return np.array(pictures, object).reshape(self._shape)
 
     def preview(self) -> NDArray[Any]:
-        shown = [b"" if image.display is None else png(image.display, _FAST) for image in self._images]
-        return np.array(shown, object)
+        displays = [image.display for image in self._images]
+        pictures = [b"" if item is None else png(shown(item, DISPLAY_SIDE), _FAST) for item in displays]
+        return np.array(pictures, object)
+
+    def dicom(self) -> NDArray[Any]:
+        pixels = sum(image.size[0] * image.size[1] for image in self._images)
+        each = sum(4 if kind == "map" else 1 for kind in set(self._request.kinds))  # bytes a pixel, about
+        size = pixels * each * len(self._queries.findings)
+        if size > ANSWER_LIMIT:
+            raise BadRequest(
+                f"The DICOM objects would hold about {size >> 20} MiB, the limit is {ANSWER_LIMIT >> 20}; ask for "
+                "fewer films, findings or kinds."
+            )
+        outputs = {name: getattr(self, name)() for name in OBJECT_OUTPUTS}
+        objects = dicom_output(self._request, self._model, self._selection, self._images, outputs)
+        return bytes_array([made.content for made in objects])
 
     def sizes(self) -> NDArray[np.int32]:
         return np.asarray([image.size for image in self._images], np.int32)

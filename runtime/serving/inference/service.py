@@ -16,14 +16,13 @@ import numpy as np
 
 from ....engines.errors import XBenchError
 from ..prometheus_metrics import Metrics
-from ..protocol.interface import DRAWN
 from ..protocol.request_errors import DeadlineExceeded, Internal, RequestError, as_request_error
 from ..protocol.requests import Answer, Request, check_request
 from ..queue.model_queue import ModelQueue
 from ..settings import ServiceSettings
 from .feature_cache import FeatureCache, KeptFeatures, KeptImages
 from .image_decoding import Decoders
-from .request_images import Prepared, prepare_quick
+from .request_images import Prepared, prepare_quick, shown_side
 from .response_outputs import build_answer, check_answer_size
 from .served_models import Catalogue, ServedModel
 
@@ -155,7 +154,7 @@ class Service:
         """The images of a request. Raises ImageError and Internal."""
         quick = partial(prepare_quick, request, model.geometry)
         if request.pixels is not None or not self._cache.limit:
-            images = await self.work(quick, short=request.pixels is not None and not request.outputs & DRAWN)
+            images = await self.work(quick, short=request.pixels is not None and not shown_side(request.outputs))
             return images or await self._decoders.prepare(request, model.geometry, seconds)
 
         def known_or_quick() -> tuple[KeptImages, list[Prepared] | None]:

@@ -25,7 +25,8 @@ BOX_COLUMNS: Final = ("image", "finding", "x0", "y0", "x1", "y1", "peak")
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """An output: its V2 datatype, its shape (N images, F findings, K boxes, h, w the model's grid) and its meaning."""
+    """An output: its V2 datatype, its shape (N images, F findings, K boxes, D objects, h, w
+    the model's grid) and its meaning."""
 
     datatype: str
     shape: tuple[int | str, ...]
@@ -53,6 +54,11 @@ OUTPUTS: Final[Mapping[str, OutputSpec]] = {
     ),
     "overlay": OutputSpec("BYTES", ("N", "F"), "PNG of the image with the map and the mask's outline"),
     "preview": OutputSpec("BYTES", ("N",), "PNG of the image in grey, for those who cannot show the file itself"),
+    "dicom": OutputSpec(
+        "BYTES",
+        ("D",),
+        "DICOM objects of the answers about DICOM films (docs/dicom.md), each a whole file that names its film",
+    ),
     "sizes": OutputSpec("INT32", ("N", 2), "height and width of the image file"),
     "frames": OutputSpec(
         "FP64", ("N", 4), "y0, x0, y1, x1: the part of the image the model saw, as fractions of its height and width"

@@ -16,6 +16,8 @@ from ....engines.errors import ConfigError
 from ....engines.prompts.prompt_files import FindingPrompts, prompt_sets
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import distinct_keys
+from ...data.images.kinds import image_kind
+from ...reporting.dicom.dicom_object import DEFAULT_KINDS, KINDS
 from .content_types import check_request_content_type
 from .interface import DEFAULT_OUTPUTS, INPUTS, OUTPUTS
 from .request_errors import BadRequest
@@ -29,10 +31,13 @@ TEXT_LIMIT: Final = 8192
 QUERY_LIMIT: Final = 256
 """Maximum texts in a set of own prompts."""
 
+FILM_LIMIT: Final = 16
+"""Maximum films of a request for DICOM objects: their pixels are held in native size."""
+
 OWN_SET: Final = "own"
 """The name in an answer of the set of a request's own prompts."""
 
-_PARAMETERS: Final = ("prompt_set", "tau", "timeout")
+_PARAMETERS: Final = ("prompt_set", "tau", "timeout", "dicom_kinds")
 _IGNORED: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output")
 _PROMPT_BYTES: Final = 1 << 20  # of the JSON text of prompts; checked before it is parsed
 
@@ -46,7 +51,8 @@ class Request:
     the queries influence one another. prompt_set: name of an encoded set, None for the model's default. prompts:
     own texts instead, as a separate set, not of more findings than are given. tau: threshold of mask, boxes and
     overlay. timeout: seconds, None for the server's. highest_only: answer for one finding, the one of the highest
-    probability in the first image. pixels are taken to be the whole image: their frame is (0, 0, 1, 1).
+    probability in the first image. kinds: of the DICOM objects of the output dicom. pixels are taken to be the whole
+    image: their frame is (0, 0, 1, 1).
     """
 
     model: str
@@ -60,6 +66,7 @@ class Request:
     timeout: float | None = None
     id: str = ""
     highest_only: bool = False
+    kinds: tuple[str, ...] = DEFAULT_KINDS
 
     @property
     def count(self) -> int:
@@ -91,6 +98,8 @@ def check_request(request: Request) -> None:
         raise BadRequest(f"There is no output '{unknown[0]}': {did_you_mean(unknown[0], sorted(OUTPUTS))}.")
     if not request.outputs:
         raise BadRequest("The request asks for no output.")
+    if "dicom" in request.outputs:
+        _check_dicom(request)
     if not (math.isfinite(request.tau) and 0.0 <= request.tau <= 1.0):
         raise BadRequest(f"tau is {request.tau:g}; it must be a number from 0 to 1.")
     if request.timeout is not None and not (math.isfinite(request.timeout) and request.timeout > 0):
@@ -110,7 +119,7 @@ def to_request(
 ) -> Request:
     """A request from its tensors; without `outputs`, the default ones. The parameters prompt_set, tau and timeout
     (microseconds, 0 for none, as in Triton) are read; parameters of sequences and priorities are ignored. content_type:
-    see `check_request_content_type`.
+    see `check_request_content_type`. dicom_kinds: kinds of DICOM objects, separated by commas.
 
     Raises BadRequest, naming the tensor or parameter.
     """
@@ -126,6 +135,7 @@ def to_request(
     tau = parameters.get("tau", 0.5)
     if "tau" in tensors:
         tau = float(_single(tensors["tau"]))
+    kinds = parameters.get("dicom_kinds", ",".join(DEFAULT_KINDS))
     timeout = _number(parameters.get("timeout", 0), "timeout")
     return Request(
         model=model,
@@ -138,6 +148,7 @@ def to_request(
         tau=_number(tau, "tau"),
         timeout=timeout / 1e6 or None,
         id=request_id,
+        kinds=tuple(part.strip() for part in _string(kinds, "dicom_kinds").split(",")),
     )
 
 
@@ -160,6 +171,17 @@ def own_prompts(data: bytes) -> tuple[FindingPrompts, ...]:
         raise BadRequest(f"The input 'prompts' is not valid JSON: {error}.") from error
     except ConfigError as error:
         raise BadRequest(str(error)) from error
+
+
+def _check_dicom(request: Request) -> None:
+    """Before anything is decoded: DICOM objects refer to a film that an archive has."""
+    if request.pixels is not None or any(image_kind(data) != "dicom" for data in request.images):
+        raise BadRequest("The output 'dicom' is about DICOM films; send every image as a DICOM file, as 'image'.")
+    if request.count > FILM_LIMIT:
+        raise BadRequest(f"The output 'dicom' is of at most {FILM_LIMIT} films a request, not {request.count}.")
+    for kind in request.kinds:
+        if kind not in KINDS:
+            raise BadRequest(f"There is no kind of DICOM object '{kind[:40]}': {did_you_mean(kind[:40], KINDS)}.")
 
 
 def _check_names(names: Sequence[str]) -> None:

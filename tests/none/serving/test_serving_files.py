@@ -25,6 +25,7 @@ FILE = b"\x89PNG\r\n\x1a\n\x00\xff"
 def test_the_two_forms_are_one_request() -> None:
     query = [("finding", "Mass, left"), ("findings", "Effusion, Nodule"), ("tau", "0.25"), ("prompt_set", "other")]
     query += [("outputs", "boxes,findings"), ("output", "mask"), ("timeout", "5000000"), ("id", "41")]
+    query += [("dicom_kinds", "mask,map")]
     text = {
         "id": "41",
         "inputs": [
@@ -38,7 +39,7 @@ def test_the_two_forms_are_one_request() -> None:
             {"name": "findings", "datatype": "BYTES", "shape": [3], "data": ["Mass, left", "Effusion", "Nodule"]},
         ],
         "outputs": [{"name": "boxes"}, {"name": "findings"}, {"name": "mask"}],
-        "parameters": {"tau": 0.25, "prompt_set": "other", "timeout": 5_000_000},
+        "parameters": {"tau": 0.25, "prompt_set": "other", "timeout": 5_000_000, "dicom_kinds": "mask,map"},
     }
     assert {name for name, _ in query} == set(QUERY)
     assert decode_file("kad", FILE, query) == decode_infer("kad", json.dumps(text).encode(), None)

@@ -15,7 +15,7 @@ from synthetic import reference_sweep
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS
-from xbench_fast.runtime.serving.inference.request_images import prepare_pixels
+from xbench_fast.runtime.serving.inference.request_images import DISPLAY_SIDE, prepare_pixels
 from xbench_fast.runtime.serving.inference.response_outputs import binary_mask, draw_overlay, regions
 
 EXAMPLES = 10 * int(os.environ.get("XBENCH_FUZZ", "1"))
@@ -116,6 +116,6 @@ def test_the_overlay_shows_image_map_and_outline() -> None:
 
 
 def test_a_large_image_is_shown_smaller() -> None:
-    shown = prepare_pixels(np.zeros((3000, 1500), np.uint8), display=True).display
+    shown = prepare_pixels(np.zeros((3000, 1500), np.uint8), side=DISPLAY_SIDE).display
     assert shown is not None and shown.shape == (1024, 512)
     assert prepare_pixels(np.zeros((30, 15), np.uint8)).display is None

@@ -219,9 +219,9 @@ def test_a_service_decodes_and_encodes_an_image_once(
     """Many requests at once, of files and of pixels, sets in turns: each answer is the one without a cache."""
     decoded, prepare = list[str](), request_images.prepare_file
 
-    def watched(data: bytes, geometry: Any, name: str, *, display: bool = False) -> Prepared:
+    def watched(data: bytes, geometry: Any, name: str, *, side: int = 0) -> Prepared:
         decoded.append(name)
-        return prepare(data, geometry, name, display=display)
+        return prepare(data, geometry, name, side=side)
 
     monkeypatch.setattr(request_images, "prepare_file", watched)
     wide = frozenset({"logits", "logits_negative", "saliency", "boxes", "sizes", "frames"})

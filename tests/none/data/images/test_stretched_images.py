@@ -31,7 +31,7 @@ from xbench_fast.runtime.data.images.decode import decode_grey
 from xbench_fast.runtime.data.images.intensity import stretch_stored
 from xbench_fast.runtime.data.images.resizing import to_model
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.serving.inference.request_images import prepare_file, prepare_grey
+from xbench_fast.runtime.serving.inference.request_images import DISPLAY_SIDE, prepare_file, prepare_grey
 
 GEOMETRY = Geometry("crop", 448, 512, "bilinear", "stretched")
 SMALL = Geometry("crop", 24, 28, "bilinear", "stretched")
@@ -209,7 +209,7 @@ def test_prepared_images_of_both_rules_are_decoded_together_and_kept_apart(
 
 def test_a_served_image_and_an_array() -> None:
     data, wanted = encode(DEEP, "PNG"), naive(DEEP, SMALL)
-    served = prepare_file(data, SMALL, "Image 0", display=True)
+    served = prepare_file(data, SMALL, "Image 0", side=DISPLAY_SIDE)
     np.testing.assert_array_equal(served.pixels, wanted)
     np.testing.assert_array_equal(served.display, decode_grey(data, "an image"))  # what a reader sees is not stretched
     np.testing.assert_array_equal(prepare_grey(NARROW, SMALL).pixels, naive(NARROW, SMALL))
