@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -72,9 +73,7 @@ def main():
     answered(texts[:10])
     cpu = clocked(lambda: answered(texts)).cpu
     long = " ".join(reports(LONG // 400, rng))[:LONG]
-    once, twice = (
-        median(clocked(lambda text=text: read_words(text)).cpu for _ in range(ROUNDS)) for text in (long, 2 * long)
-    )
+    once, twice = (median(clocked(partial(read_words, text)).cpu for _ in range(ROUNDS)) for text in (long, 2 * long))
     figures = {
         "load_average_before": load,
         "reports": len(texts),
