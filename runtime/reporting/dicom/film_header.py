@@ -49,11 +49,14 @@ _FORMS: Final[Mapping[str, re.Pattern[str]]] = {
 class FilmHeader:
     """A film: the reduced header, the pixels uint8 [rows, columns] with bright = radio-dense, and remarks.
 
-    header: a pydicom data set of `HEADER` alone, with a frame of reference of its own unless the film has one.
-    spacing: (row, column) in mm as the film states it, None where it states none.
+    header: a pydicom data set of `HEADER` alone, with a frame of reference of its own unless the film has one. Texts
+    about the patient and the study are empty in it, because messages and warnings of highdicom quote them. study: these
+    texts by keyword, which are written into a finished object. spacing: (row, column) in mm as the film states it, None
+    where it states none.
     """
 
     header: Any
+    study: Mapping[str, str]
     grey: NDArray[np.uint8]
     spacing: tuple[float, float] | None
 
@@ -120,13 +123,16 @@ def _reduced(dataset: DataSet, grey: NDArray[np.uint8]) -> FilmHeader:
         if not uid:
             raise ImageError(f"its {keyword} is absent or no valid identifier")
         setattr(header, keyword, uid)
+    study: dict[str, str] = {}
     for keyword in _STUDY:
         value = str(dataset.get(keyword) or "")
         form = _FORMS.get(keyword)
         if form is not None and not form.fullmatch(value):
             value = ""
         if value or keyword in _EMPTY:
-            setattr(header, keyword, value)
+            study[keyword] = value
+    for keyword in _EMPTY:
+        setattr(header, keyword, "")
     for keyword in _PIXELS[:-1]:
         setattr(header, keyword, dataset.get(keyword))
     header.PixelRepresentation = dataset.integer("PixelRepresentation", 0)
@@ -143,7 +149,7 @@ def _reduced(dataset: DataSet, grey: NDArray[np.uint8]) -> FilmHeader:
     spacing = _spacing(dataset, "PixelSpacing") or _spacing(dataset, "ImagerPixelSpacing")
     header.PixelSpacing = [f"{number:g}" for number in spacing or (1.0, 1.0)]
     _place(header, dataset)
-    return FilmHeader(header, grey, spacing)
+    return FilmHeader(header, study, grey, spacing)
 
 
 def _spacing(dataset: DataSet, keyword: str) -> tuple[float, float] | None:

@@ -97,9 +97,8 @@ def _finished(making: Making, kind: str, finding: str | None, made: Any, clock: 
     """An object with the attributes that all kinds have, and without anything random or of the present."""
     header = making.film.header
     made.SpecificCharacterSet = "ISO_IR 192"
-    for keyword in ("StudyDescription", "IssuerOfPatientID"):
-        if keyword in header:
-            setattr(made, keyword, getattr(header, keyword))
+    for keyword, text in making.film.study.items():
+        setattr(made, keyword, text)
     if "Rows" in made:
         made.BodyPartExamined = header.BodyPartExamined
         for keyword in ("LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"):

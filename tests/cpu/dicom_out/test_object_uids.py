@@ -1,0 +1,82 @@
+"""UIDs follow from all that decides an object, and from nothing else (docs/dicom.md §2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xbench_fast.runtime.host import code_numbers
+from xbench_fast.runtime.reporting.dicom import identity
+from xbench_fast.runtime.reporting.dicom.identity import ModelIdentity, ObjectIdentity, hashed_uid
+
+TEXTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
+MODELS = st.builds(ModelIdentity, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS)
+IDENTITIES = st.builds(ObjectIdentity, MODELS, TEXTS, st.floats(0, 1, width=32))
+KIND = st.sampled_from(["overlay", "mask", "report", "fractions", "map"])
+
+
+def parts(made: ObjectIdentity, kind: str, finding: str) -> tuple[Any, ...]:
+    model = made.model
+    deciding = (model.digest, model.prompt_digest, model.precision, model.engine)
+    return (kind, finding, made.film_uid, made.tau, *deciding)
+
+
+@given(IDENTITIES, KIND, TEXTS, IDENTITIES, KIND, TEXTS)
+def test_equal_parts_are_equal_uids_and_others_are_not(
+    one: ObjectIdentity, kind: str, finding: str, two: ObjectIdentity, other_kind: str, other: str
+) -> None:
+    same = parts(one, kind, finding) == parts(two, other_kind, other)
+    assert (one.uid(kind, finding) == two.uid(other_kind, other)) == same
+
+
+@given(IDENTITIES, KIND, TEXTS, st.data())
+def test_each_part_changes_the_uid(made: ObjectIdentity, kind: str, finding: str, data: st.DataObject) -> None:
+    uid = made.uid(kind, finding)
+    for name in ("digest", "prompt_digest", "precision", "engine"):
+        value = data.draw(TEXTS.filter(lambda text, name=name: text != getattr(made.model, name)))
+        assert replace(made, model=replace(made.model, **{name: value})).uid(kind, finding) != uid
+    assert replace(made, film_uid=made.film_uid + "1").uid(kind, finding) != uid
+    assert replace(made, tau=(made.tau + 0.25) % 1).uid(kind, finding) != uid
+    assert made.uid(kind, finding + "x") != uid and made.uid(kind + "x", finding) != uid
+    assert replace(made, model=replace(made.model, name="printed otherwise")).uid(kind, finding) == uid
+
+
+@given(st.lists(TEXTS, max_size=6))
+def test_a_uid_is_a_uuid_of_version_8(texts: list[str]) -> None:
+    import uuid
+
+    uid = hashed_uid(*texts)
+    assert uid.startswith("2.25.") and len(uid) <= 44
+    number = uuid.UUID(int=int(uid[5:]))
+    assert number.version == 8 and number.variant == uuid.RFC_4122 and str(number.int) == uid[5:]
+
+
+def test_the_writer_and_the_rule_of_the_map_change_the_uid(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ObjectIdentity(ModelIdentity("m", "a", "b", "fp32", "cpu"), "1.2.3", 0.5)
+    uids = {made.uid("mask", "Mass")}
+    for name, value in (("MAP_RULE", "another"), ("library_versions", lambda names: {"highdicom": "0"})):
+        monkeypatch.setattr(identity, name, value)
+        uids.add(made.uid("mask", "Mass"))
+    monkeypatch.setattr(code_numbers, "NUMBERS", {"dicom": 77})
+    uids.add(made.uid("mask", "Mass"))
+    assert len(uids) == 4
+
+
+def test_a_prompt_set_changes_its_digest() -> None:
+    import numpy as np
+    from synthetic import prompt_set
+    from xbench_fast.runtime.reporting.dicom.identity import prompt_digest
+
+    prompts = prompt_set()
+    changed = [
+        replace(prompts, name="other"),
+        replace(prompts, texts=(*prompts.texts[:-1], "another text")),
+        replace(prompts, polarity=-prompts.polarity),
+        replace(prompts, features=np.nextafter(prompts.features, np.float32(9))),
+        prompts.only(prompts.findings[0]),
+    ]
+    assert len({prompt_digest(item) for item in (prompts, *changed)}) == 1 + len(changed)
+    assert prompt_digest(prompts) == prompt_digest(replace(prompts, status=tuple("x" for _ in prompts.status)))
