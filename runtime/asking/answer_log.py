@@ -41,6 +41,7 @@ class KeptAnswers:
     A line is the CRC-32 of a JSON object in 8 hex digits, a space, and the object. keys: answered key -> offset of its
     line; images: (id, preparation) -> what is known. damaged: lines with another CRC or no object, which are skipped;
     repeated: answers whose key had one before, of which the first counts; torn: bytes of a last line without its end.
+    models: what the answering models called themselves, in the order of their first answers.
     Raises RunError.
     """
 
@@ -50,7 +51,7 @@ class KeptAnswers:
         self.images: dict[tuple[str, str], ImageRecord] = {}
         self.damaged = self.repeated = self.torn = 0
         self.dialect = dialect
-        self.model: str | None = None
+        self.models: list[str] = []
         try:
             self._size = self._read()
         except OSError as error:
@@ -115,8 +116,8 @@ class KeptAnswers:
                 digest = bytes.fromhex(key)
                 self.repeated += digest in self.keys
                 self.keys.setdefault(digest, offset)
-                if self.model is None and isinstance(record.get("model"), str):
-                    self.model = record["model"]
+                if isinstance(name := record.get("model"), str) and name not in self.models:
+                    self.models.append(name)
             elif isinstance(image, str):
                 size, original = ((int(w), int(h)) for w, h in (record["size"], record["original"]))
                 known = ImageRecord(int(record["bytes"]), int(record["mtime_ns"]), record["pixels"], size, original)
@@ -169,6 +170,7 @@ class AnswerLog(KeptAnswers):
         with self._lock, suppress(OSError):
             self._sync()
             os.close(self._file)
+            self._file = -1  # a request that Ctrl-C left under way must not write into another file of this number
 
     def _sync(self) -> None:
         os.fsync(self._file)

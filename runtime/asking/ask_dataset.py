@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ...engines.errors import ConfigError, ImageError
+from ...engines.visible_text import visible_text
 from ..data.answers.line_keys import VIEW_NOT_PROVED
 from ..data.images.size import image_size
 from ..evaluation.progress import Progress
 from ..host.config import DatasetConfig
 from ..host.paths import has_file
 from ..results.loaded_dataset import load_dataset
-from .answer_log import KEPT, AnswerLog
+from .answer_log import KEPT, LOG_FILE, AnswerLog, KeptAnswers
 from .ask_jobs import AskSession, jobs, to_ask
-from .ask_plan import AskPlan, read_plan, same_questions, write_plan
+from .ask_plan import AskPlan, check_plan, read_plan, same_questions, write_plan
 from .ask_rules import AskRequest, api_key, check_model, prices, request_rules, schema_sha256, selection
 from .ask_summary import AskedRun, summary
 from .asked_file import asked_folder, check_out, locked, write_answers
-from .asked_pairs import select
+from .asked_pairs import AskedImage, select
 from .endpoint import CREDENTIALED, allowed_endpoint
 from .http_client import Client
 from .outcomes import Expected
@@ -58,6 +60,13 @@ def ask_dataset(
     if images and not any(has_file(image.path) for image in images):
         raise ConfigError(f"The dataset '{config.name}' has no image in {config.root}; correct its folder.")
     plan = AskPlan(config.name, rules, {}, request.options.attempts, tuple(images))
+    try:
+        check_plan(plan)
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"A text to send or write is no Unicode: it has {visible_text(error.object[error.start])}; correct the "
+            "options, the file of --words, or the names of the dataset."
+        ) from None
     session = AskSession(request, loaded, endpoint, plan)
     if request.options.dry_run:
         return _dry_run(session, progress)
@@ -89,7 +98,7 @@ def _run(
         raise ConfigError(f"{folder} has answers about the dataset {earlier.dataset}; use another --out.")
     same = earlier is not None and same_questions(session.plan, earlier)
     todo = to_ask(session, log)
-    _say_plan(session, estimate(session.plan, todo), progress, sent=True)
+    _say_plan(session, todo, progress, sent=True)
     begun = time.monotonic()
     if todo or not same or earlier is None:
         proof = _proof(session, runner, log, progress) if todo else (VIEW_NOT_PROVED, "")
@@ -173,12 +182,14 @@ def _note(kind: str, runner: AskRunner, advance: Any, progress: Progress) -> Non
         progress.say(f"{kind}: {reason}")
 
 
-def _say_plan(session: AskSession, counted: Estimate, progress: Progress, *, sent: bool) -> None:
+def _say_plan(session: AskSession, sample: Sequence[AskedImage], progress: Progress, *, sent: bool) -> Estimate:
+    counted = estimate(session.plan, sample, session.reused, prices(session.request.options.prices))
     credentialed = is_credentialed(session.loaded.config)
     for line in plan_lines(
         session.plan, session.endpoint, counted, session.reused, credentialed=credentialed, sent=sent
     ):
         progress.say(line)
+    return counted
 
 
 def is_credentialed(config: DatasetConfig) -> bool:
@@ -187,24 +198,21 @@ def is_credentialed(config: DatasetConfig) -> bool:
 
 
 def _dry_run(session: AskSession, progress: Progress) -> dict[str, Any]:
-    """The plan alone: nothing is sent, and no socket is opened."""
+    """The plan alone: nothing is sent or written, and no socket is opened."""
     folder = asked_folder(session.request.out)
     earlier = read_plan(folder)
-    if earlier is not None:
+    if earlier is not None and has_file(folder / LOG_FILE):
         rules = session.plan.rules
-        known = replace(rules, model=rules.model or earlier.rules.model, server=earlier.rules.server)
+        server = earlier.rules.server if session.request.options.server == "auto" else rules.server
+        known = replace(rules, model=rules.model or earlier.rules.model, server=server)
         session.plan = replace(session.plan, rules=known)
-        with locked(folder):
-            log = AnswerLog(folder, session.request.dialect)
-            to_ask(session, log)
-            log.close()
-    counted = estimate(session.plan, session.plan.images)
-    _say_plan(session, counted, progress, sent=False)
+        to_ask(session, KeptAnswers(folder, session.request.dialect))
+    counted = _say_plan(session, session.plan.images, progress, sent=False)
     plan = session.plan
     return {
         "dataset": plan.dataset, "dialect": plan.rules.dialect, "pairs": plan.pairs, "images": len(plan.images),
         "attempts": plan.attempts, "answered_before": session.reused, "bytes": counted.bytes,
-        "prompt_tokens": counted.prompt_tokens, "stopped": "", "failed": 0,
+        "prompt_tokens": counted.prompt_tokens, "cost": counted.cost, "stopped": "", "failed": 0,
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from ..data.images.decode import decode_ahead
 from ..evaluation.progress import Progress
 from ..host.machine_record import usable_cores
 from ..results.loaded_dataset import LoadedDataset
-from .answer_log import AnswerLog, ImageRecord
+from .answer_log import AnswerLog, ImageRecord, KeptAnswers
 from .ask_plan import AskPlan, image_name
 from .ask_rules import AskRequest
 from .asked_pairs import AskedImage
@@ -38,7 +38,7 @@ class AskSession:
     reused: int = 0
 
 
-def to_ask(session: AskSession, log: AnswerLog) -> list[AskedImage]:
+def to_ask(session: AskSession, log: KeptAnswers) -> list[AskedImage]:
     """The images with a pair to ask, or whose pixels are not known; counts the pairs that are answered."""
     plan, todo = session.plan, []
     for image in plan.images:
@@ -57,7 +57,7 @@ def to_ask(session: AskSession, log: AnswerLog) -> list[AskedImage]:
     return todo
 
 
-def _unchanged(plan: AskPlan, image: AskedImage, log: AnswerLog) -> ImageRecord | None:
+def _unchanged(plan: AskPlan, image: AskedImage, log: KeptAnswers) -> ImageRecord | None:
     """What the log knows of an image whose file has not changed since."""
     known = plan.known(log, image)
     if known is None:

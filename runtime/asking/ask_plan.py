@@ -88,7 +88,7 @@ def read_plan(folder: Path) -> AskPlan | None:
                 for case, name, questions in data["images"]
             ),
         )
-        _check(plan)
+        check_plan(plan)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError) as error:
@@ -97,8 +97,9 @@ def read_plan(folder: Path) -> AskPlan | None:
     return plan
 
 
-def _check(plan: AskPlan) -> None:
-    """Raises ValueError, or what else keys and lines of such a plan fail with."""
+def check_plan(plan: AskPlan) -> None:
+    """Raises UnicodeEncodeError for a text that has half a surrogate pair, and what else keys and lines of a plan that
+    was not made here fail with."""
     for image in plan.images:
         image_name(image)
         for question in image.questions:

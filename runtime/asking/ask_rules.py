@@ -18,7 +18,7 @@ from .ask_options import AskOptions
 from .asked_pairs import PairSelection
 from .chat_body import FIXED, RequestRules
 from .dialect_prompts import ASKED_DIALECTS, WORDS
-from .sent_images import GRID_SUFFIX, check_encoding, check_preparation
+from .sent_images import GRID_SUFFIX, check_encoding, check_preparation, fixed_size
 
 _SIDES: Final = ("224", "448", "896")
 
@@ -130,12 +130,13 @@ def _preparation(request: AskRequest) -> str:
     if (DIALECTS[request.dialect].frame == "pad") != name.startswith("pad"):
         need = "pads the image to a square, e.g. pad896" if DIALECTS[request.dialect].frame == "pad" else "does not pad"
         raise ConfigError(f"--view {name} changes the frame of {request.dialect}; choose one that {need}.")
-    width, _, height = name.partition("x")
-    if own.factor and width.isdecimal() and height.isdecimal():
-        nearest = [max(1, round(int(side) / own.factor)) * own.factor for side in (width, height)]
-        if nearest != [int(width), int(height)]:
+    if own.factor and name != f"smart{own.factor}":
+        sides = fixed_size(name)
+        nearest = [max(1, round(side / own.factor)) * own.factor for side in sides or ()]
+        if sides is None or nearest != list(sides):
             problem = f"--view {name} is no multiple of {own.factor}, so the server would resize it"
-            raise ConfigError(f"{problem}; the nearest is {nearest[0]}x{nearest[1]}.")
+            instead = f"the nearest is {nearest[0]}x{nearest[1]}" if sides else f"write smart{own.factor}"
+            raise ConfigError(f"{problem}; {instead}.")
     return name + GRID_SUFFIX * (request.dialect == GRID and request.options.grid_lines)
 
 

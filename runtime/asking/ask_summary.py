@@ -127,12 +127,15 @@ def _texts_without_box(path: Any, file: BoxFile) -> list[tuple[str, int]]:
 def _difference(first: BoxFile, other: BoxFile) -> dict[str, Any]:
     """How an attempt differs from the first: pairs of another state, and the mean IoU of the unions of boxes."""
     one, two = first.positives, other.positives
+    absent = other.negatives.positions(first.negatives.places)
+    both = absent >= 0
+    states = (one.state != two.state).sum() + (first.negatives.state[both] != other.negatives.state[absent[both]]).sum()
     sizes = np.maximum(one.sizes, two.sizes).astype(np.int64)
     counts = union_counts(*(pixel_rectangles(BoxLists(a.boxes, a.offsets, None), sizes) for a in (one, two)))
     union = counts.area + counts.region - counts.overlap
     either = union > 0
     return {
-        "states": int((one.state != two.state).sum()),
+        "states": int(states),
         "mean_iou": float((counts.overlap[either] / union[either]).mean()) if either.any() else None,
     }
 

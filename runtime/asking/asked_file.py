@@ -157,9 +157,10 @@ def store_of(file: Path) -> tuple[Path, int] | None:
 def check_out(request: AskRequest) -> None:
     """Raises ConfigError for a file of somebody else, and for answers of another dataset or dialect."""
     folder = asked_folder(request.out)
-    if request.out.exists() and not folder.is_dir():
-        raise ConfigError(f"{request.out} exists and was not written by ask; use another --out.")
     plan = read_plan(folder)
+    for attempt in range(1, request.options.attempts + 1) if plan is None else ():
+        if (file := attempt_file(request.out, attempt)).exists():
+            raise ConfigError(f"{file} exists and was not written by ask; use another --out.")
     if plan is not None and plan.rules.dialect != request.dialect:
         raise ConfigError(f"{folder} has answers in the dialect {plan.rules.dialect}; use another --out.")
     if plan is not None and plan.dataset != request.dataset:

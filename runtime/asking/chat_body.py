@@ -17,6 +17,10 @@ SERVERS: Final = ("vllm", "sglang", "llamacpp", "ollama", "openai", "plain")
 KEEPS_TOKENS: Final = ("vllm", "sglang")
 """Servers that a request can tell to keep special tokens."""
 
+_FLAGS: Final = {
+    "llamacpp": "start llama-server with --special",
+    "ollama": "Ollama has no such flag; serve the model with vLLM or llama-server --special",
+}
 FIXED: Final = ("model", "messages", "n", "stream", "user")
 """Keys of a body that --set and --unset do not change."""
 
@@ -52,6 +56,12 @@ class RequestRules:
         """The dialect, with the user's prompt if there is one."""
         dialect = ASKED_DIALECTS[self.dialect]
         return dialect if self.prompt is None else dialect.with_prompt(self.prompt)
+
+    @property
+    def most_tokens(self) -> int:
+        """The limit of tokens of an answer."""
+        official = (self.asked.official or {}) if self.official else {}
+        return self.max_tokens or official.get("max_tokens", self.asked.max_tokens)
 
     def words(self, words: str, *, phrase: bool) -> str:
         """The words as they are sent."""
@@ -94,9 +104,8 @@ class RequestRules:
 
     def _settings(self, attempt: int) -> dict[str, Any]:
         official = dict(self.asked.official or {}) if self.official else {}
-        limit = self.max_tokens or official.pop("max_tokens", self.asked.max_tokens)
         settings: dict[str, Any] = {"temperature": _number(self.temperature), **official}
-        settings |= {"max_tokens": limit, "seed": self.seed + attempt - 1, "stream": False}
+        settings |= {"max_tokens": self.most_tokens, "seed": self.seed + attempt - 1, "stream": False}
         if self.server == "openai":
             settings["max_completion_tokens"] = settings.pop("max_tokens")
             del settings["temperature"], settings["seed"]
@@ -109,6 +118,11 @@ class RequestRules:
             settings["response_format"] = {"type": "json_schema", "json_schema": schema}
         settings |= self.changed
         return {key: value for key, value in settings.items() if key not in self.removed}
+
+
+def token_flag(server: str) -> str:
+    """What makes a server keep special tokens that no field of a request asks for."""
+    return _FLAGS.get(server, "start it with the flag that keeps special tokens, or name its kind: --server vllm")
 
 
 def canonical(body: Mapping[str, Any], attempt: int) -> bytes:

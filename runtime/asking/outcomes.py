@@ -93,10 +93,8 @@ def retry_after(header: str | None, now: datetime) -> float | None:
         return None
 
 
-def shown_error(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """A message of a server on one line, without images and secrets, cut."""
-    for secret in secrets:
-        text = text.replace(secret, "[removed]")
+def shown_error(text: str) -> str:
+    """A message of a server on one line, without images, cut."""
     return " ".join(_DATA_URI.sub("[image]", text).split())[:_MOST_TEXT]
 
 
@@ -190,7 +188,7 @@ def _message(document: Any) -> str:
     text = error.get("message") or error.get("detail") if isinstance(error, dict) else error
     if text is None:
         return ""
-    return shown_error(text if isinstance(text, str) else json.dumps(text))
+    return shown_error(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False))
 
 
 def _quota(document: Any) -> bool:

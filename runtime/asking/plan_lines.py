@@ -11,6 +11,7 @@ from ..data.answers.coordinate_frames import Size
 from ..host.sizes import format_bytes
 from .ask_plan import AskPlan
 from .asked_pairs import AskedImage
+from .chat_body import KEEPS_TOKENS, SERVERS, token_flag
 from .dialect_prompts import IMAGE
 from .endpoint import RULE, Endpoint
 from .sent_images import read_sent
@@ -25,24 +26,31 @@ _TEXT_BYTES: Final = 1000
 
 @dataclass(frozen=True)
 class Estimate:
-    """bytes: of all requests; each: of one; prompt_tokens: of all, None where no rule is known; size: of a sent image,
-    None where they differ."""
+    """bytes: of the requests that are left; each: of one; prompt_tokens: of those left, None where no rule is known;
+    size: of a sent image, None where they differ; cost: of the prompts, None where it is not known, and most of the
+    answers; None without prices."""
 
     bytes: int
     each: int
     prompt_tokens: int | None
     size: Size | None
+    cost: tuple[float | None, float] | None = None
 
 
-def estimate(plan: AskPlan, sample: Sequence[AskedImage]) -> Estimate:
-    """From the first images of a sample that can be read; nothing is read and nothing estimated without one."""
+def estimate(
+    plan: AskPlan, sample: Sequence[AskedImage], answered: int, prices: tuple[float, float] | None = None
+) -> Estimate:
+    """From the first images of a sample that can be read; nothing is read and nothing estimated without one.
+
+    answered: pairs that are not asked again. prices: of a million prompt tokens and a million answer tokens.
+    """
     sent = []
     for image in sample[:_SAMPLE]:
         try:
             sent.append(read_sent(image.path, plan.rules.preparation, plan.rules.encoding))
         except ImageError:
             continue
-    requests = plan.pairs * plan.attempts
+    requests = max(0, plan.pairs * plan.attempts - answered)
     each = sum(len(image.url) for image in sent) // len(sent) + _TEXT_BYTES if sent else 0
     asked = plan.rules.asked
     letters = sum(len(part) for part in asked.parts if part != IMAGE) + len(asked.system or "")
@@ -51,7 +59,12 @@ def estimate(plan: AskPlan, sample: Sequence[AskedImage]) -> Estimate:
         tokens = sum(image.size[0] * image.size[1] for image in sent) / asked.factor**2 / len(sent)
     known = None if tokens is None else int(requests * (tokens + letters / _LETTERS))
     sizes = {image.size for image in sent}
-    return Estimate(requests * each, each, known, sizes.pop() if len(sizes) == 1 else None)
+    size = sizes.pop() if len(sizes) == 1 else None
+    cost = None
+    if prices is not None:
+        prompts, answers = (price / 1e6 for price in prices)
+        cost = None if known is None else prompts * known, answers * requests * plan.rules.most_tokens
+    return Estimate(requests * each, each, known, size, cost)
 
 
 def plan_lines(
@@ -64,8 +77,6 @@ def plan_lines(
     findings = len({question.finding for question in questions if question.finding})
     named = f"{findings} findings" if findings else f"{len({q.phrase for q in questions})} phrases"
     requests = plan.pairs * plan.attempts
-    official = (asked.official or {}) if rules.official else {}
-    limit = rules.max_tokens or official.get("max_tokens", asked.max_tokens)
     size = f" {counted.size[0]} x {counted.size[1]}" if counted.size else ""
     proof = "view not proved, since no rule of tokens is known" if asked.factor is None else (
         "view proved by 2 requests without a patient"
@@ -75,10 +86,19 @@ def plan_lines(
     lines = [
         f"{plan.dataset}: {plan.pairs} pairs, {len(plan.images)} images, {named}; negatives: {absent or 'none'}",
         f"{rules.dialect}, {'prompt of the dialect' if rules.prompt is None else 'own prompt'}, "
-        f"{'official sampling' if rules.official else f'temperature {rules.temperature:g}'}, at most {limit} tokens; "
-        f"image{size} ({rules.preparation}), {proof}",
+        f"{'official sampling' if rules.official else f'temperature {rules.temperature:g}'}, "
+        f"at most {rules.most_tokens} tokens; image{size} ({rules.preparation}), {proof}",
         f"{requests} requests{volume}{tokens}; {answered} answered before",
     ]
+    if counted.cost is not None:
+        prompts, answers = counted.cost
+        about = "" if prompts is None else f"about {prompts:.4g} for prompts, "
+        lines.append(f"cost by --prices: {about}at most {answers:.4g} for answers")
+    if asked.special and rules.server not in KEEPS_TOKENS and (sent or rules.server != SERVERS[-1]):
+        lines.append(
+            f"The dialect {rules.dialect} has special tokens, which no field of a request keeps at a server of the "
+            f"kind {rules.server}: {token_flag(rules.server)}."
+        )
     if not absent:
         lines.append("Only present findings are asked: nothing will be known about invented boxes.")
     if not asked.served:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ from ...engines.errors import RunError, XBenchError
 from ..data.answers.dialects.dialect_registry import DIALECTS, JSON, parse
 from .answer_log import KEPT, AnswerLog
 from .asked_pairs import AskedQuestion
-from .chat_body import KEEPS_TOKENS, RequestRules
+from .chat_body import KEEPS_TOKENS, RequestRules, token_flag
 from .gate import Gate
 from .http_client import Client
 from .outcomes import GARBAGE_TRIES, Expected, ReplyOutcome, outcome_of, shown_error
@@ -30,10 +31,7 @@ _FIRST_ANSWERS: Final = 8
 _WITHOUT_BOX: Final = 6
 _GRACE: Final = 30.0
 _TICK: Final = 0.2
-_FLAGS: Final = {
-    "llamacpp": "start llama-server with --special",
-    "ollama": "Ollama has no such flag; serve the model with vLLM or llama-server --special",
-}
+_WORD: Final = re.compile(r"\w{4,}")
 _MARK: Final = "\0image"
 _MARKED: Final = json.dumps({"url": _MARK}).encode()
 
@@ -178,8 +176,9 @@ class AskRunner:
         return kind
 
     def _other_model(self, record: Mapping[str, Any]) -> str:
-        """Why an answer is not of the model of the log; empty if it is."""
-        first, name = self._log.model, record.get("model")
+        """Why an answer is not of the model whose answers the log has by the id that is asked; empty if it is."""
+        name = record.get("model")
+        first = next((known for known in self._log.models if self._expected.is_model(known)), None)
         if first is None or name is None or name == first:
             return ""
         return f"the model '{name[:80]}' answered, and '{first[:80]}' before; use another --out for another model"
@@ -258,13 +257,17 @@ class AskRunner:
         if server in KEEPS_TOKENS or self._waiting.go_on:
             self.state.notes.append(f"tokens_missing: {problem}; the server may drop special tokens")
             return
-        flag = _FLAGS.get(server, "start it with the flag that keeps special tokens, or name its kind: --server vllm")
-        self.stop(f"{problem}, and this server takes no field that keeps them: {flag}, or go on with --go-on")
+        lost = f"{problem}, and this server takes no field that keeps them"
+        self.stop(f"{lost}: {token_flag(server)}, or go on with --go-on")
 
     def _hidden(self, reason: str, job: AskJob) -> str:
-        """A reason without the words of a phrase, which is a text of a report."""
-        secrets = (job.question.words, job.question.words.lower()) if job.question.phrase else ()
-        return shown_error(reason, secrets)
+        """A reason without the words of a phrase, which is a text of a report; a server may repeat a part of it."""
+        words = _WORD.findall(job.question.words.casefold()) if job.question.phrase else []
+
+        def shown(word: re.Match[str]) -> str:
+            return "[removed]" if any(each.startswith(word[0].casefold()) for each in words) else word[0]
+
+        return _WORD.sub(shown, shown_error(reason))
 
     def _sentence(self, outcome: ReplyOutcome, sent: int = 0) -> str:
         """The reason of a stop, with what helps: the models that there are, or the bytes of the image."""

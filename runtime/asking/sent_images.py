@@ -55,14 +55,22 @@ def check_preparation(name: str) -> str:
     return name
 
 
+def fixed_size(preparation: str) -> Size | None:
+    """The width and height of every image of a preparation; None where they follow from the image."""
+    if fixed := _FIXED.fullmatch(preparation):
+        return int(fixed[1]), int(fixed[2])
+    match = _RULE.fullmatch(preparation)
+    return (int(match[2]), int(match[2])) if match and match[1] in ("pad", "squash") else None
+
+
 def sent_size(preparation: str, size: Size) -> Size:
     """The width and height that an image of `size` is sent with.
 
     Raises ImageError for an image that the model's code refuses.
     """
     name, (width, height) = preparation.removesuffix(GRID_SUFFIX), size
-    if fixed := _FIXED.fullmatch(name):
-        return int(fixed[1]), int(fixed[2])
+    if (fixed := fixed_size(name)) is not None:
+        return fixed
     match = _RULE.fullmatch(name)
     if match is None:
         return size
@@ -73,8 +81,6 @@ def sent_size(preparation: str, size: Size) -> Size:
         except ValueError as error:
             raise ImageError(f"The image has {width} x {height} pixels, and {error}.") from None
         return columns, rows
-    if rule in ("pad", "squash"):
-        return side, side
     if rule == "short":
         least = min(size)
         return size if least <= side else (width * side // least, height * side // least)

@@ -97,7 +97,8 @@ def _from_text(line: Mapping[str, Any], settings: Settings, row: int, questions:
     if answer.boxes:
         answer.state = State.ANSWERED
     elif parsed.boxes or parsed.illegal or parsed.meant:
-        answer.state, answer.excerpt = State.UNPARSABLE, excerpt_of(text)
+        # What answers a phrase repeats it, and a phrase is a text of a report, which no message holds.
+        answer.state, answer.excerpt = State.UNPARSABLE, "" if "phrase" in line else excerpt_of(text)
     elif parsed.empty:
         answer.state = State.SILENT
     return answer

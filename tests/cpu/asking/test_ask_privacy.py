@@ -160,15 +160,19 @@ def test_a_key_is_in_no_traceback(canary: DatasetConfig, tmp_path: Path, monkeyp
         error = error.__cause__ or error.__context__
 
 
-def test_a_phrase_is_in_no_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "told", ["Small  CANARYPHRASE\nÉpanchement", "small canaryphrase épanchement", "SMALL", "Small CANARYPHR"]
+)
+def test_a_phrase_is_in_no_message(told: str) -> None:
     from xbench_fast.runtime.asking.asked_pairs import AskedQuestion
     from xbench_fast.runtime.asking.runner import AskRunner
 
     class AskJob:
-        question = AskedQuestion("Small CANARYPHRASE effusion", True, phrase="Small CANARYPHRASE effusion")
+        question = AskedQuestion(words := "Small  CANARYPHRASE\nÉpanchement", True, phrase=words)
 
-    shown = AskRunner._hidden(None, "400: bad prompt 'Small CANARYPHRASE effusion'", AskJob)  # type: ignore[arg-type]
-    assert "CANARYPHRASE" not in shown
+    shown = AskRunner._hidden(None, f"status 400: bad prompt '{told}'", AskJob)  # type: ignore[arg-type]
+    assert shown.startswith("status 400: bad prompt '[removed]") and shown.strip("'").endswith("[removed]")
+    assert "small" not in shown.lower() and "canary" not in shown.lower()
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

@@ -103,7 +103,8 @@ def test_errors_are_shown_without_images_and_keys() -> None:
     body = {"error": {"message": "bad data:image/png;base64,AAAA+/= for sk-secret\n" + "x" * 900}}
     reason = of(400, body).reason
     assert "AAAA" not in reason and "sk-secret" not in reason and "\n" not in reason and len(reason) < 600
-    assert shown_error("a phrase of a report", ("phrase",)) == "a [removed] of a report"
+    assert shown_error("a\n b") == "a b"
+    assert of(400, {"detail": ["\u00e9t\u00e9"]}).reason.endswith('["\u00e9t\u00e9"]')
     assert "base64" not in of(422, {"detail": [{"input": {"url": "data:image/png;base64,AAAA"}}]}).reason
 
 

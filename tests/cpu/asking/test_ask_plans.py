@@ -1,0 +1,127 @@
+"""What the plan says, what a dry run leaves alone, and what a store takes (docs/ask.md §1, §5)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ask_server import AskServer
+from ask_world import PAIRS, cut, run
+from xbench_fast.engines.errors import ConfigError, RunError
+from xbench_fast.runtime.asking.answer_log import LOG_FILE, AnswerLog
+from xbench_fast.runtime.asking.asked_file import asked_folder, locked
+from xbench_fast.runtime.host.config import DatasetConfig
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> DatasetConfig:
+    """Three images, each with the finding of its pair."""
+    return cut(tmp_path_factory.mktemp("small"), PAIRS[:3], own=True)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[AskServer]:
+    with AskServer(count_tokens=0) as started:
+        yield started
+
+
+def dry(config: DatasetConfig, dialect: str, out: Path, **given: Any) -> tuple[dict[str, Any], str]:
+    counts, lines = run(config, "http://127.0.0.1:9/v1", dialect, out, dry_run=True, **given)
+    return counts, "\n".join(lines)
+
+
+def test_a_plan_says_what_a_run_costs_at_most(small: DatasetConfig, tmp_path: Path) -> None:
+    given = {"limit": 1, "view": "280x280", "prices": "1000000,10", "max_tokens": 200}
+    counts, text = dry(small, "qwen25vl", tmp_path / "o.jsonl", **given)
+    tokens = counts["prompt_tokens"]
+    assert 100 < tokens < 140 and counts["cost"] == (pytest.approx(tokens), 0.002)
+    assert f"cost by --prices: about {tokens} for prompts, at most 0.002 for answers" in text
+    _, text = dry(small, "radvlm", tmp_path / "o.jsonl", **given | {"view": None})
+    assert "cost by --prices: at most 0.002 for answers" in text
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kind", "words"),
+    [("florence2", "llamacpp", "llama-server with --special"), ("qwen2vl", "ollama", "Ollama has no such flag"),
+     ("florence2", "openai", "the flag that keeps special tokens"), ("florence2", "vllm", ""), ("json", "ollama", "")],
+)  # fmt: skip
+def test_a_plan_names_the_flag_that_keeps_tokens(
+    small: DatasetConfig, tmp_path: Path, dialect: str, kind: str, words: str
+) -> None:
+    frame = {"frame": "permille"} if dialect == "json" else {}
+    _, text = dry(small, dialect, tmp_path / "o.jsonl", server=kind, **frame)
+    assert words in text and ("has special tokens, which no field" in text) is bool(words)
+
+
+def test_a_dry_run_changes_nothing_and_needs_no_lock(small: DatasetConfig, server: AskServer, tmp_path: Path) -> None:
+    out = tmp_path / "o.jsonl"
+    run(small, server.url, "radvlm", out)
+    log = asked_folder(out) / LOG_FILE
+    with log.open("ab") as stream:
+        stream.write(b"half a li")
+    before = {path: path.read_bytes() for path in (out, *asked_folder(out).iterdir())}
+    with locked(asked_folder(out)):
+        counts, text = dry(small, "radvlm", out)
+    assert counts["answered_before"] == 3 and counts["bytes"] == 0 and "3 answered before" in text
+    assert {path: path.read_bytes() for path in (out, *asked_folder(out).iterdir())} == before
+    log.unlink()
+    assert dry(small, "radvlm", out)[0]["answered_before"] == 0 and not log.exists()
+
+
+def test_a_store_takes_another_model_that_is_asked_for(small: DatasetConfig, tmp_path: Path) -> None:
+    """But not another one that answers in its place."""
+    out = tmp_path / "o.jsonl"
+    with AskServer(count_tokens=0) as server:
+        first, _ = run(small, server.url, "radvlm", out, model="a")
+        second, _ = run(small, server.url, "radvlm", out, model="b")
+        assert (second["answers"], second["answered_before"], second["stopped"]) == (3, 0, "")
+        assert '"model": "b"' in out.read_text().splitlines()[0]
+        server.change(default={"content": "[]", "model": "b-2"})
+        other, _ = run(small, server.url, "radvlm", out, model="b", temperature=0.5)
+        assert "'b-2' answered, and 'b' before" in other["stopped"] and not other["answers"]
+        again, _ = run(small, server.url, "radvlm", out, model="a")
+    assert first["answers"] == again["answered_before"] == 3
+
+
+def test_no_file_of_somebody_else_is_replaced(small: DatasetConfig, server: AskServer, tmp_path: Path) -> None:
+    """Also beside a store without a plan, and where an attempt would be written."""
+    out = tmp_path / "o.jsonl"
+    AnswerLog(asked_folder(out), "radvlm").close()
+    out.write_text("mine")
+    with pytest.raises(ConfigError, match="was not written by ask"):
+        run(small, server.url, "radvlm", out)
+    (tmp_path / "p.2.jsonl").write_text("mine")
+    with pytest.raises(ConfigError, match=r"p\.2\.jsonl exists and was not written by ask"):
+        run(small, server.url, "radvlm", tmp_path / "p.jsonl", attempts=2)
+
+
+def test_half_a_surrogate_pair_is_no_text(small: DatasetConfig, server: AskServer, tmp_path: Path) -> None:
+    words = tmp_path / "words.json"
+    words.write_text(json.dumps({PAIRS[0]["finding"]: "a\ud800"}))
+    for given in ({"words": words}, {"set": ('top_k="\\ud800"',)}, {"model": "\udcff"}):
+        with pytest.raises(ConfigError, match="no Unicode: it has"):
+            run(small, server.url, "radvlm", tmp_path / "o.jsonl", **given)
+
+
+def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
+    """Ctrl-C leaves a slow request under way, whose answer comes when the number of the file has another owner."""
+    log = AnswerLog(tmp_path, "radvlm")
+    log.close()
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    with pytest.raises(RunError):
+        log.append({"key": "ab" * 32, "kind": "answer", "text": ""})
+    assert not os.read(other, 10)
+    os.close(other)
+
+
+def test_attempts_differ_in_absent_pairs_too(tmp_path: Path) -> None:
+    config = cut(tmp_path / "data", PAIRS[:3])
+    script = [{"content": "[]"}, {"content": "[0.1, 0.1, 0.5, 0.5]"}]
+    with AskServer(count_tokens=0, script=script) as server:
+        absent = {"findings": ("Fracture",), "negatives": "all", "limit": 1, "attempts": 2, "concurrency": 1}
+        counts, _ = run(config, server.url, "radvlm", tmp_path / "o.jsonl", **absent)
+    assert counts["kinds"]["absent"] == {"answer": 2} and counts["differences"][0]["states"] == 1
