@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +15,7 @@ from ...engines.errors import ConfigError, ImageError
 from ...engines.visible_text import visible_text
 from ..data.answers.line_keys import VIEW_NOT_PROVED
 from ..data.images.size import image_size
-from ..evaluation.progress import Progress
+from ..evaluation.progress import Advance, Progress
 from ..host.config import DatasetConfig
 from ..host.paths import has_file
 from ..results.loaded_dataset import load_dataset
@@ -110,11 +112,11 @@ def _run(
     else:
         session.plan = replace(session.plan, header=earlier.header)
     interrupted = False
-    total = session.plan.pairs * session.plan.attempts
+    left = session.plan.pairs * session.plan.attempts - session.reused
     try:
-        with progress.cell(f"ask {session.plan.dataset}", total, "pairs") as advance:
-            advance(session.reused)
-            runner.run(jobs(session, todo, log, progress), lambda kind: _note(kind, runner, advance, progress))
+        with progress.cell(f"ask {session.plan.dataset}", left, "pairs") as advance:
+            count = _counting(advance)
+            runner.run(jobs(session, todo, log, count, progress), lambda kind: _note(kind, runner, count, progress))
     except KeyboardInterrupt:
         interrupted = True
         runner.state.stopped = "interrupted"
@@ -174,9 +176,22 @@ def _header(session: AskSession, facts: ServerFacts, proof: tuple[str, str]) -> 
     }
 
 
-def _note(kind: str, runner: AskRunner, advance: Any, progress: Progress) -> None:
+def _counting(advance: Advance) -> Advance:
+    """As `advance`, for several threads."""
+    lock = threading.Lock()
+
+    def count(pairs: int, failed: int = 0) -> None:
+        with lock:
+            advance(pairs, failed)
+
+    return count
+
+
+def _note(kind: str, runner: AskRunner, count: Advance, progress: Progress) -> None:
     """Counts a finished request; the first failure of a kind is said at once."""
-    advance(1)
+    if kind == "left":
+        return
+    count(1, kind not in KEPT)
     if kind not in KEPT and runner.state.kinds[kind] == 1:
         reason = next(reversed(runner.state.reasons), "")
         progress.say(f"{kind}: {reason}")
@@ -232,4 +247,6 @@ def _write_only(request: AskRequest, progress: Progress) -> dict[str, Any]:
 
 def _literal(host: str, port: int) -> list[str]:
     """The address of a host that is one; any other name but localhost is taken for another machine."""
-    return ["127.0.0.1"] if host == "localhost" else [host]
+    with suppress(OSError):  # as the system reads 127.1 and 2130706433
+        return [socket.inet_ntoa(socket.inet_aton("127.0.0.1" if host == "localhost" else host))]
+    return [host]

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...engines.errors import ImageError
 from ..data.images.decode import decode_ahead
-from ..evaluation.progress import Progress
+from ..evaluation.progress import Advance, Progress
 from ..host.machine_record import usable_cores
 from ..results.loaded_dataset import LoadedDataset
 from .answer_log import AnswerLog, ImageRecord, KeptAnswers
@@ -69,8 +69,13 @@ def _unchanged(plan: AskPlan, image: AskedImage, log: KeptAnswers) -> ImageRecor
     return known if (state.st_size, state.st_mtime_ns) == (known.bytes, known.mtime_ns) else None
 
 
-def jobs(session: AskSession, todo: list[AskedImage], log: AnswerLog, progress: Progress) -> Iterator[AskJob]:
-    """The requests in the dataset's order, each key once; an image is prepared once for all its findings."""
+def jobs(
+    session: AskSession, todo: list[AskedImage], log: AnswerLog, count: Advance, progress: Progress
+) -> Iterator[AskJob]:
+    """The requests in the dataset's order, each key once; an image is prepared once for all its findings.
+
+    count: counts the pairs that need no request.
+    """
     plan, asked = session.plan, set[str]()
     read = partial(_read, rules=plan.rules)
     workers = min(_THREADS, usable_cores())
@@ -79,6 +84,7 @@ def jobs(session: AskSession, todo: list[AskedImage], log: AnswerLog, progress: 
             if isinstance(sent, ImageError):
                 session.unreadable.add(image.case)
                 progress.say(f"skipped: {sent}")
+                count(len(image.questions) * plan.attempts)
                 continue
             known = ImageRecord(state[0], state[1], sent.pixels, sent.size, sent.original)
             same = plan.known(log, image) == known
@@ -87,11 +93,14 @@ def jobs(session: AskSession, todo: list[AskedImage], log: AnswerLog, progress: 
                 log.append({"image": image_name(image), "preparation": plan.preparation, **known._asdict()})
             for attempt in range(1, plan.attempts + 1):
                 for question, key in plan.keys(image, sent.pixels, attempt):
-                    if log.has(key) and key not in asked:
-                        session.reused += not counted  # its file was read again, and its pixels are the same
-                    elif key not in asked:
+                    if key in asked:
+                        count(1)
+                    elif not log.has(key):
                         asked.add(key)
                         yield AskJob(key, question, attempt, sent)
+                    elif not counted:  # its file was read again, and its pixels are the same
+                        session.reused += 1
+                        count(1)
 
 
 def _read(image: AskedImage, rules: RequestRules) -> tuple[AskedImage, tuple[int, int], SentImage | ImageError]:

@@ -89,7 +89,7 @@ def allowed_endpoint(
     else:
         problem = "it has no address"
     local = bool(addresses) and all(map(_is_loopback, addresses))
-    if _is_any(endpoint.host):
+    if any(map(_is_any, (endpoint.host, *addresses))):
         raise ConfigError(f"{endpoint.host} is an address to listen on; say 127.0.0.1.")
     if not local and not _is_named(endpoint, allow, dataset, credentialed):
         raise ConfigError(_not_allowed(endpoint, allow, dataset, credentialed))

@@ -20,13 +20,19 @@ _SECONDS_BETWEEN_BARS = 0.2  # where a bar replaces the last one
 _NAMED = 12  # names that a line lists
 
 
+class Advance(Protocol):
+    """Counts finished cases, of which some may have failed."""
+
+    def __call__(self, count: int, failed: int = 0) -> None: ...
+
+
 class Progress(Protocol):
     """`say` prints a line; `cell` opens a cell of `total` cases, or other units, and yields a function that counts
     finished ones."""
 
     def say(self, line: str) -> None: ...
 
-    def cell(self, title: str, total: int, unit: str = "cases") -> AbstractContextManager[Callable[[int], None]]: ...
+    def cell(self, title: str, total: int, unit: str = "cases") -> AbstractContextManager[Advance]: ...
 
 
 class PlainProgress:
@@ -40,24 +46,25 @@ class PlainProgress:
         self._write(line)
 
     @contextmanager
-    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Advance]:
         start = self._clock()
-        done, due = 0, start + _SECONDS_TO_FIRST_LINE
+        done, lost, due = 0, 0, start + _SECONDS_TO_FIRST_LINE
 
-        def advance(count: int) -> None:
-            nonlocal done, due
-            done += count
+        def advance(count: int, failed: int = 0) -> None:
+            nonlocal done, lost, due
+            done, lost = done + count, lost + failed
             now = self._clock()
-            if now >= due and done < total:
+            if now >= due and 0 < done < total:
                 due = now + _SECONDS_BETWEEN_LINES
                 rate = done / (now - start)
-                self._write(f"{title}: {done} of {total} {unit}, {rate:.1f}/s, {(total - done) / rate:.0f} s to go")
+                left = f"{rate:.1f}/s, {(total - done) / rate:.0f} s to go"
+                self._write(f"{title}: {done} of {total} {unit}{_lost(lost)}, {left}")
 
         yield advance
 
 
 class RichProgress:
-    """One bar per cell, with rate and remaining time."""
+    """One bar per cell, with failures, rate and remaining time."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -66,7 +73,7 @@ class RichProgress:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Advance]:
         from rich import progress
 
         columns = (
@@ -78,11 +85,15 @@ class RichProgress:
         )
         with progress.Progress(*columns, console=self._console, transient=True) as bars:
             task = bars.add_task(title, total=total, rate="")
+            lost = 0
 
-            def advance(count: int) -> None:
+            def advance(count: int, failed: int = 0) -> None:
+                nonlocal lost
+                lost += failed
                 bars.advance(task, count)
                 speed = bars.tasks[0].speed
-                bars.update(task, rate=f"{speed:.1f}/s" if speed else "")
+                rate = f"{speed:.1f}/s" if speed else ""
+                bars.update(task, rate=f"{rate}{_lost(lost)}")
 
             yield advance
 
@@ -94,8 +105,8 @@ class SilentProgress:
         pass
 
     @contextmanager
-    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
-        yield lambda count: None
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Advance]:
+        yield lambda count, failed=0: None
 
 
 class NotebookProgress:
@@ -108,23 +119,24 @@ class NotebookProgress:
         print(visible_text(line))
 
     @contextmanager
-    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Advance]:
         from IPython.display import HTML, display
 
         start = shown = self._clock()
-        done = 0
+        done = lost = 0
 
         def bar() -> Any:
             seconds = self._clock() - start
-            rate = f"{done / seconds:.1f}/s" if done and seconds else ""
-            drawn = f"<progress value={done} max={max(total, 1)}></progress> {done} of {total} {rate}"
+            rate = done / seconds if seconds else 0.0
+            left = f" {rate:.1f}/s, {max(0, total - done) / rate:.0f} s to go" if rate else ""
+            drawn = f"<progress value={done} max={max(total, 1)}></progress> {done} of {total}{_lost(lost)}{left}"
             return HTML(f"{escape(visible_text(title))} {drawn}")
 
         handle = display(bar(), display_id=True)
 
-        def advance(count: int) -> None:
-            nonlocal done, shown
-            done += count
+        def advance(count: int, failed: int = 0) -> None:
+            nonlocal done, lost, shown
+            done, lost = done + count, lost + failed
             if self._clock() - shown >= _SECONDS_BETWEEN_BARS or done >= total:
                 shown = self._clock()
                 handle.update(bar())
@@ -141,6 +153,10 @@ def progress_for(console: Console) -> Progress:
         return NotebookProgress()
     rich = RichProgress(console)
     return rich if console.is_terminal else PlainProgress(rich.say)
+
+
+def _lost(failed: int) -> str:
+    return f", {failed} failed" if failed else ""
 
 
 def not_asked_line(prompt_set: str, classes: Sequence[str], total: int) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,11 @@ from ask_server import AskServer
 from ask_world import PAIRS, cut, run
 from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.runtime.asking.answer_log import LOG_FILE, AnswerLog
+from xbench_fast.runtime.asking.ask_dataset import ask_dataset
+from xbench_fast.runtime.asking.ask_options import AskOptions
+from xbench_fast.runtime.asking.ask_rules import AskRequest
 from xbench_fast.runtime.asking.asked_file import asked_folder, locked
+from xbench_fast.runtime.evaluation.progress import Advance, PlainProgress
 from xbench_fast.runtime.host.config import DatasetConfig
 
 
@@ -125,3 +131,35 @@ def test_attempts_differ_in_absent_pairs_too(tmp_path: Path) -> None:
         absent = {"findings": ("Fracture",), "negatives": "all", "limit": 1, "attempts": 2, "concurrency": 1}
         counts, _ = run(config, server.url, "radvlm", tmp_path / "o.jsonl", **absent)
     assert counts["kinds"]["absent"] == {"answer": 2} and counts["differences"][0]["states"] == 1
+
+
+class Counted(PlainProgress):
+    """Keeps what each cell was told."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda line: None)
+        self.cells: list[tuple[int, int, int]] = []
+
+    @contextmanager
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Advance]:
+        told: list[tuple[int, int]] = []
+        yield lambda count, failed=0: told.append((count, failed))
+        self.cells.append((total, sum(count for count, _ in told), sum(failed for _, failed in told)))
+
+
+def test_the_bar_counts_every_pair_that_is_left(tmp_path: Path) -> None:
+    """Also pairs of one request, of images that cannot be read, and those whose answers are found on the way."""
+    config, out = cut(tmp_path / "data", PAIRS[:4]), tmp_path / "o.jsonl"
+    names = [tmp_path / "data" / f"{pair['case']}.png" for pair in PAIRS[:4]]
+    names[1].write_bytes(names[0].read_bytes())
+    names[2].write_bytes(b"no image")
+    progress = Counted()
+    request = partial(AskRequest, out, dialect="radvlm", dataset="fixture")
+    options = AskOptions(negatives="all", concurrency=1)
+    with AskServer(count_tokens=0, script=[{"content": "[]"}, {"status": 400}]) as server:
+        counts = ask_dataset(request(server.url, options=options), config, progress)
+        server.change(script=[])
+        os.utime(names[3])
+        ask_dataset(request(server.url, options=options), config, progress)
+    assert progress.cells[0] == (counts["pairs"], counts["pairs"], 1)
+    assert progress.cells[1][0] == progress.cells[1][1] < counts["pairs"] and progress.cells[1][2] == 0

@@ -279,8 +279,8 @@ def test_progress_in_a_notebook_needs_no_widgets(
     progress.say("a line")
     with progress.cell("student & co on coco", 20) as advance:
         advance(16)
-        advance(4)
+        advance(4, 3)
     assert capsys.readouterr().out == "a line\n"
     assert isinstance(progress_for(Console(force_jupyter=True)), NotebookProgress)
     assert shown[0].startswith("student &amp; co on coco <progress value=0 max=20>")
-    assert "16 of 20" in shown[1] and "20 of 20" in shown[2] and shown[-1] == ""
+    assert shown[1].endswith("16 of 20 4.0/s, 1 s to go") and "20 of 20, 3 failed" in shown[2] and shown[-1] == ""

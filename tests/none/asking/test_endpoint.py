@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import ConfigError
+from xbench_fast.runtime.asking.ask_dataset import _literal
 from xbench_fast.runtime.asking.endpoint import CREDENTIALED, allowed_endpoint, parse_endpoint
 
 HOSTS = json.loads((Path(__file__).parents[2] / "ask" / "hosts.json").read_text())["cases"]
@@ -41,6 +42,15 @@ def test_a_name_with_one_address_elsewhere_is_another_host() -> None:
 
     with pytest.raises(ConfigError, match="would leave this machine"):
         allowed_endpoint("http://both.example/v1", [], "d", False, two)
+
+
+def test_another_spelling_of_an_address_is_that_address() -> None:
+    with pytest.raises(ConfigError, match="0 is an address to listen on; say 127"):
+        allowed_endpoint("http://0:8000/v1", [], "d", False)
+    for resolver in (_literal, None):
+        assert allowed_endpoint("http://2130706433:8000/v1", [], "d", False, resolver).local
+        with pytest.raises(ConfigError, match="would leave this machine"):
+            allowed_endpoint("http://[::127.0.0.1]:8000/v1", [], "d", False, resolver)
 
 
 def test_a_credentialed_dataset_quotes_its_rule() -> None:
