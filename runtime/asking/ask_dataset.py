@@ -180,11 +180,11 @@ def _counting(advance: Advance) -> Advance:
     """As `advance`, for several threads."""
     lock = threading.Lock()
 
-    def count(pairs: int, failed: int = 0) -> None:
+    def counted(count: int, failed: int = 0) -> None:
         with lock:
-            advance(pairs, failed)
+            advance(count, failed)
 
-    return count
+    return counted
 
 
 def _note(kind: str, runner: AskRunner, count: Advance, progress: Progress) -> None:
