@@ -19,7 +19,7 @@ def grid(text: str) -> Parsed:
     """`Answer: B3, B4` or `Answer: none`: each cell is a box, in fractions of the image.
 
     Only the line after the last `Answer:` is read, because C7 and T4 are vertebrae too. Without it, a cell anywhere
-    makes the text unparsable.
+    makes the text unparsable; so does a line with a number and neither a cell nor `none`, such as `Answer: B 3`.
     """
     answers = list(_ANSWER.finditer(text))
     if not answers:
@@ -29,6 +29,7 @@ def grid(text: str) -> Parsed:
     for cell in _CELL.finditer(line):
         x, y = _corner(cell) or (0.0, 0.0)
         parsed.add((x, y, x + 1 / GRID_SIDE, y + 1 / GRID_SIDE), legal=_corner(cell) is not None)
+    parsed.meant = not parsed.empty and any(map(str.isdecimal, line))
     return parsed
 
 

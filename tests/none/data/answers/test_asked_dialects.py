@@ -148,3 +148,24 @@ def test_finish_is_no_key_of_a_header(tmp_path: Path) -> None:
     file.write_text('{"xbench_boxes": 1, "finish": "stop"}\n')
     with pytest.raises(DataError, match="'finish' is not a key of the format"):
         read_boxes(file, questions(PAIRS[:1]))
+
+
+@pytest.mark.parametrize(
+    ("text", "meant", "empty"),
+    [("Answer: B 3", True, False), ("Answer: B3B4", True, False), ("answer: column B, row 3", True, False),
+     ("C7 is broken. Answer: none of 64", False, True), ("C7 is broken. Answer: unclear", False, False)],
+)  # fmt: skip
+def test_a_cell_in_another_spelling_is_no_silence(text: str, meant: bool, empty: bool) -> None:
+    parsed = parse("grid", text)
+    assert (parsed.meant, parsed.empty, parsed.boxes, parsed.illegal) == (meant, empty, [], 0)
+
+
+def test_an_unread_answer_to_a_phrase_is_not_quoted(tmp_path: Path) -> None:
+    """It repeats the phrase, which is a text of a report."""
+    found = {"Mass": Boxes(((1, 1, 5, 5),))}
+    case = Case("a", Path("a"), {"Mass": 1}, found, "test", size=(9, 9), phrases={"Mass": "a CANARY mass"})
+    line = {"case": "a", "phrase": "a CANARY mass", "dialect": "radvlm", "text": "a CANARY mass at [1, 2, 3]"}
+    file = tmp_path / "o.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    read = read_boxes(file, Questions([case], ["Mass"]))
+    assert read.positives.state.tolist() == [State.UNPARSABLE] and read.first_unread == "line 1"
