@@ -109,11 +109,13 @@ def draw_patients(patients: int, replicates: int = REPLICATES, seed: int = SEED)
         raise ValueError(f"resampling needs patients and replicates, got {patients} and {replicates}")
     generator = np.random.Generator(np.random.PCG64(seed))
     counts: NDArray[Any] = np.empty((replicates, patients), np.uint8)
+    small, large = (int(np.iinfo(dtype).max) for dtype in (np.uint8, np.uint16))
     for row in range(replicates):
         drawn = np.bincount(generator.integers(0, patients, patients), minlength=patients)
-        if drawn.max() > np.iinfo(np.uint16).max:
-            raise ValueError(f"one of {patients} patients was drawn {drawn.max()} times, more than can be counted")
-        if drawn.max() > np.iinfo(counts.dtype).max:
+        most = int(drawn.max())
+        if most > large:
+            raise ValueError(f"one of {patients} patients was drawn {most} times, more than can be counted")
+        if most > small:
             counts = counts.astype(np.uint16)
         counts[row] = drawn
     return Draws(counts, seed)

@@ -96,8 +96,8 @@ def settle(drawing: Drawing) -> None:
                 FuncFormatter(lambda place, number, names=names: visible_text(names(place, number)))
             )
     FigureCanvasAgg(drawing)
-    if drawing.get_layout_engine() is not None:
-        drawing.draw_without_rendering()
+    if (engine := drawing.get_layout_engine()) is not None:
+        engine.execute(drawing)
         drawing.set_layout_engine("none")
 
 
