@@ -47,10 +47,12 @@ def free_port() -> int:
 
 @contextmanager
 def orthanc(folder: Path) -> Iterator[str]:
-    """Orthanc with DICOMweb, which keeps its files in `folder`; its URL. Skipped where it is not installed."""
+    """Orthanc with DICOMweb, which keeps its files in `folder`; its URL. Skipped where it is not installed, unless
+    XBENCH_PACS says that it is."""
     program = shutil.which("Orthanc", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None or not PLUGIN.is_file():
-        pytest.skip("no Orthanc with DICOMweb here (Debian: orthanc, orthanc-dicomweb)")
+        absent = pytest.fail if os.environ.get("XBENCH_PACS") else pytest.skip
+        absent("no Orthanc with DICOMweb here (Debian: orthanc, orthanc-dicomweb)")
     port = free_port()
     settings = {
         "Name": "test", "StorageDirectory": str(folder / "db"), "IndexDirectory": str(folder / "db"),
@@ -122,15 +124,17 @@ def store(archive: str, *contents: bytes) -> None:
         httpx.post(f"{archive}/instances", content=content, trust_env=False).raise_for_status()
 
 
-def fetch(archive: str, modality: str) -> list[tuple[str, bytes]]:
-    """Series description and file of the instances of a modality, each retrieved whole over DICOMweb (WADO-RS)."""
+def fetch(archive: str, modality: str, study: str) -> list[tuple[str, bytes]]:
+    """Series description and file of a study's instances of a modality, each retrieved whole by WADO-RS."""
     web = f"{archive}/dicom-web"
     found: list[dict[str, Any]] = httpx.get(
-        f"{web}/instances", params={"Modality": modality, "includefield": "SeriesDescription"}, trust_env=False
+        f"{web}/studies/{study}/instances",
+        params={"Modality": modality, "includefield": "SeriesDescription"},
+        trust_env=False,
     ).json()
     files = []
     for entry in found:
-        study, series, one = (entry[tag]["Value"][0] for tag in ("0020000D", "0020000E", "00080018"))
+        series, one = (entry[tag]["Value"][0] for tag in ("0020000E", "00080018"))
         described = entry.get("0008103E", {}).get("Value", [""])[0]
         accept = 'multipart/related; type="application/dicom"; transfer-syntax=*'
         path = f"{web}/studies/{study}/series/{series}/instances/{one}"

@@ -117,7 +117,7 @@ def main() -> None:
             hand.page.get_by_role("button", name="Yes", exact=True).click()  # "continue tracking measurements?"
             hand.page.wait_for_timeout(2_000)
             hand.report("sr_continued")
-        for name, content in (*fetch(archive, "SR"), *fetch(archive, "SEG")):
+        for name, content in (*fetch(archive, "SR", study), *fetch(archive, "SEG", study)):
             if name:
                 (out / f"{name}.dcm").write_bytes(content)
     np.savez_compressed(out / "label_map.npz", labels=labels)

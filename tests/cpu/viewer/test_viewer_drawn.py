@@ -1,0 +1,52 @@
+"""Annotations are drawn in OHIF, stored in an archive, fetched, read and scored. A slow job: XBENCH_OHIF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydicom
+import pytest
+from numpy.typing import NDArray
+from viewer_archive import fetch, orthanc, served, store, viewer_site
+from viewer_hands import hands
+from viewer_objects import DRAWN, STROKES, draw_regions, drawn_mask
+from viewer_scored import assert_equal, on_grid, scored
+
+
+@pytest.fixture(scope="module")
+def film(root: Path) -> bytes:
+    return (root / "tests/formats/dicom/film.dcm").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def drawn(root: Path, film: bytes, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """What the archive has after the drawing, and the label map of the viewer."""
+    site_folder = viewer_site()
+    study = str(pydicom.dcmread(root / "tests/formats/dicom/film.dcm").StudyInstanceUID)
+    with orthanc(tmp_path_factory.mktemp("archive")) as archive:
+        store(archive, film)
+        with served(site_folder, archive) as site, hands(site, study) as hand:
+            draw_regions(hand.opened())
+            hand.report("drawn")
+            labels = hand.opened("segmentation").segment(*STROKES)
+            hand.store_segmentation("painted")
+        return {name: content for kind in ("SR", "SEG") for name, content in fetch(archive, kind, study)} | {
+            "labels": labels
+        }
+
+
+def test_drawn_regions_are_scored(drawn: Mapping[str, Any], film: bytes, tmp_path: Path) -> None:
+    masks: dict[str, NDArray[np.bool_]] = {finding: on_grid(drawn_mask(finding)) for finding in DRAWN}
+    rows = scored(tmp_path / "world", film, [drawn["drawn"]], masks)
+    for finding, mask in masks.items():
+        assert_equal(rows[finding], mask)
+
+
+def test_a_painted_segmentation_is_scored(drawn: Mapping[str, Any], film: bytes, tmp_path: Path) -> None:
+    masks = {finding: on_grid(drawn["labels"] == value) for value, (finding, _) in enumerate(STROKES, 1)}
+    rows = scored(tmp_path / "world", film, [drawn["painted"]], masks)
+    for finding, mask in masks.items():
+        assert_equal(rows[finding], mask)
