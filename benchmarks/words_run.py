@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -46,7 +47,7 @@ ENDS = (
 )
 
 
-def reports(count, rng):
+def reports(count: int, rng: random.Random) -> Iterator[str]:
     """Texts of at least 60 words."""
     sentences = [f"{start} {end}" for start in STARTS for end in ENDS]
     for _ in range(count):
@@ -56,14 +57,14 @@ def reports(count, rng):
         yield text
 
 
-def answered(texts):
+def answered(texts: Sequence[str]) -> None:
     for text in texts:
         reading = read_words(text)
         for name in CLASSES:
             class_answer(reading, name, asked=False)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reports", type=int, default=12_601)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -71,7 +72,7 @@ def main():
     load, rng = round(os.getloadavg()[0], 2), random.Random(0)
     texts = list(reports(options.reports, rng))
     answered(texts[:10])
-    cpu = clocked(lambda: answered(texts)).cpu
+    cpu = clocked(partial(answered, texts)).cpu
     long = " ".join(reports(LONG // 400, rng))[:LONG]
     once, twice = (median(clocked(partial(read_words, text)).cpu for _ in range(ROUNDS)) for text in (long, 2 * long))
     figures = {

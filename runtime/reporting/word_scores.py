@@ -96,10 +96,13 @@ class WordScores:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Pairs by state, answers by remark, statements that were skipped, and pairs with a stated zone."""
+        """Pairs by state, answers by remark, statements that were skipped, pairs with a stated zone, and answers that
+        were refused or cut off."""
         states = {state.name.lower(): int((self.words.state == state).sum()) for state in WordState}
         remarks = {str(remark.name).lower(): int((self.words.remarks & remark > 0).sum()) for remark in Remark}
         counted = {"skipped": int(self.words.skipped.sum()), "zones_stated": int((self.words.stated > 0).sum())}
+        counted |= {"refused": self.stored.of_state("refused")}
+        counted |= {"truncated": int(self.stored.counters["truncated"].sum())}
         return {**states, **remarks, **counted}
 
     @property

@@ -91,11 +91,12 @@ def _said(scores: Sequence[WordScores], name: str) -> Table:
     remarks = [str(remark.name).lower() for remark in Remark]
     columns = [Column("words"), Column("pairs")]
     columns += [Column(key.replace("_", " "), "state") for key in states]
-    columns += [Column(key.replace("_", " "), "of the answers") for key in (*remarks, "skipped")]
+    ends = [key for key in ("refused", "truncated") if any(found.counts[key] for found in scores)]
+    columns += [Column(key.replace("_", " "), "of the answers") for key in (*remarks, "skipped", *ends)]
     columns += [Column("not frontal"), Column("asked", "absent classes"), Column("not asked", "absent classes")]
     rows: list[tuple[Item, ...]] = []
     for found in scores:
-        counts = [str(found.counts[key]) for key in (*states, *remarks, "skipped")]
+        counts = [str(found.counts[key]) for key in (*states, *remarks, "skipped", *ends)]
         asked = (str(len(found.words.negative_state)), str(found.stored.not_asked))
         rows.append((found.model, str(len(found.words.state)), *counts, str(_not_frontal(found)), *asked))
     notes = (

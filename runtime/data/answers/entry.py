@@ -44,8 +44,13 @@ def read_answer(line: Mapping[str, Any], settings: Settings, row: int, questions
         raise BadLine("text", "the line has both boxes and text; leave one of them out")
     if "boxes" not in line and "text" not in line:
         raise BadLine("boxes", "the line has neither boxes nor text; if the model found nothing, write []")
-    finish = finish_of(line)
     answer = (_from_text if "text" in line else _from_boxes)(line, settings, row, questions)
+    return finished(answer, line)
+
+
+def finished(answer: FittedAnswer, line: Mapping[str, Any]) -> FittedAnswer:
+    """The answer of a line with what its key `finish` says: cut off, or refused. Raises BadLine."""
+    finish = finish_of(line)
     answer.truncated |= finish == "length"
     if finish in REFUSALS and answer.state != State.ANSWERED:
         answer.state, answer.excerpt = State.REFUSED, ""

@@ -97,7 +97,8 @@ def _header(reading: FileReading, line: dict[str, Any], number: int) -> Settings
 def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number: int) -> None:
     settings = line_settings(line, header)
     reading.check_dataset(settings.provenance)
-    words = settings.dialect is not None and DIALECTS[settings.dialect].words and not line.keys().isdisjoint(_WORDS)
+    words = settings.dialect is not None and DIALECTS[settings.dialect].words
+    words = words and ("boxes" not in line or not line.keys().isdisjoint(_WORDS))
     reading.is_words(words, number)
     if words:
         asked_one, answers = word_answers(line, settings, reading.questions, reading.thorax)

@@ -72,7 +72,8 @@ def unread_answers(
     """
     parts = (_given(file.positives, positives), _given(file.negatives, negatives))
     meant = sum(int((states == State.UNPARSABLE).sum()) for states, _ in parts)
-    silent = (State.SILENT, State.NO_BOX_IN_TEXT)
+    # Words that deny draw nothing, and are read also where the text is cut behind them.
+    silent = (State.NO_BOX_IN_TEXT,) if file.thorax is not None else (State.SILENT, State.NO_BOX_IN_TEXT)
     cut = sum(int((truncated & np.isin(states, silent)).sum()) for states, truncated in parts)
     first = file.first_unread if meant else ""
     given = sum(len(states) for states, _ in parts)

@@ -10,7 +10,7 @@ from ..answered import State
 from ..bad_line import BadLine
 from ..dialects.parsed import has_numbers_in_bracket
 from ..dialects.thoughts import answer_part
-from ..entry import asked_by, size_of_line
+from ..entry import asked_by, finished, size_of_line
 from ..fitting import FittedAnswer, fit
 from ..line_keys import Settings
 from ..questions import Place, Questions
@@ -57,7 +57,7 @@ def word_answers(
             words = class_answer(read, name, asked=asked, uncertain=frames.options.uncertain)
             remark = Remark.BOX_IN_TEXT if has_numbers_in_bracket(text) else NO_REMARK
             answers.append((place, drawing.of_words(words, remark, text, cut=read.cut)))
-    return asked, answers
+    return asked, [(place, finished(answer, line)) for place, answer in answers]
 
 
 def _checked_text(line: Mapping[str, Any], settings: Settings) -> str:

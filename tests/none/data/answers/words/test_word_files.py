@@ -14,6 +14,7 @@ from xbench_fast.runtime.data.answers.answered import BoxFile, State
 from xbench_fast.runtime.data.answers.box_file import ReadOptions
 from xbench_fast.runtime.data.answers.questions import Questions
 from xbench_fast.runtime.data.answers.read_box_file import read_boxes
+from xbench_fast.runtime.data.answers.unread_answers import unread_answers
 from xbench_fast.runtime.data.answers.words.class_answers import Remark, WordState
 from xbench_fast.runtime.data.answers.words.thorax_frames import WordOptions
 from xbench_fast.runtime.data.datasets.dataset import Case
@@ -74,6 +75,40 @@ def test_every_bad_line(tmp_path: Path) -> None:
             assert answer.state is state
             assert bool(answer.remarks & Remark.BOX_IN_TEXT) == (entry["what"] == "boxes in a text")
             assert answer.places.names == (("LL",) if answer.places.names else ())
+
+
+def test_a_line_without_text_is_a_bad_line_of_words(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "f.jsonl", HEADER, {"case": "36302", "finding": "Mass"}, {"case": "36302", "text": "Mass."}
+    )
+    with pytest.raises(DataError, match="line 2, key 'text': the line has no text"):
+        read_boxes(path, films())
+    assert read_boxes(path, films(), ReadOptions(count_bad_lines=True)).rejected == 1
+
+
+def test_how_an_answer_ended_is_read_of_words_too(tmp_path: Path) -> None:
+    ends = [("Mass.", "length"), ("", "refusal"), ("Sorry.", "content_filter"), ("Left nodule.", "refusal"),
+            ("No fracture.", "length"), ("", "length")]  # fmt: skip
+    findings = ("Mass", "Effusion", "Consolidation", "Nodule", "Fracture", "Calcification")
+    lines = [
+        {"case": "36302", "finding": finding, "text": text, "finish": finish}
+        for finding, (text, finish) in zip(findings, ends, strict=True)
+    ]
+    file = read(tmp_path, *lines)
+    given = file.positives
+    told = {
+        CLASSES[place % len(CLASSES)]: (State(int(state)).name, bool(cut))
+        for place, state, cut, line in zip(given.places, given.state, given.truncated, given.lines, strict=True)
+        if line
+    }
+    assert told == {
+        "Mass": ("SILENT", True), "Effusion": ("REFUSED", False), "Consolidation": ("REFUSED", False),
+        "Nodule": ("ANSWERED", False), "Fracture": ("SILENT", True), "Calcification": ("NO_BOX_IN_TEXT", True),
+    }  # fmt: skip
+    unread = unread_answers(file)
+    assert (unread.count, unread.cut) == (1, 1), "what denies before the text is cut is read"
+    with pytest.raises(DataError, match="key 'finish'"):
+        read(tmp_path, {"case": "36302", "finding": "Mass", "text": "Mass.", "finish": 3})
 
 
 def test_places_are_drawn_as_the_fixtures_say(tmp_path: Path) -> None:
