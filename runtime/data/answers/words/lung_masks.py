@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,8 @@ _LEAST_QUALITY: Final = 0.7
 _CXAS_CHANNELS: Final = (135, 136)
 _CXAS_COUNT: Final = 159
 _FRACTION: Final = 0.5
+_DAMAGED: Final = (OSError, EOFError, ValueError, IndexError, KeyError, BadZipFile, zlib.error, csv.Error)
+"""What files with damage raise; UnicodeDecodeError is a ValueError."""
 
 
 class _Box(NamedTuple):
@@ -49,7 +53,11 @@ class LungMasks:
         if has_file(path):
             if not path.name.lower().endswith((".csv", ".csv.gz")):
                 raise DataError(f"{path} is neither a CSV of CheXmask nor a folder of masks; correct --lungs.")
-            self._table = dict(_chexmask(path, questions))
+            self._table = {}
+            for row, number, frame in _chexmask(path, questions):
+                if self._table.setdefault(row, frame) != frame:
+                    case = questions.cases[row].case_id
+                    raise DataError(f"{path}, line {number}: another row of '{case}' has other lungs; keep one.")
         elif not has_folder(path):
             raise DataError(f"The masks {path} of --lungs do not exist; correct the path.")
 
@@ -91,8 +99,8 @@ def _box(mask: NDArray[np.bool_]) -> _Box | None:
     return _Box(x0 / width, y0 / height, x1 / width, y1 / height)
 
 
-def _chexmask(path: Path, questions: Questions) -> Iterator[tuple[int, ThoraxFrame | None]]:
-    """The frames of the dataset's cases. Raises DataError for another CSV."""
+def _chexmask(path: Path, questions: Questions) -> Iterator[tuple[int, int, ThoraxFrame | None]]:
+    """Case, line, and frame of the dataset's cases. Raises DataError for another CSV."""
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
@@ -105,8 +113,8 @@ def _chexmask(path: Path, questions: Questions) -> Iterator[tuple[int, ThoraxFra
                 # The column of names differs by dataset, and is the first with a name of one of its cases.
                 row = next((at for name in header if (at := _case(questions, line[name])) is not None), None)
                 if row is not None:
-                    yield row, _chexmask_frame(line, f"{path}, line {rows.line_num}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+                    yield row, rows.line_num, _chexmask_frame(line, f"{path}, line {rows.line_num}")
+    except _DAMAGED as error:
         raise DataError(f"{path} cannot be read as CSV: {error}.") from error
 
 
@@ -124,7 +132,7 @@ def _chexmask_frame(line: dict[str, str], where: str) -> ThoraxFrame | None:
         quality = float(line.get(_QUALITY) or 1)
         height, width = int(float(line["Height"])), int(float(line["Width"]))
         boxes = [_runs_box(line[name] or "", height, width) for name in _COLUMNS[:2]]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise DataError(f"{where}: a number of the masks cannot be read; correct the file.") from None
     return None if quality < _LEAST_QUALITY else _frame(boxes, where)
 
@@ -139,7 +147,7 @@ def _runs_box(text: str, height: int, width: int) -> _Box | None:
     if not len(starts):
         return None
     ends = starts + lengths - 1
-    if starts.min() < 0 or ends.max() >= height * width:
+    if starts.min() < 0 or max(starts.max(), lengths.max() - 1, ends.max()) >= height * width:
         raise ValueError
     first, last = starts // width, ends // width
     wraps = first < last
@@ -177,10 +185,11 @@ def _array(file: Path) -> list[NDArray[np.bool_]]:
     try:
         loaded: Any = np.load(file, allow_pickle=False, mmap_mode="r" if file.suffix == ".npy" else None)
         array = loaded if file.suffix == ".npy" else loaded[loaded.files[0]]
-    except (OSError, ValueError, EOFError, IndexError, KeyError) as error:
-        raise DataError(f"The masks {file} cannot be read: {error}.") from error
-    if array.ndim != 3 or len(array) != _CXAS_COUNT:
-        raise DataError(f"{file} has the shape {list(array.shape)}, and CXAS writes [{_CXAS_COUNT}, height, width].")
+    except _DAMAGED as error:
+        raise DataError(f"The masks {file} cannot be read, or are no array of numbers; make them again.") from error
+    if array.ndim != 3 or len(array) != _CXAS_COUNT or array.dtype.kind not in "biuf":
+        made = f"{array.dtype.name} {list(array.shape)}"
+        raise DataError(f"{file} is {made}, and CXAS writes numbers or truth values [{_CXAS_COUNT}, height, width].")
     return [np.asarray(array[channel]) > 0 for channel in _CXAS_CHANNELS]
 
 

@@ -156,9 +156,22 @@ def test_what_is_no_source_of_masks_stops(tmp_path: Path) -> None:
         (broken(tmp_path / "a.csv", b"image_id,Left Lung\n"), "lacks the columns Right Lung, Height, Width"),
         (broken(tmp_path / "b.csv", header + b"a,1 2 3,1 1,10,10\n"), "line 2: a number"),
         (broken(tmp_path / "c.csv", header + b"a,1 2,99 9,10,10\n"), "line 2: a number"),
+        (broken(tmp_path / "d.csv", header + b"a,1 2,1 1,inf,10\n"), "line 2: a number"),
+        (broken(tmp_path / "e.csv", header + b"a,9223372036854775807 9,1 1,10,10\n"), "line 2: a number"),
+        (broken(tmp_path / "f.csv", header + b"a,8 2,1 1,10,10\n" * 2 + b"a,7 2,1 1,10,10\n"), "line 4: another row"),
+        (broken(tmp_path / "g.csv.gz", gzip.compress(header)[:-9]), "cannot be read as CSV"),
+        (broken(tmp_path / "h.csv.gz", gzip.compress(header)[:12] + b"\xff" * 99), "cannot be read as CSV"),
     ]:
         with pytest.raises(DataError, match=words):
             frame(path)
     np.save(tmp_path / "a.npy", np.zeros((3, 4, 4), np.bool_))
     with pytest.raises(DataError, match="CXAS writes"):
         frame(tmp_path)
+    np.save(tmp_path / "a.npy", np.full((159, 4, 4), "x"))
+    with pytest.raises(DataError, match="CXAS writes"):
+        frame(tmp_path)
+    (tmp_path / "a.npy").unlink()
+    for content in (b"PK\x03\x04", b"abc"):
+        broken(tmp_path / "a.npz", content)
+        with pytest.raises(DataError, match="no array of numbers"):
+            frame(tmp_path)
