@@ -16,7 +16,7 @@ from ...results.numbers.fields import GROUNDING
 from ...results.numbers.run_numbers import Results
 from ..tables.metric_names import METRICS
 from ..tables.stamps import cell_stamps
-from .style import DPI, drawing_style
+from .style import drawing_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
