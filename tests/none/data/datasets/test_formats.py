@@ -225,6 +225,7 @@ def test_coco_draws_the_same_masks(formats: Path, expected: Mapping[str, NDArray
 
 
 def test_these_are_the_shared_fixtures(shared: Path, formats: Path) -> None:
+    """All but what the viewer OHIF made, which only this project has."""
     for file in formats.rglob("*"):
-        if file.is_file() and file.name != "README.md":
+        if file.is_file() and file.name != "README.md" and "ohif" not in file.parts:
             assert file.read_bytes() == (shared / "formats" / file.relative_to(formats)).read_bytes(), file
