@@ -208,8 +208,8 @@ def _say_plan(session: AskSession, sample: Sequence[AskedImage], progress: Progr
 
 
 def is_credentialed(config: DatasetConfig) -> bool:
-    """Whether the dataset is under a data use agreement."""
-    return config.credentialed or config.reader in CREDENTIALED
+    """Whether the dataset is under a data use agreement, also one that is kept in another format under its name."""
+    return config.credentialed or not {config.reader, config.name}.isdisjoint(CREDENTIALED)
 
 
 def _dry_run(session: AskSession, progress: Progress) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def read_plan(folder: Path) -> AskPlan | None:
     path = folder / PLAN_FILE
     try:
         data = parse_json(path.read_bytes())
+        if data["xbench_ask_plan"] != VERSION:
+            raise ValueError
         rules = data["rules"]
         plan = AskPlan(
             dataset=data["dataset"],
@@ -93,7 +95,10 @@ def read_plan(folder: Path) -> AskPlan | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError) as error:
         reason = type(error).__name__
-        raise RunError(f"{path} cannot be read as a plan ({reason}); ask again with another --out.") from error
+        raise RunError(
+            f"{path} cannot be read as a plan ({reason}); delete it and the file of answers, and run the same command "
+            "again: the log keeps the answers."
+        ) from error
     return plan
 
 

@@ -133,7 +133,8 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("images", None), ("images", [["a", "a.png", [[1, True, "Mass", ""]]]]), ("images", [[1, 2, []]]),
         ("images", [["a", "a.png", [["\ud800", True, "Mass", ""]]]]), ("images", [["\ud800", "a.png", []]]),
         ("dataset", 3), ("header", []), ("header", {"model": "\ud800"}), ("attempts", 0), ("attempts", 1.5),
-        ("attempts", True), ("rules", {}), ("rules", {"dialect": "klingon", "model": "m", "removed": []}),
+        ("attempts", True), ("xbench_ask_plan", 2), ("rules", {}),
+        ("rules", {"dialect": "klingon", "model": "m", "removed": []}),
         ("rules", {"dialect": "json", "model": "m", "removed": [], "changed": 3}),
     ],
 )  # fmt: skip

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.runtime.asking.ask_dataset import _literal
+from xbench_fast.runtime.asking.ask_dataset import _literal, is_credentialed
 from xbench_fast.runtime.asking.endpoint import CREDENTIALED, allowed_endpoint, parse_endpoint
+from xbench_fast.runtime.host.config import DatasetConfig
 
 HOSTS = json.loads((Path(__file__).parents[2] / "ask" / "hosts.json").read_text())["cases"]
 NAMES = {"localhost": ["127.0.0.1", "::1"], "0.0.0.0": ["0.0.0.0"]}
@@ -42,6 +43,11 @@ def test_a_name_with_one_address_elsewhere_is_another_host() -> None:
 
     with pytest.raises(ConfigError, match="would leave this machine"):
         allowed_endpoint("http://both.example/v1", [], "d", False, two)
+
+
+def test_a_dataset_under_an_agreement_is_known_by_reader_and_by_name() -> None:
+    for name, reader, closed in (("mscxr", "coco", True), ("mine", "mscxr", True), ("mine", "coco", False)):
+        assert is_credentialed(DatasetConfig(name, Path("x"), reader)) is closed
 
 
 def test_another_spelling_of_an_address_is_that_address() -> None:
