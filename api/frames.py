@@ -131,9 +131,10 @@ def words(scores: Sequence[WordScores]) -> Iterator[dict[str, Any]]:
             numbers = {name.replace(" ", "_"): found.number(name, place) for name in found.means}
             if place is None:
                 numbers |= {f"share_of_ceiling_{name}": found.share(name) for name in NUMBERS}
-                numbers |= {name: Measured(value) for name, value in found.presence.items()}
+                numbers |= found.presence
             for name, number in numbers.items():
-                yield {**_row(found.model, found.dataset, finding, name, replace(number, n=n)), **protocol}
+                counted = number if name in found.presence else replace(number, n=n)
+                yield {**_row(found.model, found.dataset, finding, name, counted), **protocol}
 
 
 def cards(trust_cards: Iterable[TrustCard]) -> Iterator[dict[str, Any]]:

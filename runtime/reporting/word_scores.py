@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -40,7 +40,8 @@ class WordScores:
 
     means: number -> means over pairs, of each class float64 [1 + B, C] and over classes [1 + B]: `REGION_SCORES`,
     `ZONE_SCORES`, and "ceiling dice" and the like for `BOUNDS` and `NUMBERS`. many: whether enough patients stand
-    behind intervals. size: Spearman's correlation of size words and areas, None from fewer than 20 pairs.
+    behind intervals. presence: shares of all positive pairs, and of the negatives that were asked, that are said to be
+    present, and with a place. size: Spearman's correlation of size words and areas, None from fewer than 20 pairs.
     """
 
     model: str
@@ -50,6 +51,7 @@ class WordScores:
     words: StoredWords
     means: Mapping[str, tuple[Float, Float]]
     many: bool
+    presence: Mapping[str, Measured]
     size: Measured
 
     @property
@@ -82,17 +84,6 @@ class WordScores:
             return Measured()
         interval: Interval | None = percentile_interval(row[1:]) if self.many else None
         return Measured(float(row[0]), interval, basis=self.stored.truth, ranked=self.ranked)
-
-    @cached_property
-    def presence(self) -> dict[str, float | None]:
-        """Shares of the positive pairs, and of the negatives that were asked, that are said to be present, and with a
-        place."""
-        negative = self.words.negative_state
-        return {
-            "sensitivity": _share(np.isin(self.words.state, _PRESENT)),
-            "said_present": _share(np.isin(negative, _PRESENT)),
-            "said_present_located": _share(negative == WordState.ANSWERED),
-        }
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -135,7 +126,8 @@ def _scores(stored: StoredBoxes, words: StoredWords, title: str, patients: Patie
     for place, bound in enumerate(BOUNDS):
         columns |= {f"{bound} {name}": words.bounds[:, place, number] for number, name in enumerate(NUMBERS)}
     of_case = np.array([patients.number[name] for name in cell.patients], np.intp)
-    of_pair = of_case[cell.case_of[cell.image_of]]
+    of_pair, of_negative = of_case[cell.case_of[cell.image_of]], of_case[stored.answers.negative_case]
+    share = partial(_share, draws=patients.draws)
     return WordScores(
         model=model,
         dataset=cell.dataset,
@@ -144,6 +136,11 @@ def _scores(stored: StoredBoxes, words: StoredWords, title: str, patients: Patie
         words=words,
         means=class_means_of(columns, cell.class_of, len(cell.findings), patients.draws, of_pair),
         many=patients.draws is not None and len(np.unique(of_pair)) >= MANY_PATIENTS,
+        presence={
+            "sensitivity": share(np.isin(words.state, _PRESENT), of_pair),
+            "said_present": share(np.isin(words.negative_state, _PRESENT), of_negative),
+            "said_present_located": share(words.negative_state == WordState.ANSWERED, of_negative),
+        },
         size=_sizes(words.size, counts.region.astype(np.float64), of_pair, patients.draws),
     )
 
@@ -169,5 +166,11 @@ def _spearman(x: NDArray[np.integer] | Float, y: Float) -> float:
     return float((a * b).sum() / scale) if scale else float("nan")
 
 
-def _share(values: NDArray[np.bool_]) -> float | None:
-    return float(values.mean()) if len(values) else None
+def _share(said: NDArray[np.bool_], patient_of: NDArray[np.intp], draws: Draws | None) -> Measured:
+    """The share of all pairs, with its interval over patients."""
+    if not len(said):
+        return Measured()
+    of_pairs = class_means_of({"": said.astype(np.float64)}, np.zeros(len(said), np.intp), 1, draws, patient_of)
+    row = of_pairs[""][1]
+    many = draws is not None and len(np.unique(patient_of)) >= MANY_PATIENTS
+    return Measured(float(row[0]), percentile_interval(row[1:]) if many else None, n=len(said))

@@ -62,7 +62,7 @@ def _words(scores: Sequence[WordScores], name: str) -> Table:
         row = [_cell(found.number(key)) for key in REGION_SCORES]
         row += [_cell(found.share(key)) for key in SHARES]
         row += [_cell(found.number(key)) for key in (*_SIDES, *_ZONES)]
-        body.append([*row, *(Cell(percent(found.presence[key])) for key in _PRESENCE)])
+        body.append([*row, *(_cell(found.presence[key], plain=True) for key in _PRESENCE)])
     ranked, _ = marked(body)
     rows: list[tuple[Item, ...]] = [(found.model, *row) for found, row in zip(scores, ranked, strict=True)]
     rest = ("",) * (len(columns) - 1 - len(NUMBERS))
@@ -137,7 +137,8 @@ def word_rows(scores: Sequence[WordScores]) -> Iterator[dict[str, Any]]:
             if place is None:
                 for key in SHARES:
                     row |= _limits(f"share_of_ceiling_{key}", found.share(key))
-                row |= {f"{key}_percent": _scaled(value) for key, value in found.presence.items()}
+                for key, number in found.presence.items():
+                    row |= _limits(key, number)
                 row |= {**found.counts, "not_frontal": _not_frontal(found)}
                 row |= {"negatives_asked": len(found.words.negative_state), "size_words": found.size.n}
                 row["size_spearman"] = found.size.value
@@ -164,10 +165,6 @@ def _cell(number: Measured, *, plain: bool = False) -> Cell:
 def _limits(name: str, number: Measured) -> dict[str, float | None]:
     limits = number.limits(100)
     return {f"{name}_percent": limits["value"], f"{name}_low": limits["low"], f"{name}_high": limits["high"]}
-
-
-def _scaled(value: float | None) -> float | None:
-    return None if value is None else 100 * value
 
 
 def _not_frontal(found: WordScores) -> int:

@@ -90,6 +90,8 @@ def test_every_file_has_the_scores_of_the_reference(scored: Words) -> None:
         assert words["zones_stated"] == (0 if name == "finding_only" else 966)
         for key in ("said_present", "said_present_located"):
             assert words[f"{key}_percent"] / 100 == pytest.approx(expected[key], abs=1e-9)
+    said = scored["words:file_finding_only"]
+    assert said["said_present_low"] < said["said_present_percent"] < said["said_present_high"]
 
 
 @pytest.mark.parametrize("frame", ["thorax", "image"])
@@ -391,7 +393,9 @@ def test_a_data_frame_has_the_numbers_of_words(world: Path, scored: Words) -> No
     import xbench_fast as xb
 
     table = xb.load_run(world / "run").table("words", replicates=0)
-    rows = table[(table.model == "words:file_oracle_zones") & (table.finding == "")].set_index("metric").value
+    rows = table[(table.model == "words:file_oracle_zones") & (table.finding == "")].set_index("metric")
+    assert (rows.n["sensitivity"], rows.n["said_present"]) == (966, 421)
+    rows = rows.value
     words = scored["words:file_oracle_zones"]
     for key in ("dice", "ceiling_zones_iou", "laterality_one_sided", "share_of_ceiling_dice", "sensitivity"):
         assert 100 * rows[key] == pytest.approx(words[f"{key}_percent"])
