@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from .....engines.errors import ConfigError
 from .....metrics_gpu.zones.thorax_places import FIXED, IMAGE, ThoraxFrame
 from ....host.options import Thorax, UncertainWords
 from ..questions import Questions
@@ -16,13 +17,18 @@ from .lung_masks import LungMasks
 class WordOptions:
     """How words are drawn and read. thorax: the frame without masks. lungs: masks of the lungs, which give it.
 
-    uncertain: how uncertain statements count. mirrored: the places are drawn on the other side, as a control.
+    uncertain: how uncertain statements count. mirrored: the places are drawn on the other side, as a control. Raises
+    ConfigError for masks and the whole image together.
     """
 
     thorax: Thorax = "fixed"
     lungs: Path | None = None
     uncertain: UncertainWords = "present"
     mirrored: bool = False
+
+    def __post_init__(self) -> None:
+        if self.lungs is not None and self.thorax == "image":
+            raise ConfigError("Masks of the lungs are a frame of their own: leave out --lungs, or --thorax image.")
 
 
 class ThoraxFrames:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 from test_word_files import read, world
-from xbench_fast.engines.errors import DataError
+from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.metrics_gpu.zones.thorax_places import FIXED, ThoraxFrame, rectangle_of
 from xbench_fast.runtime.data.answers.words.class_answers import Remark
 from xbench_fast.runtime.data.answers.words.thorax_frames import ThoraxFrames, WordOptions
@@ -146,6 +146,11 @@ def test_images_without_masks_or_with_poor_ones_get_the_fixed_frame(tmp_path: Pa
 def broken(path: Path, content: Any) -> Path:
     path.write_bytes(content)
     return path
+
+
+def test_masks_and_the_whole_image_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="leave out --lungs, or --thorax image"):
+        WordOptions(thorax="image", lungs=tmp_path)
 
 
 def test_what_is_no_source_of_masks_stops(tmp_path: Path) -> None:
