@@ -34,8 +34,7 @@ def small_walk(
     out = np.zeros((len(weights), 9))
     with np.errstate(invalid="ignore", divide="ignore"):
         above = 0.5 * ((seen_before - hits_before) + (seen_here - hits_here))  # negatives, ties by half
-        pairs = (new * (alarms[:, None] - above)).sum(axis=1)
-        out[:, 0] = np.where(alarms > 0, pairs / (positives * alarms), np.nan)
+        out[:, 0] = (new * (alarms[:, None] - above)).sum(axis=1) / (positives * alarms)
         precision = hits_here / seen_here
         precision_before = np.where(seen_before > 0, hits_before / seen_before, 1.0)
         for column, share in ((1, new * precision), (2, new * 0.5 * (precision + precision_before))):

@@ -253,3 +253,14 @@ def test_scores_of_each_pair_have_the_means_of_the_classes():
 def test_nothing_to_fit():
     empty = Pairs(Counts.empty(), np.zeros(0, int), ["a"], fold_of=folds_of(np.zeros(0, int), np.zeros(0, int)))
     assert grounding(empty, OPTIONS).value("dice_best") is None and grounding(empty, OPTIONS).unfitted == ()
+
+
+@pytest.mark.parametrize("folds", [np.arange(9)[None], np.arange(9)[None] % 3])
+def test_kept_thresholds_are_those_of_the_estimate(folds):
+    rng = np.random.default_rng(8)
+    counts, patient_of = random_counts(rng, 20), np.append(np.arange(9), rng.integers(0, 9, 11))
+    weights, given = draw_patients(9, 40, seed=3).weights, (curves(counts), folds[:, patient_of], patient_of)
+    sums, each = cross_fitted(*given, weights, OPTIONS, keep=True)
+    assert sums == pytest.approx(each @ weights[:, patient_of].T.astype(float), abs=1e-12)
+    assert np.array_equal(each, cross_fitted(*given, weights, OPTIONS)[1])
+    assert not np.allclose(sums, cross_fitted(*given, weights, OPTIONS)[0])
