@@ -80,8 +80,10 @@ def test_every_figure_has_its_row(root: Path) -> None:
     assert sorted(names(page(root, "report.md"), "## 4. Figures")) == sorted(re.findall(r'"(figure-[a-z0-9-]+)"', code))
 
 
-def test_the_pictures_of_readme_are_small(root: Path) -> None:
-    shown = re.findall(r'(?:\(|src=")(docs/pictures/[^)"]+)', (root / "README.md").read_text(encoding="utf-8"))
+def test_the_pictures_are_shown_and_small(root: Path) -> None:
+    shown = set(re.findall(r'(?:\(|src=")(docs/pictures/[^)"]+)', (root / "README.md").read_text(encoding="utf-8")))
+    for path in (root / "docs").glob("*.md"):
+        shown |= {f"docs/{name}" for name in re.findall(r"!\[[^]]+\]\((pictures/[^)]+)\)", path.read_text("utf-8"))}
     assert sorted(shown) == sorted(f"docs/pictures/{path.name}" for path in (root / "docs/pictures").iterdir())
     for name in shown:
         assert (root / name).read_bytes().startswith(b"\x89PNG") and (root / name).stat().st_size < 300_000
