@@ -32,10 +32,12 @@ CONFIGURATION = """window.config = {routerBasename: null, extensions: [], modes:
 
 
 def viewer_site() -> Path:
-    """The folder of the viewer's site; the test is skipped where there is none."""
-    folder = Path(os.environ.get("XBENCH_OHIF") or "-")
-    if not (folder / "index.html").is_file():
-        pytest.skip("XBENCH_OHIF names no folder with the site of OHIF (npm pack @ohif/app@3.12.10: package/dist)")
+    """The folder of the viewer's site; the test is skipped where none is named."""
+    given = os.environ.get("XBENCH_OHIF")
+    if not given:
+        pytest.skip("set XBENCH_OHIF to package/dist of npm pack @ohif/app@3.12.10 to use the viewer")
+    folder = Path(given)
+    assert (folder / "index.html").is_file(), "XBENCH_OHIF names no folder with the site of OHIF"
     return folder
 
 

@@ -17,11 +17,12 @@ Point = tuple[float, float]
 CHROMIUM = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 READY = """() => { try { return !!services.cornerstoneViewportService.getCornerstoneViewport(
   services.viewportGridService.getState().activeViewportId).getCurrentImageId() } catch (error) { return false } }"""
-# The corner of the first pixel of the film is (0, 0); the page's own function says where a point of it is shown.
+# The corner of the first pixel of the film is (0, 0). By the grid that is drawn, not by the page's own function for
+# points of an image, which exchanges the two spacings of pixels that are not square.
 PLACE = """([x, y]) => { const view = services.cornerstoneViewportService.getCornerstoneViewport(
     services.viewportGridService.getState().activeViewportId);
   const frame = view.canvas.getBoundingClientRect();
-  const point = view.worldToCanvas(cornerstone.utilities.imageToWorldCoords(view.getCurrentImageId(), [x, y]));
+  const point = view.worldToCanvas(view.getImageData().imageData.indexToWorld([x - 0.5, y - 0.5, 0]));
   return [point[0] + frame.x, point[1] + frame.y] }"""
 TOOL = """([toolName, itemId]) => { commandsManager.run('setToolActiveToolbar',
   {toolName, itemId, toolGroupIds: ['default']}) }"""

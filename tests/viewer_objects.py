@@ -6,8 +6,8 @@ UIDs and dates. The shapes keep a tenth of a pixel of distance to all centres of
 
 from __future__ import annotations
 
+import io
 import math
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -95,33 +95,61 @@ DRAWINGS = {
 """Name of a report -> what is drawn for it."""
 
 
-def main() -> None:
+def stretched(film: bytes) -> bytes:
+    """The film with pixels that are not square: 0.3 mm down, 0.2 mm across."""
+    import pydicom
+
+    data = pydicom.dcmread(io.BytesIO(film))
+    data.ImagerPixelSpacing = [0.3, 0.2]
+    stream = io.BytesIO()
+    data.save_as(stream)
+    return stream.getvalue()
+
+
+def drawn_objects(film: bytes, draw: Callable[[Hands], None], *more: bytes) -> dict[str, bytes]:
+    """Name -> what the viewer stores while `draw` uses it on the film, in an archive that has `more` too."""
     import pydicom
     from viewer_archive import fetch, orthanc, served, store, viewer_site
     from viewer_hands import hands
 
-    out = ROOT / "tests/formats/ohif"
-    out.mkdir(exist_ok=True)
-    film = (ROOT / "tests/formats/dicom/film.dcm").read_bytes()
-    study = str(pydicom.dcmread(ROOT / "tests/formats/dicom/film.dcm").StudyInstanceUID)
+    study = str(pydicom.dcmread(io.BytesIO(film)).StudyInstanceUID)
+    site_folder = viewer_site()
     with tempfile.TemporaryDirectory() as folder, orthanc(Path(folder)) as archive:
-        store(archive, film)
-        with served(viewer_site(), archive) as site, hands(site, study) as hand:
-            for name, draw in DRAWINGS.items():
-                draw(hand.opened())
-                hand.report(name)
-            labels = hand.opened("segmentation").segment(*STROKES, (EMPTY, ()))
-            hand.store_segmentation("seg_brush")
-            store(archive, (ROOT / "tests/formats/dicom/sr_tid1500.dcm").read_bytes())
-            hand.opened().show(10)
-            hand.page.get_by_role("button", name="Yes", exact=True).click()  # "continue tracking measurements?"
-            hand.page.wait_for_timeout(2_000)
-            hand.report("sr_continued")
-        for name, content in (*fetch(archive, "SR", study), *fetch(archive, "SEG", study)):
-            if name:
-                (out / f"{name}.dcm").write_bytes(content)
-    np.savez_compressed(out / "label_map.npz", labels=labels)
-    sys.stdout.write(f"{sorted(path.name for path in out.iterdir())}\n")
+        store(archive, film, *more)
+        with served(site_folder, archive) as site, hands(site, study) as hand:
+            draw(hand)
+        return {name: content for kind in ("SR", "SEG") for name, content in fetch(archive, kind, study) if name}
+
+
+def main() -> None:
+    out = ROOT / "tests/formats/ohif"
+    film = (ROOT / "tests/formats/dicom/film.dcm").read_bytes()
+
+    def all_tools(hand: Hands) -> None:
+        for name, draw in DRAWINGS.items():
+            draw(hand.opened())
+            hand.report(name)
+        labels = hand.opened("segmentation").segment(*STROKES, (EMPTY, ()))
+        hand.store_segmentation("seg_brush")
+        np.savez_compressed(out / "label_map.npz", labels=labels)
+
+    def continued(hand: Hands) -> None:
+        hand.opened().show(10)
+        hand.page.get_by_role("button", name="Yes", exact=True).click()  # "continue tracking measurements?"
+        hand.page.wait_for_timeout(2_000)
+        hand.report("sr_continued")
+
+    def not_square(hand: Hands) -> None:
+        draw_regions(hand.opened())
+        hand.report("sr_not_square")
+        hand.opened("segmentation").segment(*STROKES)
+        hand.store_segmentation("seg_not_square")
+
+    objects = drawn_objects(film, all_tools)
+    objects |= drawn_objects(film, continued, (ROOT / "tests/formats/dicom/sr_tid1500.dcm").read_bytes())
+    objects |= drawn_objects(stretched(film), not_square)
+    for name, content in objects.items():
+        (out / f"{name}.dcm").write_bytes(content)
 
 
 if __name__ == "__main__":

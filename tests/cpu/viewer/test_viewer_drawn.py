@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pydicom
 import pytest
 from numpy.typing import NDArray
-from viewer_archive import fetch, orthanc, served, store, viewer_site
-from viewer_hands import hands
-from viewer_objects import DRAWN, STROKES, draw_regions, drawn_mask
+from viewer_hands import Hands
+from viewer_objects import DRAWN, STROKES, draw_regions, drawn_mask, drawn_objects
 from viewer_scored import assert_equal, on_grid, scored
 
 
@@ -22,20 +20,17 @@ def film(root: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def drawn(root: Path, film: bytes, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def drawn(film: bytes) -> Mapping[str, Any]:
     """What the archive has after the drawing, and the label map of the viewer."""
-    site_folder = viewer_site()
-    study = str(pydicom.dcmread(root / "tests/formats/dicom/film.dcm").StudyInstanceUID)
-    with orthanc(tmp_path_factory.mktemp("archive")) as archive:
-        store(archive, film)
-        with served(site_folder, archive) as site, hands(site, study) as hand:
-            draw_regions(hand.opened())
-            hand.report("drawn")
-            labels = hand.opened("segmentation").segment(*STROKES)
-            hand.store_segmentation("painted")
-        return {name: content for kind in ("SR", "SEG") for name, content in fetch(archive, kind, study)} | {
-            "labels": labels
-        }
+    held = {}
+
+    def draw(hand: Hands) -> None:
+        draw_regions(hand.opened())
+        hand.report("drawn")
+        held["labels"] = hand.opened("segmentation").segment(*STROKES)
+        hand.store_segmentation("painted")
+
+    return drawn_objects(film, draw) | held
 
 
 def test_drawn_regions_are_scored(drawn: Mapping[str, Any], film: bytes, tmp_path: Path) -> None:

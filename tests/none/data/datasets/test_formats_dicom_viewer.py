@@ -1,61 +1,29 @@
-"""Objects that the viewer OHIF made of drawings on the invented film (tests/formats/ohif), and worse ones."""
+"""Objects that the viewer OHIF made of drawings on the invented film (tests/formats/ohif)."""
 
 from __future__ import annotations
 
-import shutil
-import struct
-from collections.abc import Callable
+import copy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pydicom
 import pytest
 from pydicom.dataset import Dataset
 from viewer_objects import DRAWN, EMPTY, drawn_mask
+from viewer_read import Read, graphic, groups, reader
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.data.datasets.checking.audit import audit
-from xbench_fast.runtime.data.datasets.formats.dicom.dicom_objects import DicomObjects
 
-CANARY = "ZZCANARY"
 MARKED = ["Enlarged", "Kyphosis", "Line", "Pneumothorax", "Scoliosis", "Spot", "Tube"]
 
 
 @pytest.fixture
-def read(root: Path, tmp_path: Path) -> Callable[..., DicomObjects]:
-    """Reads one object of the viewer beside the film, each changed first."""
-
-    def reads(what: str, change: Any = None, film: Any = None, /, **options: Any) -> DicomObjects:
-        formats = root / "tests/formats"
-        for place, path, altered in (
-            ("images", formats / "dicom/film.dcm", film),
-            ("annotations", formats / f"ohif/{what}.dcm", change),
-        ):
-            (tmp_path / place).mkdir(exist_ok=True)
-            shutil.copy(path, tmp_path / place)
-            if altered is not None:
-                data = pydicom.dcmread(path)
-                altered(data)
-                data.save_as(tmp_path / place / path.name)
-        return DicomObjects(tmp_path, **options)
-
-    return reads
-
-
-def groups(data: Dataset) -> list[Dataset]:
-    """The measurement groups of a report."""
-    part = next(item for item in data.ContentSequence if item.ConceptNameCodeSequence[0].CodeValue == "126010")
-    return list(part.ContentSequence)
-
-
-def graphic(group: Dataset) -> Dataset:
-    """The item with the first graphic of a group."""
-    measured = next(item for item in group.ContentSequence if item.ValueType == "NUM" and "ContentSequence" in item)
-    return measured.ContentSequence[0]
+def read(root: Path, tmp_path: Path) -> Read:
+    return reader(root, tmp_path)
 
 
 @pytest.mark.parametrize("what", ["sr_regions", "sr_cornerstone3d_1", "sr_cornerstone_4"])
-def test_regions_are_what_was_drawn(what: str, read: Callable[..., DicomObjects]) -> None:
+def test_regions_are_what_was_drawn(what: str, read: Read) -> None:
     dataset = read(what)
     (case,) = dataset.cases()
     assert set(case.regions) == set(DRAWN)
@@ -66,7 +34,7 @@ def test_regions_are_what_was_drawn(what: str, read: Callable[..., DicomObjects]
     assert sorted(note.subject for note in dataset.notes) == marks and audit(dataset, decode=True).passed
 
 
-def test_a_painted_segmentation_is_the_label_map_of_the_viewer(root: Path, read: Callable[..., DicomObjects]) -> None:
+def test_a_painted_segmentation_is_the_label_map_of_the_viewer(root: Path, read: Read) -> None:
     labels = np.load(root / "tests/formats/ohif/label_map.npz")["labels"]
     dataset = read("seg_brush")
     (case,) = dataset.cases()
@@ -76,7 +44,19 @@ def test_a_painted_segmentation_is_the_label_map_of_the_viewer(root: Path, read:
     assert [note.kind for note in dataset.notes] == ["empty_mask"]
 
 
-def test_tools_without_an_area_are_marks(read: Callable[..., DicomObjects]) -> None:
+def test_frames_that_name_no_image_belong_to_that_of_the_object(root: Path, read: Read) -> None:
+    """Which the viewer lists once a segment."""
+
+    def without_derivation(data: Dataset) -> None:
+        for frame in data.PerFrameFunctionalGroupsSequence:
+            del frame.DerivationImageSequence
+
+    labels = np.load(root / "tests/formats/ohif/label_map.npz")["labels"]
+    (case,) = read("seg_brush", without_derivation).cases()
+    np.testing.assert_array_equal(case.regions["Nodule"].mask(43, 61), labels == 2)
+
+
+def test_tools_without_an_area_are_marks(read: Read) -> None:
     dataset = read("sr_without_area")
     (case,) = dataset.cases()
     assert dict(case.labels) == dict.fromkeys(MARKED, 1) and not case.regions
@@ -92,7 +72,7 @@ def test_tools_without_an_area_are_marks(read: Callable[..., DicomObjects]) -> N
     [("sr_lost_region", 2, "Nodule", "Effusion"), ("sr_continued", 1, "Pleural effusion", "Nodule")],
 )
 def test_a_region_that_the_viewer_did_not_store_is_not_taken_for_absent(
-    what: str, row: int, lost: str, kept: str, root: Path, read: Callable[..., DicomObjects]
+    what: str, row: int, lost: str, kept: str, root: Path, read: Read
 ) -> None:
     sentence = f"{what}.dcm, row {row}: the viewer stored no graphic of what was drawn as '{lost}'; draw it again"
     with pytest.raises(DataError, match=sentence):
@@ -107,7 +87,7 @@ def test_a_region_that_the_viewer_did_not_store_is_not_taken_for_absent(
 
 
 def test_a_label_of_the_user_goes_before_the_finding_of_the_report_that_was_continued(
-    read: Callable[..., DicomObjects],
+    read: Read,
 ) -> None:
     def labelled(data: Dataset) -> None:
         comment = Dataset()
@@ -123,6 +103,13 @@ def test_a_label_of_the_user_goes_before_the_finding_of_the_report_that_was_cont
         by_code.values()
     )
 
+    def of_two_findings(data: Dataset) -> None:
+        second = copy.deepcopy(groups(data)[1].ContentSequence[2])
+        second.ConceptCodeSequence[0].CodeMeaning = "Mass"
+        groups(data)[1].ContentSequence.append(second)
+
+    assert set(read("sr_continued", of_two_findings, invalid="skip").cases()[0].regions) == {"Nodule"}
+
     def of_another_program(data: Dataset) -> None:
         labelled(data)
         for group in groups(data):
@@ -135,7 +122,7 @@ def test_a_label_of_the_user_goes_before_the_finding_of_the_report_that_was_cont
     assert [(note.kind, note.subject, note.row) for note in dataset.notes] == [("unused_parts", "Pleural effusion", 1)]
 
 
-def test_the_site_of_a_finding_is_a_class_only_in_the_words_of_the_user(read: Callable[..., DicomObjects]) -> None:
+def test_the_site_of_a_finding_is_a_class_only_in_the_words_of_the_user(read: Read) -> None:
     def older(data: Dataset) -> None:
         """Sites as they were coded before 2019; one of them is a place in the body."""
         for group in groups(data):
@@ -151,7 +138,7 @@ def test_the_site_of_a_finding_is_a_class_only_in_the_words_of_the_user(read: Ca
     assert [(note.kind, note.row) for note in dataset.notes] == [("unknown_class", 6), ("degenerate", 7)]
 
 
-def test_a_lost_region_belongs_to_the_images_of_the_folder(read: Callable[..., DicomObjects]) -> None:
+def test_a_lost_region_belongs_to_the_images_of_the_folder(read: Read) -> None:
     def of_two_images(data: Dataset) -> None:
         listed = data.CurrentRequestedProcedureEvidenceSequence[0].ReferencedSeriesSequence[0].ReferencedSOPSequence
         other = Dataset()
@@ -162,7 +149,7 @@ def test_a_lost_region_belongs_to_the_images_of_the_folder(read: Callable[..., D
     assert case.labels["Nodule"] == 1 and case.case_id == "film"
 
 
-def test_the_place_of_a_caption_is_no_graphic(read: Callable[..., DicomObjects]) -> None:
+def test_the_place_of_a_caption_is_no_graphic(read: Read) -> None:
     def moved(data: Dataset) -> None:
         """As the viewer writes it after its caption was moved."""
         place = Dataset()
@@ -180,105 +167,32 @@ def test_the_place_of_a_caption_is_no_graphic(read: Callable[..., DicomObjects])
     np.testing.assert_array_equal(dataset.cases()[0].regions["Effusion"].mask(43, 61), drawn_mask("Effusion"))
 
 
-def test_a_film_that_is_not_the_one_that_was_drawn_on(tmp_path: Path, read: Callable[..., DicomObjects]) -> None:
-    def smaller(data: Dataset) -> None:
-        data.Rows, data.Columns = 24, 24
-        data.PixelData = data.PixelData[: 2 * 24 * 24]
+def test_coordinates_on_pixels_that_are_not_square_are_refused(root: Path, read: Read) -> None:
+    """The rectangle was drawn at x 7 to 20 and y 20 to 37, and is stored as 4.8 to 13.5 and 29.7 to 55.2."""
 
-    def other(data: Dataset) -> None:
-        data.SOPInstanceUID = "2.25.1"
-        data.file_meta.MediaStorageSOPInstanceUID = "2.25.1"
+    def stretched(data: Dataset) -> None:
+        data.ImagerPixelSpacing = [0.3, 0.2]
 
-    found = audit(read("sr_regions", None, smaller), decode=True)
-    assert not found.passed and found.outside and found.clipped  # a report does not say the size of its image
-    for what in ("sr_regions", "seg_brush"):
-        dataset = read(what, None, other)
-        (case,) = dataset.cases()
-        assert not case.image.exists() and case.case_id.startswith("2.25.27698046")
-        assert [note.kind for note in dataset.notes if "film.dcm" in note.text] == ["not_annotated"]
-        assert audit(dataset).images_missing == 1
-        (tmp_path / f"annotations/{what}.dcm").unlink()
-    with pytest.raises(DataError, match=r"seg_brush.dcm, row 1: the frame is 61 x 43, its image film.dcm is not"):
-        read("seg_brush", None, smaller)
+    with pytest.raises(DataError, match=r"sr_not_square\.dcm, row 1: .* whose pixels are not square; paint a segm"):
+        read("sr_not_square", None, stretched)
+    (case,) = read("sr_not_square", None, stretched, invalid="skip").cases()
+    assert dict(case.labels) == dict.fromkeys(DRAWN, 1) and not case.regions
+
+    def calibrated(data: Dataset) -> None:
+        stretched(data)
+        data.PixelSpacing = [0.2, 0.2]
+
+    assert read("sr_not_square", None, calibrated).cases()[0].regions  # the viewer goes by the calibrated spacing
 
 
-def without_label(data: Dataset) -> None:
-    items = groups(data)[1].ContentSequence
-    groups(data)[1].ContentSequence = [item for item in items if item.ValueType != "TEXT" or "OI" in item.TextValue]
+def test_painted_pixels_and_earlier_versions_know_no_spacing(root: Path, tmp_path: Path, read: Read) -> None:
+    def stretched(data: Dataset) -> None:
+        data.ImagerPixelSpacing = [0.3, 0.2]
 
-
-def without_points(data: Dataset) -> None:
-    del graphic(groups(data)[1]).GraphicData
-
-
-def odd(data: Dataset) -> None:
-    graphic(groups(data)[1]).GraphicData = [1.0, 2.0, 3.0]
-
-
-def no_number(data: Dataset) -> None:
-    graphic(groups(data)[1]).GraphicData = [float("nan")] * 10
-
-
-def endless(data: Dataset) -> None:
-    graphic(groups(data)[1]).GraphicData = [float("inf")] * 10
-
-
-def huge(data: Dataset) -> None:
-    graphic(groups(data)[3]).GraphicData = [3e38, 3e38, -3e38, -3e38]
-
-
-def without_image(data: Dataset) -> None:
-    del graphic(groups(data)[1]).ContentSequence
-
-
-def in_space(data: Dataset) -> None:
-    graphic(groups(data)[1]).ValueType = "SCOORD3D"
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (without_points, "row 2: the coordinates of the graphic are no pairs of finite numbers"),
-        (odd, "row 2: the coordinates of the graphic are no pairs of finite numbers"),
-        (no_number, "row 2: the coordinates of the graphic are no pairs of finite numbers"),
-        (endless, "row 2: the coordinates of the graphic are no pairs of finite numbers"),
-        (huge, "row 4: "),
-        (without_image, "row 2: the graphic of the group does not say on which image it was drawn"),
-        (in_space, "row 2: the group is drawn in three dimensions"),
-    ],
-)
-def test_worse_reports_give_a_sentence(change: Any, sentence: str, read: Callable[..., DicomObjects]) -> None:
-    with pytest.raises(DataError, match=rf"sr_regions\.dcm[:,] {sentence}"):
-        read("sr_regions", change)
-
-
-def test_a_region_without_a_label_is_noted(read: Callable[..., DicomObjects]) -> None:
-    dataset = read("sr_regions", without_label)
-    assert [(note.kind, note.row) for note in dataset.notes] == [("unknown_class", 2)]
-    assert dataset.cases()[0].regions["Effusion"].mask(43, 61).sum() == 13 * 17 and not audit(dataset).passed
-
-
-@pytest.mark.parametrize("what", ["sr_regions", "seg_brush"])
-def test_cut_files_give_a_sentence(what: str, tmp_path: Path, read: Callable[..., DicomObjects]) -> None:
-    def named(data: Dataset) -> None:
-        data.PatientName = data.PatientID = CANARY
-
-    read(what, named)
-    path = tmp_path / f"annotations/{what}.dcm"
-    whole = path.read_bytes()
-    for end in (200, 400, 900, len(whole) // 2, len(whole) - 30, len(whole) - 1):
-        path.write_bytes(whole[:end])
-        with pytest.raises(DataError, match=what) as told:
-            DicomObjects(tmp_path)
-        assert CANARY not in str(told.value), end
-
-
-def test_lengths_that_reach_beyond_the_file(tmp_path: Path, read: Callable[..., DicomObjects]) -> None:
-    read("sr_regions")
-    path = tmp_path / "annotations/sr_regions.dcm"
-    whole = path.read_bytes()
-    tag = struct.pack("<HH", 0x0070, 0x0022) + b"FL"
-    at = whole.index(tag) + len(tag)
-    path.write_bytes(whole[:at] + struct.pack("<H", 0xFFF8) + whole[at + 2 :])
-    with pytest.raises(DataError, match=r"sr_regions\.dcm"):
-        DicomObjects(tmp_path)
+    (case,) = read("seg_not_square", None, stretched).cases()
+    painted = pydicom.dcmread(root / "tests/formats/ohif/seg_not_square.dcm").pixel_array
+    for number, finding in enumerate(("Effusion", "Nodule")):
+        np.testing.assert_array_equal(case.regions[finding].mask(43, 61), painted[number])
+    (tmp_path / "annotations/seg_not_square.dcm").unlink()
+    (case,) = read("sr_cornerstone_4", None, stretched).cases()
+    np.testing.assert_array_equal(case.regions["Nodule"].mask(43, 61), drawn_mask("Nodule"))

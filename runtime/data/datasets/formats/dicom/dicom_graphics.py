@@ -17,8 +17,8 @@ Points = tuple[tuple[float, float], ...]
 _GROUP, _FINDING, _REPORT = "125007", "121071", "1500"
 _TRACKING, _COMMENT, _SITES = "112039", "121106", ("363698007", "G-C0E3")
 # The viewer OHIF writes its tool as tracking identifier; a label as comment, earlier as code of a finding or its site.
-_VIEWER, _FREE_TEXT = ("Cornerstone3DTools@", "cornerstoneTools@"), "CORNERSTONEFREETEXT"
-_REGIONS = ("RectangleRoi", "FreehandRoi")  # of its version 2, which did not close them
+_VIEWER_3, _VIEWER_2, _FREE_TEXT = "Cornerstone3DTools@", "cornerstoneTools@", "CORNERSTONEFREETEXT"
+_REGIONS = (":RectangleRoi", ":FreehandRoi")  # of its version 2, which did not close them
 _CAPTION = "TextPosition"  # where it shows the values of a measurement, no graphic of it
 
 
@@ -26,7 +26,8 @@ _CAPTION = "TextPosition"  # where it shows the values of a measurement, no grap
 class Graphic:
     """A graphic of a class, which is known by several names, on the image with a UID; no names: of none.
 
-    graphic_type: as in the file, or one of `NO_GRAPHIC` and `LOST`.
+    graphic_type: as in the file, or one of `NO_GRAPHIC` and `LOST`. square: the points are right only on an image with
+    square pixels.
     """
 
     names: tuple[str, ...]
@@ -34,6 +35,7 @@ class Graphic:
     graphic_type: str
     points: Points
     number: int
+    square: bool = False
 
 
 NO_GRAPHIC, LOST = "NO_GRAPHIC", "LOST"
@@ -59,6 +61,7 @@ def measured_graphics(data: Any, images: Sequence[str], file: Path) -> Iterator[
     """
     for number, group in enumerate(_groups(data), 1):
         names, tool = _names(group)
+        square = tool.startswith(_VIEWER_3)  # for other pixels it exchanges the spacings of rows and columns
         drawn: dict[Graphic, None] = {}
         for item in _below(group):
             value_type = text_of(item, "ValueType")
@@ -72,8 +75,8 @@ def measured_graphics(data: Any, images: Sequence[str], file: Path) -> Iterator[
                     raise fail(file, number, "the graphic of the group does not say on which image it was drawn")
                 uid = uid_of(items(image, "ReferencedSOPSequence")[0], "ReferencedSOPInstanceUID")
                 points = _pairs(item, (file, number))
-                closed = points + points[:1] if tool in _REGIONS else points
-                drawn[Graphic(names, uid, text_of(item, "GraphicType"), closed, number)] = None
+                closed = points + points[:1] if tool.endswith(_REGIONS) else points
+                drawn[Graphic(names, uid, text_of(item, "GraphicType"), closed, number, square)] = None
         if not drawn:
             nothing, where = (LOST, images) if tool else (NO_GRAPHIC, images[:1])
             drawn = {Graphic(names, uid, nothing, (), number): None for uid in where}
@@ -124,12 +127,12 @@ def _below(group: Any) -> Iterator[Any]:
 
 
 def _names(group: Any) -> tuple[tuple[str, ...], str]:
-    """The names of the class of a measurement group, the label that was given in the viewer first; and its tool."""
+    """The names of the class of a measurement group, the label given in the viewer first; and the viewer's tool."""
     contents = {
         (_concept(item), text_of(item, "ValueType")): item for item in reversed(items(group, "ContentSequence"))
     }
     tracked = text_of(contents.get((_TRACKING, "TEXT"), {}), "TextValue")
-    tool = tracked.rpartition(":")[2] if tracked.startswith(_VIEWER) else ""
+    tool = tracked if tracked.startswith((_VIEWER_3, _VIEWER_2)) else ""
     label = text_of(contents.get((_COMMENT, "TEXT"), {}), "TextValue") if tool else ""
     names = [label] if label else []
     for concept in (*_SITES, _FINDING):

@@ -232,6 +232,16 @@ class DicomObjects(FileFormat):
                 self._sizes[uid] = None
         return self._sizes[uid]
 
+    def _square(self, uid: str) -> bool:
+        """Whether the pixels of an image are square, or nothing says that they are not."""
+        path = self._paths.get(uid)
+        if path is None or path.suffix.lower() in IMAGES[2:]:
+            return True
+        header = read_object(path, "PixelSpacing", "ImagerPixelSpacing")
+        spacing = header.get("PixelSpacing") or header.get("ImagerPixelSpacing") or (1, 1)
+        down, across = guarded((path, None), lambda: map(float, spacing))
+        return math.isclose(down, across, rel_tol=1e-4)
+
     def _graphic(self, graphic: Graphic, file: Path, finding: str) -> tuple[str, Shape | None]:
         where: Place = (file, graphic.number)
         if graphic.graphic_type == NO_GRAPHIC:
@@ -249,6 +259,9 @@ class DicomObjects(FileFormat):
         graphic_type, points = graphic.graphic_type, graphic.points
         if graphic_type == LOST:
             raise fail(*where, f"the viewer stored no graphic of what was drawn as '{finding}'; draw it again there")
+        if graphic.square and not self._square(graphic.uid):
+            problem = "the viewer stores wrong coordinates on an image whose pixels are not square"
+            raise fail(*where, f"{problem}; paint a segmentation instead")
         if graphic_type in _WITHOUT_AREA or (
             graphic_type == "POLYLINE" and (len(points) < 4 or points[0] != points[-1])
         ):
