@@ -59,11 +59,11 @@ def requests(port: int, size: int, at_once: int, count: int, folder: Path) -> di
     from xbench_fast.runtime.asking.answer_log import AnswerLog
     from xbench_fast.runtime.asking.asked_pairs import AskedQuestion
     from xbench_fast.runtime.asking.chat_body import RequestRules
-    from xbench_fast.runtime.asking.endpoint import Endpoint
-    from xbench_fast.runtime.asking.http_client import Client
     from xbench_fast.runtime.asking.outcomes import Expected
     from xbench_fast.runtime.asking.runner import AskJob, AskRunner, Waiting
     from xbench_fast.runtime.asking.sent_images import SentImage
+    from xbench_fast.runtime.host.http.http_client import Client
+    from xbench_fast.runtime.host.http.server_address import Endpoint
 
     rules = RequestRules("json", "m")
     image = SentImage(b"data:image/png;base64," + b"A" * size, "0" * 64, size, "0" * 64, (SIDE, SIDE), (SIDE, SIDE))

@@ -17,6 +17,7 @@ from ..data.answers.line_keys import VIEW_NOT_PROVED
 from ..data.images.size import image_size
 from ..evaluation.progress import Advance, Progress
 from ..host.config import DatasetConfig
+from ..host.http.http_client import Client
 from ..host.paths import has_file
 from ..results.loaded_dataset import load_dataset
 from .answer_log import KEPT, LOG_FILE, AnswerLog, KeptAnswers
@@ -27,7 +28,6 @@ from .ask_summary import AskedRun, summary
 from .asked_file import asked_folder, check_out, locked, write_answers
 from .asked_pairs import AskedImage, select
 from .endpoint import CREDENTIALED, allowed_endpoint
-from .http_client import Client
 from .outcomes import Expected
 from .plan_lines import Estimate, estimate, plan_lines
 from .runner import AskRunner, RunState, Waiting

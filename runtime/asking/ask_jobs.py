@@ -11,6 +11,7 @@ from typing import Final
 from ...engines.errors import ImageError
 from ..data.images.decode import decode_ahead
 from ..evaluation.progress import Advance, Progress
+from ..host.http.server_address import Endpoint
 from ..host.machine_record import usable_cores
 from ..results.loaded_dataset import LoadedDataset
 from .answer_log import AnswerLog, ImageRecord, KeptAnswers
@@ -18,7 +19,6 @@ from .ask_plan import AskPlan, image_name
 from .ask_rules import AskRequest
 from .asked_pairs import AskedImage
 from .chat_body import RequestRules
-from .endpoint import Endpoint
 from .runner import AskJob
 from .sent_images import SentImage, read_sent
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
 from collections.abc import Mapping
@@ -11,11 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ...engines.strict_json import distinct_keys, no_constant
-from .http_client import Reply
+from ..host.http.http_client import Reply
+from ..host.http.waits import LONGEST_WAIT, retry_after
 
 GARBAGE_TRIES: Final = 3
-LONGEST_WAIT: Final = 300
-"""Seconds of Retry-After above which the run ends."""
 
 _DATA_URI: Final = re.compile(r"data:[\w./+-]*;base64,[\w+/=-]*", re.ASCII)
 _MOST_TEXT: Final = 500
@@ -79,18 +77,6 @@ def outcome_of(reply: Reply, expected: Expected, now: datetime | None = None) ->
         return ReplyOutcome("stop", reason=f"the server redirects (status {reply.status}), and no redirect is followed")
     advice = _STOPPING.get(reply.status, "see what the server logs")
     return ReplyOutcome("stop", {"status": reply.status}, reason=f"status {reply.status}{told}; {advice}")
-
-
-def retry_after(header: str | None, now: datetime) -> float | None:
-    """Seconds of a Retry-After, which is a number or a date; None for another one."""
-    text = (header or "").strip()
-    if text.isascii() and text.isdecimal():
-        return float(text[:9])
-    try:
-        date = email.utils.parsedate_to_datetime(text)
-        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp())
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def shown_error(text: str) -> str:

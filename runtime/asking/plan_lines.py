@@ -8,12 +8,13 @@ from typing import Final
 
 from ...engines.errors import ImageError
 from ..data.answers.coordinate_frames import Size
+from ..host.http.server_address import Endpoint
 from ..host.sizes import format_bytes
 from .ask_plan import AskPlan
 from .asked_pairs import AskedImage
 from .chat_body import KEEPS_TOKENS, SERVERS, token_flag
 from .dialect_prompts import IMAGE
-from .endpoint import RULE, Endpoint
+from .endpoint import RULE
 from .sent_images import read_sent
 
 _SAMPLE: Final = 8

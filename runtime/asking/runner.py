@@ -16,17 +16,17 @@ from typing import Any, Final
 
 from ...engines.errors import RunError, XBenchError
 from ..data.answers.dialects.dialect_registry import DIALECTS, JSON, parse
+from ..host.http.http_client import Client
+from ..host.http.waits import back_off
 from .answer_log import KEPT, AnswerLog
 from .asked_pairs import AskedQuestion
 from .chat_body import KEEPS_TOKENS, RequestRules, token_flag
 from .gate import Gate
-from .http_client import Client
 from .outcomes import GARBAGE_TRIES, Expected, ReplyOutcome, outcome_of, shown_error
 from .sent_images import SentImage
 from .server_facts import model_ids
 
 _FAILED_IN_A_ROW: Final = 20
-_LONGEST_BACK_OFF: Final = 60.0
 _FIRST_ANSWERS: Final = 8
 _WITHOUT_BOX: Final = 6
 _GRACE: Final = 30.0
@@ -212,8 +212,7 @@ class AskRunner:
                 return outcome, facts
             if garbage >= GARBAGE_TRIES or tries >= self._waiting.retries:
                 return ReplyOutcome("garbage" if outcome.garbage else "failed", reason=outcome.reason), facts
-            back_off = min(_LONGEST_BACK_OFF, 2.0 ** (tries - 1)) * self._waiting.factor()
-            seconds = back_off if outcome.wait is None else outcome.wait
+            seconds = back_off(tries, self._waiting.factor()) if outcome.wait is None else outcome.wait
             waited += seconds
             (self._waiting.pause or self.gate.pause)(seconds)
 

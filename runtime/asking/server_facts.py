@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...engines.errors import ConfigError, RunError
+from ..host.http.http_client import Client, Reply
 from .chat_body import SERVERS
-from .http_client import Client, Reply
 from .outcomes import document_of
 
 _SHOWN: Final = 20

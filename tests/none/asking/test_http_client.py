@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 from xbench_fast.engines.errors import ConfigError, RunError
-from xbench_fast.runtime.asking.endpoint import Endpoint
-from xbench_fast.runtime.asking.http_client import Client, Reply
 from xbench_fast.runtime.asking.server_facts import model_ids, read_facts
+from xbench_fast.runtime.host.http.http_client import Client, Reply
+from xbench_fast.runtime.host.http.server_address import Endpoint
 
 BODY = b'{"a": "%s"}' % (b"0" * 100_000)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(BODY), BODY)

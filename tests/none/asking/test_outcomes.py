@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.runtime.asking.asked_file import finish_of_record
 from xbench_fast.runtime.asking.gate import Gate
-from xbench_fast.runtime.asking.http_client import Reply
-from xbench_fast.runtime.asking.outcomes import Expected, ReplyOutcome, outcome_of, retry_after, shown_error
+from xbench_fast.runtime.asking.outcomes import Expected, ReplyOutcome, outcome_of, shown_error
+from xbench_fast.runtime.host.http.http_client import Reply
+from xbench_fast.runtime.host.http.waits import retry_after
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 EXPECTED = Expected("m", ("other",), ("sk-secret",))

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ...engines.errors import ConfigError
-from ..host.machine_record import installed_version
-from .endpoint import Endpoint
+from ....engines.errors import ConfigError
+from ..machine_record import installed_version
+from .server_address import Endpoint
 
 MOST_BYTES: Final = 4 << 20
 """Bytes of an answer that are read."""
