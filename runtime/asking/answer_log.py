@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
 import threading
-import time
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...engines.errors import RunError
+from ..host.record_file import RecordFile, decoded, read_lines
 
 LOG_FILE: Final = "log.jsonl"
-TORN_FILE: Final = "log.torn"
 VERSION: Final = 1
 KEPT: Final = ("answer", "truncated", "refused", "empty")
 """Kinds of records that are answers; a pair with another kind is asked again."""
 
-_SYNC_SECONDS: Final = 1.0
 _HEAD: Final = "xbench_ask"
 
 
@@ -68,33 +62,28 @@ class KeptAnswers:
             return None
         with self.path.open("rb") as stream:
             stream.seek(offset)
-            return _record(stream.readline())
+            return decoded(stream.readline())
 
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """(offset, record) of every whole line; a damaged one is left out."""
-        with self.path.open("rb") as stream:
-            offset = 0
-            for line in stream:
-                if (record := _record(line)) is not None:
-                    yield offset, record
-                offset += len(line)
+        for offset, _, record in read_lines(self.path):
+            if record is not None:
+                yield offset, record
 
     def _read(self) -> int:
         """Reads the index; the bytes of the log without a torn last line."""
         end = 0
-        with self.path.open("rb") as stream:
-            for line in stream:
-                if not line.endswith(b"\n"):
-                    self._tear(line, end)
-                    break
-                record = _record(line)
-                if record is None:
-                    self.damaged += 1
-                elif not end and _HEAD in record:
-                    self._check(record)
-                else:
-                    self._note(record, end)
-                end += len(line)
+        for offset, line, record in read_lines(self.path):
+            if not line.endswith(b"\n"):
+                self._tear(line, offset)
+                return offset
+            if record is None:
+                self.damaged += 1
+            elif not offset and _HEAD in record:
+                self._check(record)
+            else:
+                self._note(record, offset)
+            end = offset + len(line)
         return end
 
     def _tear(self, line: bytes, end: int) -> None:
@@ -125,79 +114,32 @@ class KeptAnswers:
 
 
 class AnswerLog(KeptAnswers):
-    """The log in `folder`, for the one process that writes it: a torn last line is moved to `TORN_FILE`.
+    """The log in `folder`, for the one process that writes it: a torn last line is moved to the file log.torn.
 
     Raises RunError.
     """
 
     def __init__(self, folder: Path, dialect: str) -> None:
         self._lock = threading.Lock()
-        self._synced = time.monotonic()
-        self._full = False
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(folder / LOG_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise _unusable(folder / LOG_FILE, error) from error
+        self._file = RecordFile(folder / LOG_FILE)
         super().__init__(folder, dialect)
         if not self._size:
             self.append({_HEAD: VERSION, "dialect": dialect})
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Writes a record in one call. Raises RunError, e.g. for a full disk; what was written before stays."""
-        text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
-        line = b"%08x %s\n" % (zlib.crc32(text), text)
         with self._lock:
-            try:
-                # A line behind half a line would be damaged with it, so nothing follows a write that failed.
-                if self._full or os.write(self._file, line) < len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._note(record, self._size)
-                self._size += len(line)
-                if time.monotonic() - self._synced >= _SYNC_SECONDS:
-                    self._sync()
-            except OSError as error:
-                self._full = True
-                raise _unusable(self.path, error) from error
+            length = self._file.append(record)
+            self._note(record, self._size)
+            self._size += length
 
     def sync(self) -> None:
         """Makes sure that the disk has what was written, if a second has passed."""
-        with self._lock:
-            if time.monotonic() - self._synced >= _SYNC_SECONDS:
-                self._sync()
+        self._file.sync()
 
     def close(self) -> None:
-        with self._lock, suppress(OSError):
-            self._sync()
-            os.close(self._file)
-            self._file = -1  # a request that Ctrl-C left under way must not write into another file of this number
-
-    def _sync(self) -> None:
-        os.fsync(self._file)
-        self._synced = time.monotonic()
+        self._file.close()
 
     def _tear(self, line: bytes, end: int) -> None:
         super()._tear(line, end)
-        try:
-            with self.path.with_name(TORN_FILE).open("ab") as torn:
-                torn.write(line)
-            os.ftruncate(self._file, end)
-        except OSError as error:
-            raise _unusable(self.path, error) from error
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    """The object of a whole line; None for a damaged one."""
-    crc, space, text = line.rstrip(b"\n")[:8], line[8:9], line.rstrip(b"\n")[9:]
-    try:
-        if space != b" " or int(crc, 16) != zlib.crc32(text):
-            return None
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _unusable(path: Path, error: OSError) -> RunError:
-    reason = error.strerror or str(error)
-    return RunError(f"{path} cannot be written: {reason}; make room or use another --out. Answers kept before stay.")
+        self._file.cut(line, end)

@@ -30,13 +30,14 @@ _PIECE: Final = 1 << 16
 @dataclass(frozen=True)
 class Reply:
     """What came back. status 0: the line failed, and `body` is empty; `fault` says how. whole: the body was not cut at
-    `MOST_BYTES`."""
+    the most bytes that are read. content_type: as the server states it."""
 
     status: int
     body: bytes = b""
     retry_after: str | None = None
     fault: str = ""
     whole: bool = True
+    content_type: str = ""
 
 
 class Client:
@@ -63,16 +64,23 @@ class Client:
             except (OSError, ssl.SSLError) as error:
                 raise ConfigError(f"--ca {ca} cannot be read as certificates: {error}.") from error
 
-    def get(self, path: str, *, above: bool = False) -> Reply:
-        """Answers GET `path` below the base of the endpoint; above: below its host."""
-        return self._request("GET", ("" if above else self.endpoint.base) + path, None, {})
+    def get(self, path: str, *, above: bool = False, accept: str | None = None, most: int = MOST_BYTES) -> Reply:
+        """Answers GET `path` below the base of the endpoint; above: below its host. most: bytes that are read."""
+        headers = {} if accept is None else {"Accept": accept}
+        return self._request("GET", ("" if above else self.endpoint.base) + path, None, headers, most)
 
-    def post(self, path: str, body: Sequence[bytes]) -> Reply:
-        """Answers POST `path` with a JSON body, in pieces, so that a large image is not copied."""
-        headers = {"Content-Type": "application/json", "Content-Length": str(sum(map(len, body)))}
-        return self._request("POST", self.endpoint.base + path, body, headers)
+    def post(
+        self, path: str, body: Sequence[bytes], kind: str = "application/json", accept: str | None = None
+    ) -> Reply:
+        """Answers POST `path` with a body of a content type, in pieces, so that a large image is not copied."""
+        headers = {"Content-Type": kind, "Content-Length": str(sum(map(len, body)))}
+        if accept is not None:
+            headers["Accept"] = accept
+        return self._request("POST", self.endpoint.base + path, body, headers, MOST_BYTES)
 
-    def _request(self, method: str, path: str, body: Sequence[bytes] | None, headers: Mapping[str, str]) -> Reply:
+    def _request(
+        self, method: str, path: str, body: Sequence[bytes] | None, headers: Mapping[str, str], most: int
+    ) -> Reply:
         deadline = time.monotonic() + self._timeout
         connection = self._connection(deadline)
         try:
@@ -81,7 +89,7 @@ class Client:
             retry_after, content, whole = response.headers.get("Retry-After"), bytearray(), True
             while piece := response.read1(_PIECE):
                 content += piece
-                if len(content) > MOST_BYTES:
+                if len(content) > most:
                     whole = False
                     break
             # read1 says nothing about an answer that ends before its length.
@@ -90,7 +98,8 @@ class Client:
             response.close()  # read1 does not notice the end of an answer, and the connection would stay busy
             if not whole or response.will_close:
                 self._drop()
-            return Reply(response.status, bytes(content), retry_after, whole=whole)
+            kind = response.headers.get("Content-Type") or ""
+            return Reply(response.status, bytes(content), retry_after, whole=whole, content_type=kind)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._drop()
             return Reply(0, fault=_fault(error))

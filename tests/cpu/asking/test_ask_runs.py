@@ -410,7 +410,7 @@ def test_a_full_disk_stops_a_run_that_goes_on_later(
         return real(file, data if len(written) <= 5 else data[:30])
 
     with AskServer(count_tokens=0) as server:
-        monkeypatch.setattr("xbench_fast.runtime.asking.answer_log.os.write", full)
+        monkeypatch.setattr("xbench_fast.runtime.host.record_file.os.write", full)
         out = tmp_path / "o.jsonl"
         try:
             counts, _ = run(small, server.url, "radvlm", out, concurrency=1)

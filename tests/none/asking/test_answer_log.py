@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.asking.answer_log import LOG_FILE, TORN_FILE, AnswerLog, KeptAnswers
+from xbench_fast.runtime.asking.answer_log import LOG_FILE, AnswerLog, KeptAnswers
 
 ASK = Path(__file__).parents[2] / "ask"
 EXPECTED = json.loads((ASK / "store_torn_expected.json").read_text())
@@ -38,7 +38,7 @@ def test_a_torn_log(tmp_path: Path) -> None:
     size = EXPECTED["length_after"]
     content = (tmp_path / LOG_FILE).read_bytes()
     assert content[:size] == (ASK / "store_torn.jsonl").read_bytes()[:size]
-    assert len((tmp_path / TORN_FILE).read_bytes()) == EXPECTED["torn_bytes"]
+    assert len((tmp_path / "log.torn").read_bytes()) == EXPECTED["torn_bytes"]
     crc, _, text = content[size:].rstrip(b"\n").partition(b" ")
     assert int(crc, 16) == zlib.crc32(text) and json.loads(text)["key"] == KEY
     assert AnswerLog(tmp_path, "qwen3vl").has(KEY)
@@ -77,7 +77,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path, monkeypatch:
         return whole(file, data[:20])
 
     monkeypatch.setattr(os, "write", half)
-    with pytest.raises(RunError, match=f"{os.strerror(errno.ENOSPC)}.*Answers kept before stay"):
+    with pytest.raises(RunError, match=f"{os.strerror(errno.ENOSPC)}.*What was kept before stays"):
         log.append({"key": "cd" * 32, "kind": "answer", "text": "lost"})
     monkeypatch.undo()
     with pytest.raises(RunError):  # it would be glued to the half line
