@@ -22,7 +22,7 @@ _END: Final = "/chat/completions"
 
 def parse_endpoint(url: str) -> Endpoint:
     """The parts of an address; nothing is looked up. Raises ConfigError, without repeating what may be secret."""
-    endpoint = server_address.parse_endpoint(url, "--endpoint", _EXAMPLE, "--key-env")
+    endpoint = server_address.parse_endpoint(url, "--endpoint", _EXAMPLE, "name a variable: --key-env")
     if endpoint.base.endswith(_END):
         raise ConfigError(f"--endpoint ends in {_END}; leave that out, as in {_EXAMPLE}.")
     return endpoint

@@ -14,15 +14,15 @@ from .protocol.request_errors import Unauthenticated
 TOKEN_VARIABLE: Final = "XBENCH_FAST_TOKEN"
 
 
-def read_token(file: Path | None) -> str | None:
-    """The token in `file`, else in the environment, without the line end of a file; None if there is none.
+def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
+    """The token in `file`, else in the environment's `variable`, without the line end of a file; None if there is none.
 
     It is never a command-line flag, since other users can read the flags of a process. Raises ConfigError for a file
     that cannot be read and for an invalid token, so that the server does not start without protection.
     """
-    where = f"the variable {TOKEN_VARIABLE}" if file is None else str(file)
+    where = f"the variable {variable}" if file is None else str(file)
     try:
-        text = os.environ.get(TOKEN_VARIABLE, "") if file is None else file.read_text(encoding="utf-8")
+        text = os.environ.get(variable, "") if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The token file {file} cannot be read: {error}.") from error
     if file is None and not text:

@@ -42,8 +42,9 @@ class Endpoint:
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def parse_endpoint(url: str, option: str, example: str, token: str) -> Endpoint:
-    """The parts of an address that `option` gives; nothing is looked up. token: the option for a key.
+def parse_endpoint(url: str, option: str, example: str, advice: str) -> Endpoint:
+    """The parts of an address that `option` gives; nothing is looked up. advice: what to do instead
+    of writing credentials.
 
     Raises ConfigError, without repeating what may be secret.
     """
@@ -57,7 +58,7 @@ def parse_endpoint(url: str, option: str, example: str, token: str) -> Endpoint:
     if parts.scheme not in _PORTS:
         raise ConfigError(f"{option} has the scheme {parts.scheme}; write http or https.")
     if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{option} has credentials before the host; leave them out and name a variable: {token}.")
+        raise ConfigError(f"{option} has credentials before the host; leave them out and {advice}.")
     if parts.query or parts.fragment:
         raise ConfigError(f"{option} has a query or a fragment; leave it out.")
     if not host or any(ord(sign) <= 32 or ord(sign) > 126 for sign in host + parts.path):

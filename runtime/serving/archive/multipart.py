@@ -1,0 +1,64 @@
+"""Bodies of several parts: one object in an answer, several in a request (docs/pacs.md §3)."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+DICOM: Final = "application/dicom"
+_BOUNDARY: Final = re.compile(r';\s*boundary\s*=\s*(?:"([^"]{1,70})"|([^\s;",]{1,70}))', re.IGNORECASE)
+_MOST_HEADERS: Final = 8192
+
+
+class PartError(Exception):
+    """An answer is not one DICOM object; the text says why, as a clause. cut: it ends too early, so that another try
+    may give more."""
+
+    def __init__(self, problem: str, *, cut: bool = False) -> None:
+        super().__init__(problem)
+        self.cut = cut
+
+
+def only_object(body: bytes, content_type: str) -> bytes:
+    """The one DICOM object in an answer, byte for byte. Raises PartError."""
+    media = content_type.partition(";")[0].strip().lower()
+    if media == DICOM:
+        return body
+    if media != "multipart/related":
+        raise PartError("it is no multipart/related")
+    found = _BOUNDARY.search(content_type)
+    if found is None:
+        raise PartError("its header names no boundary")
+    line = b"--" + (found[1] or found[2]).encode("latin-1", "replace")
+    begin = 0 if body.startswith(line) else body.find(b"\r\n" + line) + 2
+    if begin == 1 or body[begin + len(line) :].startswith(b"--"):
+        raise PartError("it has no part at its boundary")
+    end_of_line = body.find(b"\r\n", begin + len(line))
+    # An empty header ends with the line of the boundary itself.
+    end_of_headers = body.find(b"\r\n\r\n", end_of_line) if end_of_line >= 0 else -1
+    if end_of_headers < 0:
+        raise PartError("it ends within the headers of its part", cut=True)
+    headers = body[end_of_line:end_of_headers]
+    if len(headers) > _MOST_HEADERS or b"\r\ncontent-type: application/dicom" not in headers.lower():
+        raise PartError("its part is no application/dicom")
+    first = end_of_headers + 4
+    last = body.find(b"\r\n" + line, first)
+    if last < 0:
+        raise PartError("it ends before its boundary", cut=True)
+    if not body.startswith(b"--", last + 2 + len(line)):
+        raise PartError("it has several parts")
+    return body[first:last]
+
+
+def body_of(objects: Sequence[bytes]) -> tuple[str, list[bytes]]:
+    """The content type and the pieces of a request with these objects."""
+    while True:
+        boundary = secrets.token_hex(16)
+        line = boundary.encode()
+        if not any(line in content for content in objects):
+            break
+    head = b"--%s\r\nContent-Type: application/dicom\r\n\r\n" % line
+    pieces = [piece for content in objects for piece in (head, content, b"\r\n")]
+    return f'multipart/related; type="{DICOM}"; boundary={boundary}', [*pieces, b"--%s--\r\n" % line]
