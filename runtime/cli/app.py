@@ -37,6 +37,7 @@ COMMANDS = {
         ".archive.dicom_command:dicom",
         "Write answers about films as DICOM objects for an archive.",
     ),
+    "pacs": (".archive.pacs_command:pacs", "Ask about the films of an archive, and store the answers there."),
     "compare": (".compare_command:compare", "Compare two runs or two models; a regression gate."),
     "study": (".study_command:study", "Answer one question about a run from its stored counts and maps."),
     "trust": (".trust_command:trust", "Test whether maps can be believed, with changed weights, images or prompts."),
