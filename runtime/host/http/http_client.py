@@ -30,7 +30,8 @@ _PIECE: Final = 1 << 16
 @dataclass(frozen=True)
 class Reply:
     """What came back. status 0: the line failed, and `body` is empty; `fault` says how. whole: the body was not cut at
-    the most bytes that are read. content_type: as the server states it."""
+    the most bytes that are read. content_type: as the server states it. untrusted: the server's certificate is none
+    that this client trusts, which another try does not change."""
 
     status: int
     body: bytes = b""
@@ -38,6 +39,7 @@ class Reply:
     fault: str = ""
     whole: bool = True
     content_type: str = ""
+    untrusted: bool = False
 
 
 class Client:
@@ -102,7 +104,7 @@ class Client:
             return Reply(response.status, bytes(content), retry_after, whole=whole, content_type=kind)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._drop()
-            return Reply(0, fault=_fault(error))
+            return Reply(0, fault=_fault(error), untrusted=isinstance(error, ssl.SSLCertVerificationError))
 
     def _connection(self, deadline: float) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)

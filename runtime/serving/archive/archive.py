@@ -95,6 +95,8 @@ def is_busy(reply: Reply) -> bool:
 
 def check_answered(reply: Reply) -> None:
     """Raises a final ArchiveError for an answer that all requests would get."""
+    if reply.untrusted:
+        raise ArchiveError(f"the archive is not trusted: {reply.fault}", final=True)
     if reply.status in (401, 403):
         raise ArchiveError(f"the archive refuses the token (status {reply.status}); check --token-file", final=True)
     if 300 <= reply.status < 400:
