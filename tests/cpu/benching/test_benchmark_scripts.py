@@ -38,7 +38,7 @@ RESULTS = {
     "device_loop": "device-loop",
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
     "grid_compared": "grid-compared",
-    "host_loop": "host-loop", "int8": "int8", "own_metrics": "own-metrics", "prepare": "prepare",
+    "host_loop": "host-loop", "int8": "int8", "own_metrics": "own-metrics", "pacs_run": "pacs", "prepare": "prepare",
     "prompt_sets": "prompt-sets",
     "ray_overhead": "ray", "reading": "reading",
     "report_run": "report", "serve_load": "serve", "serve_pytriton": "serve-pytriton",
@@ -141,6 +141,15 @@ def test_reading_words(script: Script, root: Path) -> None:
     made = script("words_run", "--reports", 20)
     writes_again(root, "words_run", made)
     assert made["words_per_report"] >= 60 and made["long_text_bytes"] == 160_000
+
+
+def test_films_of_an_archive(script: Script, root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("highdicom")
+    bundle = synthetic.make_served(tmp_path) / "models" / "blocks-32"
+    made = script("pacs_run", "--bundle", bundle, "--films", 2, "--side", 40)
+    writes_again(root, "pacs_run", made, 3)
+    again, empty = made["same_run_again"], made["with_an_empty_log"]
+    assert (made["whole_run"]["stored"], again["before"], again["films"], empty["kept"]) == (6, 2, 0, 6)
 
 
 def test_boxes_from_the_command_line(script: Script, root: Path) -> None:
