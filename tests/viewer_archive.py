@@ -5,11 +5,7 @@ The viewer's finished site is the folder `dist` of its package `@ohif/app`; XBEN
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
+from orthanc_process import Orthanc, orthanc_program
 
-PLUGIN = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
 CONFIGURATION = """window.config = {routerBasename: null, extensions: [], modes: [], customizationService: {},
   showStudyList: true, maxNumberOfWebWorkers: 1, investigationalUseDialog: {option: 'never'},
   defaultDataSourceName: 'archive', dataSources: [{sourceName: 'archive',
@@ -41,52 +37,19 @@ def viewer_site() -> Path:
     return folder
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @contextmanager
-def orthanc(folder: Path) -> Iterator[str]:
-    """Orthanc with DICOMweb, which keeps its files in `folder`; its URL. Skipped where it is not installed, unless
-    XBENCH_PACS says that it is."""
-    program = shutil.which("Orthanc", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None or not PLUGIN.is_file():
+def orthanc(folder: Path) -> Iterator[Orthanc]:
+    """The archive, with its database in `folder`. Skipped where it is not installed, unless XBENCH_PACS says it is."""
+    program = orthanc_program()
+    if program is None:
         absent = pytest.fail if os.environ.get("XBENCH_PACS") else pytest.skip
         absent("no Orthanc with DICOMweb here (Debian: orthanc, orthanc-dicomweb)")
-    port = free_port()
-    settings = {
-        "Name": "test", "StorageDirectory": str(folder / "db"), "IndexDirectory": str(folder / "db"),
-        "Plugins": [str(PLUGIN)], "HttpPort": port, "RemoteAccessAllowed": False, "AuthenticationEnabled": False,
-        "DicomServerEnabled": False, "DicomWeb": {"Enable": True, "Root": "/dicom-web/", "EnableWado": False},
-    }  # fmt: skip
-    (folder / "orthanc.json").write_text(json.dumps(settings))
-    with (folder / "orthanc.log").open("w") as log:
-        process = subprocess.Popen([program, str(folder / "orthanc.json")], stdout=log, stderr=log, cwd=folder)
-    try:
-        yield _answers(process, f"http://127.0.0.1:{port}", folder / "orthanc.log")
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
-def _answers(process: subprocess.Popen[bytes], url: str, log: Path) -> str:
-    for _ in range(300):
-        try:
-            httpx.get(f"{url}/system", trust_env=False)
-            return url
-        except httpx.TransportError:
-            assert process.poll() is None, log.read_text()[-2000:]
-            time.sleep(0.1)
-    raise AssertionError(log.read_text()[-2000:])
+    with Orthanc(str(program), folder) as process:
+        yield process
 
 
 @contextmanager
-def served(site: Path, archive: str) -> Iterator[str]:
+def served(site: Path, archive: Orthanc) -> Iterator[str]:
     """The viewer's site, with the DICOMweb of the archive behind the same origin (the archive allows no other); URL."""
     import uvicorn
     from starlette.applications import Starlette
@@ -98,7 +61,7 @@ def served(site: Path, archive: str) -> Iterator[str]:
 
     async def passed_on(request: Request) -> Response:
         kept = {name: value for name, value in request.headers.items() if name in ("accept", "content-type")}
-        address = f"{archive}{request.url.path}?{request.url.query}"
+        address = f"http://127.0.0.1:{archive.port}{request.url.path}?{request.url.query}"
         answer = await client.request(request.method, address, headers=kept, content=await request.body())
         return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
@@ -109,28 +72,25 @@ def served(site: Path, archive: str) -> Iterator[str]:
         return FileResponse(wanted if wanted.is_file() else site / "index.html")
 
     routes = [Route("/dicom-web/{rest:path}", passed_on, methods=["GET", "POST"]), Route("/{rest:path}", file)]
-    port = free_port()
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=port, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started and thread.is_alive():
         time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join()
 
 
-def store(archive: str, *contents: bytes) -> None:
-    """Puts instances into the archive."""
+def upload(archive: Orthanc, *contents: bytes) -> None:
     for content in contents:
-        httpx.post(f"{archive}/instances", content=content, trust_env=False).raise_for_status()
+        archive.upload(content)
 
 
-def fetch(archive: str, modality: str, study: str) -> list[tuple[str, bytes]]:
+def fetch(archive: Orthanc, modality: str, study: str) -> list[tuple[str, bytes]]:
     """Series description and file of a study's instances of a modality, each retrieved whole by WADO-RS."""
-    web = f"{archive}/dicom-web"
     found: list[dict[str, Any]] = httpx.get(
-        f"{web}/studies/{study}/instances",
+        f"{archive.url}/studies/{study}/instances",
         params={"Modality": modality, "includefield": "SeriesDescription"},
         trust_env=False,
     ).json()
@@ -139,7 +99,7 @@ def fetch(archive: str, modality: str, study: str) -> list[tuple[str, bytes]]:
         series, one = (entry[tag]["Value"][0] for tag in ("0020000E", "00080018"))
         described = entry.get("0008103E", {}).get("Value", [""])[0]
         accept = 'multipart/related; type="application/dicom"; transfer-syntax=*'
-        path = f"{web}/studies/{study}/series/{series}/instances/{one}"
+        path = f"{archive.url}/studies/{study}/series/{series}/instances/{one}"
         answer = httpx.get(path, headers={"Accept": accept}, trust_env=False)
         boundary = answer.headers["content-type"].partition("boundary=")[2].split(";")[0].strip('"')
         part = answer.content.split(f"--{boundary}".encode())[1]

@@ -109,13 +109,13 @@ def stretched(film: bytes) -> bytes:
 def drawn_objects(film: bytes, draw: Callable[[Hands], None], *more: bytes) -> dict[str, bytes]:
     """Name -> what the viewer stores while `draw` uses it on the film, in an archive that has `more` too."""
     import pydicom
-    from viewer_archive import fetch, orthanc, served, store, viewer_site
+    from viewer_archive import fetch, orthanc, served, upload, viewer_site
     from viewer_hands import hands
 
     study = str(pydicom.dcmread(io.BytesIO(film)).StudyInstanceUID)
     site_folder = viewer_site()
     with tempfile.TemporaryDirectory() as folder, orthanc(Path(folder)) as archive:
-        store(archive, film, *more)
+        upload(archive, film, *more)
         with served(site_folder, archive) as site, hands(site, study) as hand:
             draw(hand)
         return {name: content for kind in ("SR", "SEG") for name, content in fetch(archive, kind, study) if name}

@@ -101,11 +101,11 @@ def shot(hand: Hands) -> Picture:
 
 
 def main() -> None:
-    from viewer_archive import orthanc, served, store, viewer_site
+    from viewer_archive import orthanc, served, upload, viewer_site
     from viewer_hands import hands
 
     with tempfile.TemporaryDirectory() as folder, orthanc(Path(folder)) as archive:
-        store(archive, *film_and_objects())
+        upload(archive, *film_and_objects())
         with served(viewer_site(), archive) as site, hands(site, STUDY) as hand:
             pictures = shots(hand)
     parts = [Image.fromarray(pictures[name]) for name in ("overlay", "mask", "report")]

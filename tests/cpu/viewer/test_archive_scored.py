@@ -8,23 +8,24 @@ from pathlib import Path
 import numpy as np
 import pydicom
 import pytest
-from viewer_archive import fetch, orthanc, store
+from orthanc_process import Orthanc
+from viewer_archive import fetch, orthanc, upload
 from viewer_objects import DRAWN, drawn_mask
 from viewer_scored import assert_equal, on_grid, scored
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with orthanc(tmp_path_factory.mktemp("archive")) as url:
-        yield url
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orthanc]:
+    with orthanc(tmp_path_factory.mktemp("archive")) as process:
+        yield process
 
 
-def test_what_the_viewer_stored_comes_back_unchanged_and_is_scored(archive: str, root: Path, tmp_path: Path) -> None:
+def test_what_the_viewer_stored_comes_back_and_is_scored(archive: Orthanc, root: Path, tmp_path: Path) -> None:
     formats = root / "tests/formats"
     film, *objects = (
         (formats / path).read_bytes() for path in ("dicom/film.dcm", "ohif/sr_regions.dcm", "ohif/seg_brush.dcm")
     )
-    store(archive, film, *objects)
+    upload(archive, film, *objects)
     study = str(pydicom.dcmread(formats / "dicom/film.dcm").StudyInstanceUID)
     assert [content for modality in ("DX", "SR", "SEG") for _, content in fetch(archive, modality, study)] == [
         film,
@@ -41,12 +42,12 @@ def test_what_the_viewer_stored_comes_back_unchanged_and_is_scored(archive: str,
         assert_equal(rows[finding], mask)
 
 
-def test_our_own_objects_are_scored_as_what_was_counted(archive: str, tmp_path: Path) -> None:
+def test_our_own_objects_are_scored_as_what_was_counted(archive: Orthanc, tmp_path: Path) -> None:
     pytest.importorskip("highdicom")
     from viewer_shown import BOX, MASK, STUDY, film_and_objects
 
     film, *objects = film_and_objects()
-    store(archive, film, *objects)
+    upload(archive, film, *objects)
     fetched = [content for modality in ("OT", "SEG", "SR") for _, content in fetch(archive, modality, STUDY)]
     assert fetched == objects
     rows = scored(tmp_path / "mask", film, fetched[1:2], {"Effusion": MASK})

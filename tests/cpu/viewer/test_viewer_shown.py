@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from viewer_archive import orthanc, served, store, viewer_site
+from viewer_archive import orthanc, served, upload, viewer_site
 from viewer_hands import hands
 from viewer_shown import BOX, MASK, SCALE, SOFT, STUDY, Picture, enlarged_film, film_and_objects, shots
 
@@ -20,7 +20,7 @@ BORDER = 3  # pixels of a coloured frame around the viewport
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Picture]:
     site_folder = viewer_site()
     with orthanc(tmp_path_factory.mktemp("archive")) as archive:
-        store(archive, *film_and_objects())
+        upload(archive, *film_and_objects())
         with served(site_folder, archive) as site, hands(site, STUDY) as hand:
             return shots(hand)
 
