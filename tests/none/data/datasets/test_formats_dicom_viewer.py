@@ -86,7 +86,7 @@ def test_a_region_that_the_viewer_did_not_store_is_not_taken_for_absent(
     np.testing.assert_array_equal(case.regions[kept].mask(43, 61), expected)
 
 
-def test_a_label_of_the_user_goes_before_the_finding_of_the_report_that_was_continued(
+def test_a_label_of_the_user_replaces_the_finding_of_the_report_that_was_continued(
     read: Read,
 ) -> None:
     def labelled(data: Dataset) -> None:
@@ -99,9 +99,8 @@ def test_a_label_of_the_user_goes_before_the_finding_of_the_report_that_was_cont
 
     assert set(read("sr_continued", labelled, invalid="skip").cases()[0].regions) == {"Mass"}
     by_code = {"27925004": "Nodule of the report"}
-    assert set(read("sr_continued", labelled, invalid="skip", rename=by_code).cases()[0].regions) == set(
-        by_code.values()
-    )
+    assert set(read("sr_continued", invalid="skip", rename=by_code).cases()[0].regions) == set(by_code.values())
+    assert set(read("sr_continued", labelled, invalid="skip", rename=by_code).cases()[0].regions) == {"Mass"}
 
     def of_two_findings(data: Dataset) -> None:
         second = copy.deepcopy(groups(data)[1].ContentSequence[2])
@@ -115,9 +114,8 @@ def test_a_label_of_the_user_goes_before_the_finding_of_the_report_that_was_cont
         for group in groups(data):
             group.ContentSequence[0].TextValue = "lesion 1"
 
-    dataset = read(
-        "sr_continued", of_another_program
-    )  # whose comment is no class, and whose groups may have no graphic
+    # Whose comment is no class, and whose groups may have no graphic.
+    dataset = read("sr_continued", of_another_program)
     assert set(dataset.cases()[0].regions) == {"Nodule"}
     assert [(note.kind, note.subject, note.row) for note in dataset.notes] == [("unused_parts", "Pleural effusion", 1)]
 

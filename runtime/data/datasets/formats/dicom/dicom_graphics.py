@@ -127,21 +127,18 @@ def _below(group: Any) -> Iterator[Any]:
 
 
 def _names(group: Any) -> tuple[tuple[str, ...], str]:
-    """The names of the class of a measurement group, the label given in the viewer first; and the viewer's tool."""
+    """The names of the class of a measurement group, of the viewer only the label if there is one; and its tool."""
     contents = {
         (_concept(item), text_of(item, "ValueType")): item for item in reversed(items(group, "ContentSequence"))
     }
     tracked = text_of(contents.get((_TRACKING, "TEXT"), {}), "TextValue")
     tool = tracked if tracked.startswith((_VIEWER_3, _VIEWER_2)) else ""
-    label = text_of(contents.get((_COMMENT, "TEXT"), {}), "TextValue") if tool else ""
-    names = [label] if label else []
-    for concept in (*_SITES, _FINDING):
-        code = _code(items(contents.get((concept, "CODE"), {}), "ConceptCodeSequence"))
-        if code[1:] == (_FREE_TEXT,):
-            names.append(code[0])
-        elif concept == _FINDING:
-            names += code
-    return tuple(names), tool
+    codes = [
+        _code(items(contents.get((concept, "CODE"), {}), "ConceptCodeSequence")) for concept in (*_SITES, _FINDING)
+    ]
+    labels = [text_of(contents.get((_COMMENT, "TEXT"), {}), "TextValue") if tool else ""]
+    labels += [code[0] for code in codes if code[1:] == (_FREE_TEXT,)]
+    return next(((label,) for label in labels if label), codes[-1]), tool
 
 
 def _concept(item: Any) -> str:
