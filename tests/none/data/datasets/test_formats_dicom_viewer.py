@@ -120,6 +120,14 @@ def test_a_label_of_the_user_replaces_the_finding_of_the_report_that_was_continu
     assert [(note.kind, note.subject, note.row) for note in dataset.notes] == [("unused_parts", "Pleural effusion", 1)]
 
 
+def test_a_label_has_the_letters_of_its_language(read: Read) -> None:
+    def labelled(data: Dataset) -> None:
+        (comment,) = (item for item in groups(data)[3].ContentSequence if item.get("TextValue") == "Mass")
+        comment.TextValue = "Gefäß 胸水"
+
+    assert read("sr_regions", labelled).classes == ("Effusion", "Gefäß 胸水", "Nodule", "Opacity")
+
+
 def test_the_site_of_a_finding_is_a_class_only_in_the_words_of_the_user(read: Read) -> None:
     def older(data: Dataset) -> None:
         """Sites as they were coded before 2019; one of them is a place in the body."""
