@@ -92,7 +92,7 @@ def overlay_object(making: Making, answer: FindingAnswer, number: int) -> Any:
     import highdicom
 
     film = making.film
-    header = film.plain()
+    header = film.plain
     picture = drawn_map(film.grey, answer.normalised, on_film(answer.mask, film.grey.shape) > 0)
     words = [RESEARCH, making.model.warning, f"{answer.finding}, {making.model.name}"]
     _write_words(picture, [text for text in words if text])

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +80,7 @@ class FilmHeader:
         """What a user should know of the objects of this film, as a clause; empty for nothing."""
         return "" if self.spacing else "it has no pixel spacing; its objects say 1 x 1, which is no measurement"
 
+    @cached_property
     def plain(self) -> Any:
         """The header for objects that have no plane: without the frame of reference that was made for the others."""
         plain = copy.deepcopy(self.header)  # a shallow copy shares the elements

@@ -71,8 +71,8 @@ def film_objects(
     # highdicom checks values of the film's header, and its messages quote them.
     except Exception as error:
         raise DataError(
-            f"The film {film_label(film.uid)} gets no DICOM objects: its header has a value that cannot be taken over "
-            f"({type(error).__name__}); correct the header."
+            f"The film {film_label(film.uid)} gets no DICOM objects: its header or its answer has a value that cannot "
+            f"be written ({type(error).__name__}); correct the header."
         ) from None
 
 

@@ -32,15 +32,19 @@ def report_object(making: Making, answers: Sequence[FindingAnswer], number: int)
         model_name=long_text(making.model.name),
         serial_number=making.model.digest,
     )
-    report = sr.MeasurementReport(
-        sr.ObservationContext(observer_device_context=sr.ObserverContext(codes.DCM.Device, device)),
-        private_code(_PROCEDURE),
-        imaging_measurements=[group for answer in answers for group in _groups(making, answer)],
-        title=codes.DCM.ImagingMeasurementReport,
-    )
-    return sr.ComprehensiveSR(
-        [making.film.plain()],
-        report,
+    groups = [group for answer in answers for group in _groups(making, answer)]
+
+    def report(groups: Sequence[Any]) -> Any:
+        return sr.MeasurementReport(
+            sr.ObservationContext(observer_device_context=sr.ObserverContext(codes.DCM.Device, device)),
+            private_code(_PROCEDURE),
+            imaging_measurements=groups,
+            title=codes.DCM.ImagingMeasurementReport,
+        )
+
+    made = sr.ComprehensiveSR(
+        [making.film.plain],
+        report(groups[:1]),
         sop_instance_uid=making.identity.uid("report", "", *names),
         is_complete=False,
         is_final=False,
@@ -48,6 +52,11 @@ def report_object(making: Making, answers: Sequence[FindingAnswer], number: int)
         manufacturer=MANUFACTURER,
         **making.series("report", number, "report"),
     )
+    # highdicom copies and searches the content several times, 8 ms a group. All groups are about one film, so the first
+    # one is enough for what is derived from the content.
+    for tag, value in report(groups)[0].items():
+        made[tag] = value
+    return made
 
 
 def score_of(making: Making, logit: float) -> tuple[Any, float]:
@@ -66,7 +75,7 @@ def _groups(making: Making, answer: FindingAnswer) -> list[Any]:
     from highdicom import sr
 
     size = making.film.grey.shape
-    source = sr.SourceImageForRegion.from_source_image(making.film.plain())
+    source = sr.SourceImageForRegion.from_source_image(making.film.plain)
     uid, identifier = making.tracking(answer.finding)
     concept, value = score_of(making, answer.logit)
     shared: dict[str, Any] = {
@@ -77,7 +86,7 @@ def _groups(making: Making, answer: FindingAnswer) -> list[Any]:
         return [
             sr.MeasurementsAndQualitativeEvaluations(
                 sr.TrackingIdentifier(uid, identifier),
-                source_images=[sr.SourceImageForMeasurementGroup.from_source_image(making.film.plain())],
+                source_images=[sr.SourceImageForMeasurementGroup.from_source_image(making.film.plain)],
                 **shared,
             )
         ]
@@ -99,6 +108,6 @@ def _measured(making: Making, concept: Any, value: float) -> Any:
     algorithm = sr.AlgorithmIdentification(
         long_text(making.model.name),
         code_version()[:64],
-        parameters=[f"{name}: {text}" for name, text in making.parameters().items()],
+        parameters=[", ".join(f"{name}: {text}" for name, text in making.parameters().items())],
     )
     return sr.Measurement(concept, value, codes.UCUM.NoUnits, algorithm_id=algorithm)

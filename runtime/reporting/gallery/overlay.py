@@ -29,9 +29,11 @@ def blend(grey: NDArray[np.uint8], values: NDArray[Any], opacity: NDArray[np.flo
 def outline(mask: NDArray[np.bool_], thickness: int = 1, *, at_border: bool) -> NDArray[np.bool_]:
     """Pixels of the mask within `thickness` steps to a side of a pixel outside it; at_border: what lies beyond the
     picture is outside."""
-    from scipy.ndimage import binary_erosion
-
-    edge: NDArray[np.bool_] = mask & ~binary_erosion(mask, iterations=thickness, border_value=not at_border)
+    inner = mask
+    for _ in range(thickness):  # an erosion; SciPy's takes ten times as long
+        padded = np.pad(inner, 1, constant_values=not at_border)
+        inner = inner & padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
+    edge: NDArray[np.bool_] = mask & ~inner
     return edge
 
 
@@ -45,17 +47,20 @@ def drawn_map(grey: NDArray[np.uint8], normalised: NDArray[np.float32], inside: 
     height, width = grey.shape
     steps = np.rint(np.clip(normalised, 0.0, 1.0) * 255.0).astype(np.uint8)
     levels = np.asarray(Image.fromarray(steps).resize((width, height), Image.Resampling.BILINEAR))
-    drawn: NDArray[np.uint8] = _blended_levels()[levels, grey]
+    places = levels.astype(np.uint16) << 8 | grey
+    packed = np.take(_blended_levels(), places)  # whole pixels: three times as fast as a look-up of their colours
+    drawn = np.ascontiguousarray(packed.view(np.uint8).reshape(height, width, 4)[..., :3])
     # The picture's edge is no outline: a region that reaches it goes on.
     drawn[outline(inside, max(1, round(max(height, width) / 512)), at_border=False)] = OUTLINE
     return drawn
 
 
 @cache
-def _blended_levels() -> NDArray[np.uint8]:
-    """uint8 [256, 256, 3]: `blend` of each step of a map with each grey, which is looked up for each pixel."""
+def _blended_levels() -> NDArray[np.uint32]:
+    """uint32 [65536]: the bytes of `blend` of each step of a map with each grey, with a fourth one."""
     grey, values = np.broadcast_to(np.arange(256, dtype=np.uint8), (256, 256)), np.linspace(0.0, 1.0, 256)[:, None]
-    return blend(grey, np.broadcast_to(values, (256, 256)), STRENGTH * np.broadcast_to(values, (256, 256)))
+    colours = blend(grey, np.broadcast_to(values, (256, 256)), STRENGTH * np.broadcast_to(values, (256, 256)))
+    return np.ascontiguousarray(np.pad(colours, ((0, 0), (0, 0), (0, 1)))).view(np.uint32).reshape(-1)
 
 
 def png(pixels: NDArray[np.uint8], level: int = 6) -> bytes:

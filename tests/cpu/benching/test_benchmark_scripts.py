@@ -35,7 +35,7 @@ from xbench_fast.runtime.cli.app import _run
 RESULTS = {
     "ask_run": "ask",
     "bootstrap_run": "bootstrap", "box_lines": "box-lines", "boxes": "boxes", "calibration_run": "calibration",
-    "device_loop": "device-loop",
+    "device_loop": "device-loop", "dicom_objects": "dicom-objects",
     "evaluate": "evaluate", "export_models": "export", "faithfulness": "faithfulness", "grid": "grid",
     "grid_compared": "grid-compared",
     "host_loop": "host-loop", "int8": "int8", "own_metrics": "own-metrics", "pacs_run": "pacs", "prepare": "prepare",
@@ -373,6 +373,15 @@ def test_further_questions_about_an_image(
     made, wanted = script("serve_questions", *given), committed(root, "serve_questions")
     assert not lacking(made, wanted) and made["model"] == "kad-demo"
     assert wanted["model"] == "kad-224" and wanted["ratio_of_cpu"] <= 0.15
+
+
+def test_dicom_objects_of_a_film(script: Script, module: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("highdicom")
+    monkeypatch.setattr(module("dicom_objects"), "use_checkout", lambda: None)  # the package is imported already
+    made = script("dicom_objects", "--model", "kad:demo", "--films", 2, "--side", 64, "--rounds", 1)
+    wanted = committed(root, "dicom_objects")
+    assert not lacking(made, wanted, 3) and made["models"][0]["model"] == "kad-demo"
+    assert wanted["side"] == 1024 and all(row["ratio"] < 2 and row["ratio_of_cpu"] < 2 for row in wanted["models"])
 
 
 def test_ray_beside_the_loop(script: Script, module: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,8 @@ def quoted_in_detection(results: dict[str, Any]) -> Iterator[str]:
 def quoted_in_benchmarks(results: dict[str, Any]) -> Iterator[str]:
     found = results["faithfulness"]
     range_ = f"({min(found['ratios']):.2f} to {max(found['ratios']):.2f})"
+    kad, clip = (row["ratio_of_cpu"] for row in results["dicom-objects"]["models"])
+    yield f"CPU time of one finding's objects {kad:.2f} × that of KAD-224 and {clip:.2f} × that of CLIP ViT-B/16"
     yield f"two threads, {found['pairs']} pairs, {found['ratio']:.2f} × the images a second of the loop {range_}"
     found = results["words-run"]
     spent = f"{found['reports']:,} reports of {found['words_per_report']:.0f} words in {found['cpu_s']:.1f} s of CPU"
@@ -218,7 +220,15 @@ def quoted_in_parity(results: dict[str, Any]) -> Iterator[str]:
         yield f"{start} ... | {speed} | {entry['hits_flipped']} of {entry['pairs']} |"
 
 
+def quoted_in_dicom(results: dict[str, Any]) -> Iterator[str]:
+    found = results["dicom-objects"]
+    kad, clip = (row["ratio_of_cpu"] for row in found["models"])
+    yield f"of a film of {found['side']} x {found['side']} take {kad:.2f} × the CPU time of KAD-224 for this film, and"
+    yield f"and {clip:.2f} × of CLIP ViT-B/16 (`benchmarks/results/dicom-objects-cpu.json`)"
+
+
 PAGES = {
+    "docs/dicom.md": quoted_in_dicom,
     "docs/scale.md": quoted_in_scale,
     "docs/detection.md": quoted_in_detection,
     "docs/parity.md": quoted_in_parity,
