@@ -70,9 +70,12 @@ def test_the_film_is_left_out_of_view_and_what_is_taken_is_listed(made: Made) ->
     assert frames & {read(item).get("FrameOfReferenceUID") for item in made["inverted"]} == {None}
 
 
-def test_names_in_other_scripts_survive() -> None:
-    name = "Yamada^Tarou=山田^太郎=やまだ^たろう"
-    for item in objects("sc", PatientName=name, SpecificCharacterSet="ISO_IR 192"):
+@pytest.mark.parametrize(
+    ("name", "characters"),
+    [("Yamada^Tarou=山田^太郎=やまだ^たろう", "ISO_IR 192"), ("Müller^Jörg", "ISO_IR 100"), ("", "ISO_IR 100")],
+)
+def test_names_in_other_scripts_survive(name: str, characters: str) -> None:
+    for item in objects("sc", PatientName=name, SpecificCharacterSet=characters):
         assert str(read(item).PatientName) == name
 
 

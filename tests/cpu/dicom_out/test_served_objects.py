@@ -18,6 +18,10 @@ from grpc_server import GrpcServer
 from synthetic import make_served
 from xbench_fast.runtime.reporting.dicom.film_answer import film_corners, on_film
 from xbench_fast.runtime.reporting.dicom.film_objects import differs
+from xbench_fast.runtime.serving.inference import response_outputs
+from xbench_fast.runtime.serving.inference.request_images import prepare_request
+from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
+from xbench_fast.runtime.serving.protocol.requests import Request, check_request
 
 pydicom = pytest.importorskip("pydicom")
 httpx = pytest.importorskip("httpx")
@@ -153,7 +157,31 @@ def test_an_overlay_of_the_page_stays_small_beside_objects(client: Any) -> None:
     large = dicom_films.film("sc", size=(1500, 40))
     headers = {"Content-Type": "application/dicom"}
     query = {"finding": "Mass", "outputs": "overlay,preview,dicom", "dicom_kinds": "overlay"}
+    # The server keeps the film as the picture showed it, which is too small for objects.
+    assert client.post(INFER, content=large, headers=headers, params={"outputs": "overlay"}).status_code == 200
     outputs = client.post(INFER, content=large, headers=headers, params=query).json()["outputs"]
     files = {item["name"]: base64.b64decode(item["data"][0]) for item in outputs}
     assert Image.open(io.BytesIO(files["overlay"])).size == Image.open(io.BytesIO(files["preview"])).size == (27, 1024)
     assert pydicom.dcmread(io.BytesIO(files["dicom"])).pixel_array.shape == (1500, 40, 3)
+
+
+def test_large_answers_and_many_films_are_refused_before_they_are_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadRequest, match="at most 16 films a request, not 17"):
+        check_request(Request("m", images=(FILM,) * 17, outputs=frozenset({"dicom"})))
+    with xb.open_engine(folder / "models" / "blocks-32", "onnxruntime-cpu", threads=1) as engine:
+        model = engine._served
+        request = Request(model.name, images=(FILM,), outputs=frozenset({"dicom"}), kinds=("map",))
+        images = prepare_request(request, model.geometry)
+        selection = model.select(request)
+        scores = engine.run(images[0].pixels[None, None], selection.prompts.features)
+        size = 4 * 300 * 260 * len(selection.queries.findings)
+        for limit, fits in ((size, True), (size - 1, False)):
+            monkeypatch.setattr(response_outputs, "ANSWER_LIMIT", limit)
+            if fits:
+                answer = response_outputs.build_answer(request, model, selection, images, scores)
+                assert len(answer.outputs["dicom"]) == len(selection.queries.findings)
+            else:
+                with pytest.raises(BadRequest, match="ask for fewer films, findings or kinds"):
+                    response_outputs.build_answer(request, model, selection, images, scores)

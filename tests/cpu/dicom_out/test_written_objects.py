@@ -63,6 +63,32 @@ def test_validators_find_no_error(made: Made, name: str, tmp_path: Path) -> None
     assert not [line for line in differing if "but not present" not in line], differing
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rsna/stage_2_train_images/01cad8d0-45cd-4603-b099-94055d322310.dcm",
+        "dicom_variety/RG1_UNCR.dcm",
+        "dicom_variety/nih_1.3.6.1.4.1.11129.5.5.110503645592756492463169821050252582267888.dcm",
+    ],
+)
+def test_objects_of_real_films_have_no_error(shared: Path, name: str, tmp_path: Path) -> None:
+    """A secondary capture of RSNA, MONOCHROME1 of another maker, and a film of NIH without a study date."""
+    film = FilmHeader.read((shared / "data" / "images" / name).read_bytes(), "the film")
+    items = film_objects(film, ANSWERS[:1], MODEL, ObjectOptions(KINDS, TAU, CLOCK))
+    for item, again in zip(
+        items, film_objects(film, ANSWERS[:1], MODEL, ObjectOptions(KINDS, TAU, CLOCK)), strict=True
+    ):
+        assert item == again
+        (tmp_path / "object.dcm").write_bytes(item.content)
+        done = subprocess.run([tool("dciodvfy"), "-new", tmp_path / "object.dcm"], capture_output=True, text=True)
+        assert not [line for line in done.stderr.splitlines() if line.startswith("Error")], (item.kind, done.stderr)
+    (mask,) = [read(item) for item in items if item.kind == "mask"]
+    height, width = film.grey.shape
+    index = np.arange(224)
+    pixels = mask.pixel_array.reshape(height, width)
+    np.testing.assert_array_equal(pixels[np.ix_(index * height // 224, index * width // 224)], ANSWERS[0].mask)
+
+
 @pytest.mark.parametrize("name", dicom_films.NAMES)
 def test_the_report_can_be_read(made: Made, name: str, tmp_path: Path) -> None:
     (report,) = [item for item in made[name] if item.kind == "report"]
