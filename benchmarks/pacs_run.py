@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,10 +122,10 @@ class Watched:
         print(line, file=sys.stderr)
 
     @contextmanager
-    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Any]:
         done = 0
 
-        def advance(count: int) -> None:
+        def advance(count: int, failed: int = 0) -> None:
             nonlocal done
             done += count
             if not self.at_tenth and done >= total / 10:
@@ -144,7 +144,7 @@ def call(url: str, bundle: Path, out: Path) -> dict[str, Any]:
 
     watched = Watched()
     wall, cpu = time.perf_counter(), time.process_time()
-    asked = {"findings": (), "prompt_set": None, "tau": 0.5, "kinds": ()}
+    asked: dict[str, Any] = {"findings": (), "prompt_set": None, "tau": 0.5, "kinds": ()}
     with film_model(bundle, **asked, engine="onnxruntime-cpu", gpu=None, threads=None) as (model, request):
         done = transfer(connect(url, None, PacsOptions()), ModelMaker(model, request, CPU_BATCH), out, watched)
     assert not done.problems, done.problems[:3]

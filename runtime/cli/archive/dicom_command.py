@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....engines.commands import Choice, echo
 from ....engines.errors import ConfigError, DataError, ImageError
-from ...host.options import EvalConfig
 from ...host.paths import has_file, has_folder
-from ...reporting.dicom.dicom_object import DEFAULT_KINDS, KINDS
 from ...reporting.dicom.object_files import write_objects
-from ..options.declared_options import options_of, repeated
 from ..options.shared_options import Output, json_option
+from .film_options import bundle_option, film_model, film_options
 
 if TYPE_CHECKING:
     from ...reporting.dicom.dicom_object import DicomObject
@@ -26,9 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("films", metavar="FILM...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--bundle", metavar="FOLDER", required=True, type=click.Path(path_type=Path), help="Bundle of the model to ask."
-)
+@bundle_option
 @click.option(
     "--out",
     metavar="DIR",
@@ -36,46 +31,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Folder for the objects, a file each.",
 )
-@repeated(
-    "--finding",
-    "findings",
-    metavar="NAME",
-    help="Finding of the prompt set to write objects of.",
-    default="the one with the highest probability in the film",
-)
-@click.option(
-    "--prompt-set", metavar="NAME", help="Prompt set of the bundle to ask.  [default: the one with the most findings]"
-)
-@click.option(
-    "--tau",
-    type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    help="Threshold of the mask, the outline and the boxes.",
-)
-@repeated(
-    "--kind",
-    "kinds",
-    type=Choice(KINDS),
-    help="Kind of object: overlay (Secondary Capture), mask (binary Segmentation), report (structured report), "
-    "fractions (fractional Segmentation) or map (Parametric Map).",
-    default=", ".join(DEFAULT_KINDS),
-)
-@options_of(EvalConfig, "engine", "gpu", "threads")
+@film_options
 @json_option
-def dicom(
-    films: tuple[Path, ...],
-    bundle: Path,
-    out: Path,
-    findings: tuple[str, ...],
-    prompt_set: str | None,
-    tau: float,
-    kinds: tuple[str, ...],
-    engine: str,
-    gpu: int | None,
-    threads: int | None,
-    output: Output,
-) -> int:
+def dicom(films: tuple[Path, ...], bundle: Path, out: Path, output: Output, **rest: Any) -> int:
     """Write a model's answers about films as DICOM objects, which an archive stores and a viewer shows.
 
     FILM is a DICOM file or a folder of them. For research only: not a medical device, and every object says so. The
@@ -84,29 +42,13 @@ def dicom(
     file that is no radiograph gets one line, and the rest goes on. The exit status is 1 if a file
     got no objects or an object was refused.
     """
-    from ....engines.base import CPU_BATCH, EngineOptions
-    from ....engines.bundle import Bundle
-    from ....engines.select import check_engine, choose, open_engine
     from ...serving.inference.film_batches import answer_films
-    from ...serving.inference.served_models import ServedModel
-    from ...serving.protocol.requests import Request
 
-    check_engine(engine)
-    if gpu is not None:
-        choose(engine, gpu)
     for path in films:
         if not has_file(path) and not has_folder(path):
             raise ConfigError(f"{path} does not exist; give a DICOM file or a folder.")
-    opened = Bundle.load(bundle)
-    # Each pair of images on one thread: the same film has the same object on a machine with more of them.
-    how = EngineOptions(CPU_BATCH, device=gpu or 0, throughput=True, say=lambda line: echo(line, err=True))
     summary = Summary(out, output)
-    with open_engine(opened, engine, threads=threads, options=how) as running:
-        model = ServedModel(opened, running, default_set=prompt_set)
-        request = Request(
-            model.name, findings=findings or None, tau=tau, highest_only=not findings, kinds=kinds or DEFAULT_KINDS
-        )
-        model.select(request)  # a finding that does not exist, before the first film is read
+    with film_model(bundle, **rest) as (model, request):
         for batch in _batches(_paths(films), model, summary):
             answers = answer_films(model, request, [film for _, film in batch])
             for (path, film), objects in zip(batch, answers, strict=True):

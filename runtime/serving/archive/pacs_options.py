@@ -51,14 +51,11 @@ class PacsOptions:
         metadata=described(
             "File with the bearer token of --from.",
             shown="the environment variable XBENCH_FAST_ARCHIVE_TOKEN, if there is one",
-            metavar="FILE",
         ),
     )
     to_token_file: Path | None = field(
         default=None,
-        metadata=described(
-            "File with the bearer token of --to, if that is another archive.", shown="none", metavar="FILE"
-        ),
+        metadata=described("File with the bearer token of --to, if that is another archive.", shown="none"),
     )
     timeout: Annotated[float, Limits(0.1)] = field(
         default=60.0, metadata=described("Seconds for one try of a request.")

@@ -19,7 +19,7 @@ from .archive import Archive, ArchiveError, Tries
 from .archive_address import archive_endpoint, archive_token
 from .film_maker import FilmMaker
 from .pacs_options import PacsOptions
-from .transfer import Choice, Transfer
+from .transfer import FilmChoice, Transfer
 from .transfer_log import TransferLog, locked
 from .transfer_summary import TransferSummary
 
@@ -33,7 +33,7 @@ class Connection:
     source: Archive
     target: Archive
     name: str
-    choice: Choice
+    choice: FilmChoice
 
 
 def connect(source: str, target: str | None, options: PacsOptions, tries: Callable[..., Tries] = Tries) -> Connection:
@@ -79,13 +79,13 @@ def _archive(endpoint: Endpoint, token: str | None, options: PacsOptions, tries:
     return Archive(client, tries(each=options.retries, left=options.max_retries), most)
 
 
-def _choice(options: PacsOptions, *, elsewhere: bool) -> Choice:
+def _choice(options: PacsOptions, *, elsewhere: bool) -> FilmChoice:
     if options.date is not None and not _DAYS.fullmatch(options.date):
         raise ConfigError(f"--date is no day or range of days; write e.g. 20260101-20260131, not '{options.date}'.")
     if not all(map(valid_uid, options.study)):
         raise ConfigError("--study is no UID; write digits and dots, as the archive states it.")
-    return Choice(
-        modalities=tuple(dict.fromkeys(options.modality)) or Choice.modalities,
+    return FilmChoice(
+        modalities=tuple(dict.fromkeys(options.modality)) or FilmChoice.modalities,
         filters=() if options.date is None else (("StudyDate", options.date),),
         studies=options.study,
         limit=options.limit,

@@ -26,7 +26,7 @@ _STUDIES: Final = 64  # of a window, where most have no film left to ask
 
 
 @dataclass(frozen=True)
-class Choice:
+class FilmChoice:
     """Which films, and how much of a study. filters: attributes and values of the search. instances and study_bytes:
     more in a study are refused. elsewhere: the objects go to another archive, so films must be de-identified."""
 
@@ -66,7 +66,13 @@ class Transfer:
     """
 
     def __init__(
-        self, source: Archive, target: Archive, maker: FilmMaker, log: TransferLog, choice: Choice, progress: Progress
+        self,
+        source: Archive,
+        target: Archive,
+        maker: FilmMaker,
+        log: TransferLog,
+        choice: FilmChoice,
+        progress: Progress,
     ) -> None:
         self._source, self._target, self._maker, self._log = source, target, maker, log
         self._choice, self._progress = choice, progress

@@ -122,12 +122,15 @@ def test_one_name_for_one_thing(options: list[tuple[str, click.Option]]) -> None
     flags = {flag for _, option in options for flag in option.opts}
     assert not flags & {"--models", "--datasets", "--model-a", "--model-b"}
     # Where one model answers for an archive, its bundle is named by its folder alone.
-    assert {command for command, option in options if "--bundle" in option.opts} == {"xbench-fast dicom"}
+    assert {command for command, option in options if "--bundle" in option.opts} == {
+        "xbench-fast dicom", "xbench-fast pacs",
+    }  # fmt: skip
     for command, option in options:
         if option.opts[0] in ("--model", "--dataset", "--data", "--bundles", "--prompt-set"):
             once = (command, option.opts[0]) in {
                 ("xbench-fast serve", "--prompt-set"),  # the default of a server
                 ("xbench-fast dicom", "--prompt-set"),  # an object has the answers to one set
+                ("xbench-fast pacs", "--prompt-set"),
                 ("xbench-export triton", "--bundles"),  # the folder that all of them are in
                 ("xbench-fast ask", "--model"),  # a file has the answers of one model
                 ("xbench-fast ask", "--dataset"),
