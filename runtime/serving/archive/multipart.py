@@ -9,6 +9,7 @@ from typing import Final
 
 DICOM: Final = "application/dicom"
 _BOUNDARY: Final = re.compile(r';\s*boundary\s*=\s*(?:"([^"]{1,70})"|([^\s;",]{1,70}))', re.IGNORECASE)
+_PART: Final = re.compile(rb"\r\nContent-Type:[ \t]*application/dicom[ \t]*(;|\r\n|$)", re.IGNORECASE)
 _MOST_HEADERS: Final = 8192
 
 
@@ -41,7 +42,7 @@ def only_object(body: bytes, content_type: str) -> bytes:
     if end_of_headers < 0:
         raise PartError("it ends within the headers of its part", cut=True)
     headers = body[end_of_line:end_of_headers]
-    if len(headers) > _MOST_HEADERS or b"\r\ncontent-type: application/dicom" not in headers.lower():
+    if len(headers) > _MOST_HEADERS or _PART.search(headers) is None:
         raise PartError("its part is no application/dicom")
     first = end_of_headers + 4
     last = body.find(b"\r\n" + line, first)

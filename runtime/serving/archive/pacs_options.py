@@ -55,7 +55,7 @@ class PacsOptions:
     )
     to_token_file: Path | None = field(
         default=None,
-        metadata=described("File with the bearer token of --to, if that is another archive.", shown="none"),
+        metadata=described("File with the bearer token of another archive at --to.", shown="none"),
     )
     timeout: Annotated[float, Limits(0.1)] = field(
         default=60.0, metadata=described("Seconds for one try of a request.")

@@ -77,7 +77,7 @@ class Transfer:
         self._source, self._target, self._maker, self._log = source, target, maker, log
         self._choice, self._progress = choice, progress
         self.summary = TransferSummary(progress.say)
-        self._failed_in_a_row = 0
+        self._failures = {"reading": 0, "sending": 0}  # in a row; one side may work while the other fails
 
     def run(self) -> TransferSummary:
         """Transfers all films. Raises ArchiveError, a clause, when going on is useless, and what the maker raises."""
@@ -152,7 +152,7 @@ class Transfer:
                 if size > self._choice.study_bytes:
                     raise ArchiveError(f"its films have more than {self._choice.study_bytes} bytes; see --max-study")
         except ArchiveError as error:
-            self._study_failed(study, error)
+            self._study_failed(study, error, "reading")
             return []
         return films
 
@@ -165,9 +165,9 @@ class Transfer:
         try:
             data = self._source.fetch(instance)
         except ArchiveError as error:
-            self._note_failure(error)
+            self._note_failure(error, "reading")
             raise ImageError(f"{name} cannot be fetched: {error}.") from None
-        self._failed_in_a_row = 0
+        self._failures["reading"] = 0
         if self._choice.elsewhere:
             with suppress(ImageError):
                 header = open_data_set(io.BytesIO(data), ("PatientIdentityRemoved",), pixels=False)
@@ -200,9 +200,9 @@ class Transfer:
             try:
                 if study.films:
                     self._send_study(study)
-                    self._failed_in_a_row = 0
+                    self._failures["sending"] = 0
             except ArchiveError as error:
-                self._study_failed(study.uid, error)
+                self._study_failed(study.uid, error, "sending")
             study.films = []
         return len(window)
 
@@ -217,8 +217,8 @@ class Transfer:
             if changed:
                 summary.refused += changed
                 summary.problem(
-                    f"The film {film.label} has {changed} objects in the archive that differ from those it has now, "
-                    "under the same UIDs; none of its objects was sent."
+                    f"The film {film.label} has {changed} object{'s' * (changed != 1)} in the archive that differ from "
+                    "what it has now, under the same UID; none of its objects was sent."
                 )
                 continue
             absent[film.uid], kept[film.uid] = lacking, len(film.objects) - len(lacking)
@@ -243,18 +243,18 @@ class Transfer:
                 summary.done += 1
                 self._log.add(film.uid, film.label, stored, kept[film.uid])
 
-    def _study_failed(self, uid: str, error: ArchiveError) -> None:
+    def _study_failed(self, uid: str, error: ArchiveError, side: str) -> None:
         """Notes a study that fails; the run goes on, unless other studies would fail too. Raises ArchiveError."""
         if not error.final:
             self.summary.problem(f"The study {film_label(uid)} was left out: {error}.")
-        self._note_failure(error)
+        self._note_failure(error, side)
 
-    def _note_failure(self, error: ArchiveError) -> None:
+    def _note_failure(self, error: ArchiveError, side: str) -> None:
         if error.final:
             raise error
         if error.down:
-            self._failed_in_a_row += 1
-        if self._failed_in_a_row >= _FAILED_IN_A_ROW:
+            self._failures[side] += 1
+        if self._failures[side] >= _FAILED_IN_A_ROW:
             raise ArchiveError(
                 f"the archive failed {_FAILED_IN_A_ROW} times in a row, at last: {error}; run the same command later",
                 final=True,

@@ -158,7 +158,7 @@ def test_an_object_that_is_not_taken_leaves_its_film_undone(world: World, named:
         ({}, ("text/html", b"ZZCANARY"), "no multipart/related"),
         ({}, ("multipart/related; boundary=b", b"--b\r\nContent-Type: text/xml\r\n\r\nZZ\r\n--b--"), "no application"),
         ({}, ("multipart/related; boundary=b", b"--b--\r\n\r\n"), "no part at its boundary"),
-        ({}, ("multipart/related; boundary=b", b"--b\r\ncontent-type: application/dicom\r\n\r\n\r\n--b\r\n"), "parts"),
+        ({}, ("multipart/related; boundary=b", b"--b\r\ncontent-type:application/dicom\r\n\r\n\r\n--b\r\n"), "parts"),
         ({}, ("application/dicom", film(2)), "gave another object"),
         ({}, ("application/dicom", film(1, StudyInstanceUID="1.2.826.5")), "gave another object"),
         ({}, ("application/dicom", b"ZZCANARY"), "nor DICOM"),
@@ -219,6 +219,7 @@ STOPS: list[tuple[str, dict[str, Any], Fault, str]] = [
     ("redirected store", {}, Fault("POST", status=308), "no redirect is followed"),
     ("long wait", {}, Fault(status=503, headers={"Retry-After": "9999"}), "asks to wait 9999 s"),
     ("down", {}, Fault(path="/instances/", status=502, times=999), "5 times in a row"),
+    ("store down", {}, Fault("POST", status=502, times=999), "5 times in a row"),
     ("tries", {"max_retries": 3}, Fault(path="/instances/", how="drop", times=99), "no tries are left"),
     ("no search", {}, Fault(status=404), "search failed (status 404)"),
 ]

@@ -105,7 +105,7 @@ def test_an_object_that_differs_is_refused(orthanc: Orthanc, pacs: Command) -> N
     orthanc.upload(stream.getvalue())
     status, counts = pacs(out="again")
     assert (status, counts["refused"], counts["stored"]) == (1, 1, 0), pacs.printed
-    assert "1 objects in the archive that differ" in pacs.printed and len(orthanc.files()) == 2
+    assert "1 object in the archive that differ" in pacs.printed and len(orthanc.files()) == 2
 
 
 def test_a_killed_run_continues(orthanc: Orthanc, pacs: Command) -> None:
