@@ -258,6 +258,16 @@ def test_an_object_that_differs_is_not_sent(world: World) -> None:
         assert (done.refused, done.stored, done.done, archive.posted) == (1, 0, 0, [])
 
 
+def test_films_are_fetched_as_they_are_stored(world: World) -> None:
+    with FakeArchive([film(0)]) as archive:
+        world.run(archive)
+        (accepted,) = [
+            headers["Accept"] for _, path, headers in archive.seen if path.endswith("/instances/1.2.826.7.0")
+        ]
+        assert accepted == 'multipart/related; type="application/dicom"; transfer-syntax=*'
+        assert not any("/frames" in path or "/rendered" in path for _, path, _ in archive.seen)
+
+
 def test_chosen_studies_alone_are_asked(world: World) -> None:
     with FakeArchive([film(0), film(1), film(2, Modality="DX"), film(3, Modality="CT")]) as archive:
         assert world.run(archive, study=("1.2.826.0.1",)).done == 1
