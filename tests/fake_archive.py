@@ -44,7 +44,8 @@ class FakeArchive:
     """objects: UID -> file. posted: UIDs of each request that stored. seen: method, path and headers of requests.
 
     bad: UIDs that are never stored. named_bad: whether an answer names them. token: what is wanted. certificate: its
-    file and that of its key, for https. page and offsets: the most entries of an answer, and whether an offset counts.
+    file and that of its key, for https. page and offsets: the most entries of an answer, and
+    whether an offset counts. filters: whether a search looks at its attributes.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class FakeArchive:
         self.seen: list[tuple[str, str, dict[str, str]]] = []
         self.bad: set[str] = set()
         self.named_bad = True
-        self.page, self.offsets = 100, True
+        self.page, self.offsets, self.filters = 100, True, True
 
     def __enter__(self) -> FakeArchive:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"archive": self}))
@@ -90,7 +91,7 @@ class FakeArchive:
             header = _header(content)
             study, series = str(header.StudyInstanceUID), str(header.SeriesInstanceUID)
             wanted = {"StudyInstanceUID": study, "Modality": str(header.get("Modality", "")), "SOPInstanceUID": uid}
-            if any(query.get(name, value) != value for name, value in wanted.items()):
+            if self.filters and any(query.get(name, value) != value for name, value in wanted.items()):
                 continue
             if place.get("studies", study) != study or place.get("series", series) != series:
                 continue

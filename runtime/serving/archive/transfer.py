@@ -105,14 +105,14 @@ class Transfer:
 
     def _studies(self) -> dict[str, list[str]]:
         """Study -> its series of the chosen modalities."""
-        found: dict[str, list[str]] = {}
+        found: dict[str, dict[str, None]] = {}  # an archive that ignores a filter lists a series more than once
         one_by_one = [[("StudyInstanceUID", uid)] for uid in self._choice.studies]
         for modality in self._choice.modalities:
             for of_study in one_by_one or [[]]:
                 for study, series in self._source.series(modality, (*self._choice.filters, *of_study)):
                     if not self._choice.studies or study in self._choice.studies:
-                        found.setdefault(study, []).append(series)
-        return dict(list(found.items())[: self._choice.limit])
+                        found.setdefault(study, {})[series] = None
+        return {study: list(found[study]) for study in islice(found, self._choice.limit)}
 
     def _windows(self, studies: dict[str, list[str]]) -> Iterator[list[Study]]:
         """Studies with their films, as many as fill a batch."""

@@ -266,6 +266,15 @@ def test_films_are_fetched_as_they_are_stored(world: World) -> None:
         ]
         assert accepted == 'multipart/related; type="application/dicom"; transfer-syntax=*'
         assert not any("/frames" in path or "/rendered" in path for _, path, _ in archive.seen)
+        # Each object is searched once before it is sent: an archive that lists it as stored is not asked again.
+        assert sum("SOPInstanceUID=" in path for _, path, _ in archive.seen) == 2
+
+
+def test_an_archive_that_ignores_what_is_searched(world: World) -> None:
+    with FakeArchive([film(0), film(1)]) as archive:
+        archive.filters = False
+        assert world.run(archive, study=("1.2.826.0.1",)).done == 1
+        assert objects_of(2) - objects_of(1) <= archive.objects.keys()
 
 
 def test_chosen_studies_alone_are_asked(world: World) -> None:

@@ -104,7 +104,7 @@ def test_what_became_of_objects() -> None:
      (b"[" * 100_000, "application/json"), (b"\xff", "application/json")],
 )  # fmt: skip
 def test_anything_but_json_is_refused(body: bytes, kind: str) -> None:
-    with pytest.raises(ValueError, match=""):
+    with pytest.raises(ValueError):
         parse(body, kind)
 
 
