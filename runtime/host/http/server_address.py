@@ -77,7 +77,7 @@ def looked_up(endpoint: Endpoint, resolve: Resolve | None = None) -> tuple[Endpo
         addresses = tuple((resolve or _resolve)(endpoint.host, endpoint.port))
     except OSError as error:
         problem = error.strerror or str(error)
-    if _is_any(endpoint.host):
+    if any(map(_is_any, (endpoint.host, *addresses))):
         raise ConfigError(f"{endpoint.host} is an address to listen on; say 127.0.0.1.")
     local = bool(addresses) and all(map(_is_loopback, addresses))
     return replace(endpoint, addresses=addresses, local=local), "" if addresses else problem
