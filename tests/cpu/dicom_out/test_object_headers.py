@@ -63,6 +63,10 @@ def test_the_film_is_left_out_of_view_and_what_is_taken_is_listed(made: Made) ->
                 assert data.get(keyword) or film.get(keyword, "") == ""
             assert data.SeriesInstanceUID == item.series_uid != film.SeriesInstanceUID
             assert "PatientAge" not in data and "Laterality" not in data
+            if item.kind in ("overlay", "mask", "fractions"):
+                assert (data.PatientOrientation or "") == (film.get("PatientOrientation") or "")
+            if item.kind in ("overlay", "report"):  # which have no plane
+                assert not {"FrameOfReferenceUID", "ImagePositionPatient"} & set(data.dir())
             if item.kind != "report":
                 assert data.get("LossyImageCompression") == film.get("LossyImageCompression") or name != "sc"
     frames = {read(item).get("FrameOfReferenceUID") for item in made["sc"]}

@@ -40,6 +40,7 @@ def test_each_part_changes_the_uid(made: ObjectIdentity, kind: str, finding: str
         assert replace(made, model=replace(made.model, **{name: value})).uid(kind, finding) != uid
     assert replace(made, film_uid=made.film_uid + "1").uid(kind, finding) != uid
     assert replace(made, tau=(made.tau + 0.25) % 1).uid(kind, finding) != uid
+    assert replace(made, tau=0.51).uid(kind, finding) != replace(made, tau=0.5).uid(kind, finding)
     assert made.uid(kind, finding + "x") != uid and made.uid(kind + "x", finding) != uid
     assert replace(made, model=replace(made.model, name="printed otherwise")).uid(kind, finding) == uid
 
