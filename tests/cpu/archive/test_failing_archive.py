@@ -14,13 +14,14 @@ import dicom_films
 import pytest
 from dicom_films import CANARY
 from fake_archive import FakeArchive, Fault
-from xbench_fast.engines.errors import ConfigError, DataError
+from xbench_fast.engines.errors import ConfigError, DataError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.reporting.dicom.dicom_object import DicomObject
 from xbench_fast.runtime.serving.archive.archive import Tries
 from xbench_fast.runtime.serving.archive.pacs_options import PacsOptions
 from xbench_fast.runtime.serving.archive.run_transfer import connect, transfer
+from xbench_fast.runtime.serving.archive.transfer_log import locked
 from xbench_fast.runtime.serving.archive.transfer_summary import TransferSummary
 from xbench_fast.runtime.serving.inference.film_batches import ReadFilm, read_film
 
@@ -268,6 +269,33 @@ def test_films_are_fetched_as_they_are_stored(world: World) -> None:
         assert not any("/frames" in path or "/rendered" in path for _, path, _ in archive.seen)
         # Each object is searched once before it is sent: an archive that lists it as stored is not asked again.
         assert sum("SOPInstanceUID=" in path for _, path, _ in archive.seen) == 2
+
+
+def test_failures_that_are_not_in_a_row_leave_films_out(world: World) -> None:
+    with FakeArchive([film(number) for number in range(9)]) as archive:
+        archive.faults = [Fault(path=f"/instances/1.2.826.7.{at}", status=500, times=99) for at in range(9) if at != 4]
+        done = world.run(archive)
+        assert (done.done, len(done.problems), done.stopped) == (1, 8, "")
+
+
+def test_a_log_that_is_cut_or_damaged(world: World) -> None:
+    with FakeArchive([film(number) for number in range(3)]) as archive:
+        world.run(archive)
+        log = world.folder / "transfer.jsonl"
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join([*lines[:2], lines[2].replace(b"stored", b"strayed"), lines[3][:40]]))
+        again = world.run(archive)
+        assert (again.before, again.films, again.kept, again.stored) == (1, 2, 4, 0)
+        assert world.run(archive).before == 3 and (world.folder / "transfer.torn").read_bytes() == lines[3][:40]
+        log.write_bytes(lines[1])
+        with pytest.raises(RunError, match="is no log of this version"):
+            world.run(archive)
+
+
+def test_a_folder_is_for_one_process(world: World) -> None:
+    world.folder.mkdir()
+    with FakeArchive() as archive, locked(world.folder), pytest.raises(RunError, match="Another pacs is writing"):
+        world.run(archive)
 
 
 def test_an_archive_that_ignores_what_is_searched(world: World) -> None:
