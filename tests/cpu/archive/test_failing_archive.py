@@ -271,9 +271,10 @@ def test_films_are_fetched_as_they_are_stored(world: World) -> None:
         assert sum("SOPInstanceUID=" in path for _, path, _ in archive.seen) == 2
 
 
-def test_failures_that_are_not_in_a_row_leave_films_out(world: World) -> None:
+@pytest.mark.parametrize("path", ["/instances/1.2.826.7.{}", "SOPInstanceUID=1.2.826.7.{}.9.1"])
+def test_failures_that_are_not_in_a_row_leave_films_out(world: World, path: str) -> None:
     with FakeArchive([film(number) for number in range(9)]) as archive:
-        archive.faults = [Fault(path=f"/instances/1.2.826.7.{at}", status=500, times=99) for at in range(9) if at != 4]
+        archive.faults = [Fault(path=path.format(at), status=500, times=99) for at in range(9) if at != 4]
         done = world.run(archive)
         assert (done.done, len(done.problems), done.stopped) == (1, 8, "")
 
