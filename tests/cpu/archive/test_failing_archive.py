@@ -235,7 +235,7 @@ def test_what_no_film_would_survive_ends_the_run(
         archive.token = TOKEN
         archive.faults = [Fault(**vars(fault) | {"headers": {**fault.headers, "Location": f"{elsewhere.url}/studies"}})]
         done = world.run(archive, token_file=tmp_path / "token", **options)
-        assert words in done.stopped and not elsewhere.seen
+        assert words in done.stopped and words not in "".join(done.problems) and not elsewhere.seen
         assert all(headers["Authorization"] == f"Bearer {TOKEN}" for _, _, headers in archive.seen)
         archive.faults.clear()
         assert world.run(archive, token_file=tmp_path / "token").stopped == ""
@@ -275,6 +275,13 @@ def test_films_are_fetched_as_they_are_stored(world: World) -> None:
 def test_failures_that_are_not_in_a_row_leave_films_out(world: World, path: str) -> None:
     with FakeArchive([film(number) for number in range(9)]) as archive:
         archive.faults = [Fault(path=path.format(at), status=500, times=99) for at in range(9) if at != 4]
+        done = world.run(archive)
+        assert (done.done, len(done.problems), done.stopped) == (1, 8, "")
+
+
+def test_any_number_of_films_that_are_gone_are_left_out(world: World) -> None:
+    with FakeArchive([film(number) for number in range(9)]) as archive:
+        archive.faults = [Fault(path="/instances/1.2.826", status=404, times=8)]
         done = world.run(archive)
         assert (done.done, len(done.problems), done.stopped) == (1, 8, "")
 
