@@ -57,6 +57,7 @@ class FakeArchive:
         self.posted: list[list[str]] = []
         self.seen: list[tuple[str, str, dict[str, str]]] = []
         self.bad: set[str] = set()
+        self.unlisted: tuple[str, ...] = ()
         self.named_bad = True
         self.page, self.offsets, self.filters = 100, True, True
 
@@ -100,6 +101,8 @@ class FakeArchive:
                 entry |= {"00080018": _value(uid)}
                 entry |= {"00280010": _value(header.Rows)} if "Rows" in header else {}
                 entry |= {"00280008": _value(header.NumberOfFrames)} if "NumberOfFrames" in header else {}
+            for tag in self.unlisted:
+                entry.pop(tag, None)
             found[uid if path.endswith("/instances") else series] = entry
         start = int(query.get("offset", 0)) * self.offsets
         return list(found.values())[start : start + min(self.page, int(query.get("limit", 100)))]

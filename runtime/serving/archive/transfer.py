@@ -159,8 +159,8 @@ class Transfer:
     def _fetched(self, instance: Instance) -> bytes:
         """The file of a film. Raises ImageError for an instance that is no film, and ArchiveError."""
         name = f"The film {film_label(instance.uid)}"
-        if not instance.rows or (instance.frames or 1) > 1:
-            why = "several frames" if instance.rows else "no pixels"
+        if instance.rows == 0 or (instance.frames or 1) > 1:
+            why = "no pixels" if instance.rows == 0 else "several frames"
             raise ImageError(f"{name} gets no DICOM objects: the archive says that it has {why}.")
         try:
             data = self._source.fetch(instance)

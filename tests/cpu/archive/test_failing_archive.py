@@ -182,13 +182,23 @@ def test_a_film_that_cannot_be_had_is_one_sentence(world: World, options: Any, f
 
 
 def test_what_is_no_film_is_not_fetched(world: World) -> None:
-    with FakeArchive([film(0, NumberOfFrames=3), film(1, Rows=None)]) as archive:
+    with FakeArchive([film(0, NumberOfFrames=3), film(1, Rows=0)]) as archive:
         done = world.run(archive)
         assert not any("/instances/" in path for _, path, _ in archive.seen)
     assert [sentence.rpartition(" that ")[2] for sentence in done.problems] == [
         "it has several frames.",
         "it has no pixels.",
     ]
+
+
+def test_a_film_whose_rows_are_not_listed_is_fetched(world: World) -> None:
+    """Archives need not answer with every attribute; what has no pixels says so itself."""
+    with FakeArchive([film(0), film(1, Rows=None)]) as archive:
+        archive.unlisted = ("00280010",)
+        done = world.run(archive)
+    assert done.done == 1
+    (sentence,) = done.problems
+    assert "lacks the tag Rows" in sentence
 
 
 def test_one_study_that_fails_does_not_stop_the_others(world: World) -> None:
