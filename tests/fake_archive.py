@@ -28,7 +28,8 @@ class Fault:
     """How one request fails: of a method, on a path with a text. status: of the answer, which has `headers`.
 
     how: "status" alone; "drop" the connection before, or "drop after" the request was carried out; "cut" the answer;
-    "half" of the objects are stored; "answer" with `body` and `headers` instead. times: requests that it is for.
+    "half" of the objects are stored; "none" is, and all are said to be; "answer" with `body` and `headers` instead.
+    times: requests that it is for.
     """
 
     method: str = "GET"
@@ -97,6 +98,7 @@ class FakeArchive:
             if place.get("studies", study) != study or place.get("series", series) != series:
                 continue
             entry = {"0020000D": _value(study), "0020000E": _value(series), "00100010": _value("ZZCANARY^ZZ")}
+            entry["00080060"] = _value(wanted["Modality"])
             if path.endswith("/instances"):
                 entry |= {"00080018": _value(uid)}
                 entry |= {"00280010": _value(header.Rows)} if "Rows" in header else {}
@@ -153,13 +155,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         fault = self._failed()
-        if fault is not None and fault.how not in ("drop after", "half"):
+        if fault is not None and fault.how not in ("drop after", "half", "none"):
             return
         found = re.search(r"boundary=(\w+)", self.headers["Content-Type"])
         assert found is not None
         parts = body.split(b"--" + found[1].encode())[1:-1]
         files = [part.partition(b"\r\n\r\n")[2][:-2] for part in parts]
+        kept = dict(self.archive.objects)
         status, answer = self.archive.store(files, fault is not None and fault.how == "half")
+        if fault is not None and fault.how == "none":
+            self.archive.objects = kept
         if fault is not None and fault.how == "drop after":
             self._drop()
         else:

@@ -10,6 +10,9 @@ KINDS: Final = ("overlay", "mask", "report", "fractions", "map")
 
 DEFAULT_KINDS: Final = KINDS[:3]
 
+MANUFACTURER: Final = "xbench-fast"
+"""Manufacturer of every object, by which it is known as one of ours."""
+
 
 @dataclass(frozen=True)
 class DicomObject:

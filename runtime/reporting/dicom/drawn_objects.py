@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from ...host.machine_record import code_version
 from ..gallery.overlay import drawn_map
+from .dicom_object import MANUFACTURER
 from .film_answer import FindingAnswer, on_film
 from .film_header import FilmHeader
 from .finding_codes import finding_code, long_text
 from .identity import ModelIdentity, ObjectIdentity
 
-MANUFACTURER: Final = "xbench-fast"
 RESEARCH: Final = "RESEARCH USE ONLY"
 _JPEG_LS: Final = "1.2.840.10008.1.2.4.80"
 _RAW: Final = "1.2.840.10008.1.2.1"

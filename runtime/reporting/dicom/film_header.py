@@ -6,6 +6,7 @@ import copy
 import io
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -19,6 +20,7 @@ from ...data.images.decode import decode_grey
 from ...data.images.dicom.elements import DataSet, valid_uid
 from ...data.images.dicom.open_dicom import open_data_set
 from ...data.images.kinds import image_kind
+from .dicom_object import MANUFACTURER
 from .identity import hashed_uid
 
 _RADIOGRAPHS: Final = ("CR", "DX", "RG", "OT", "")
@@ -96,6 +98,8 @@ def film_header(data: bytes, name: str, grey: NDArray[np.uint8] | None) -> FilmH
         if image_kind(data) != "dicom":
             raise ImageError("it is no DICOM file, so no DICOM object can refer to it")
         dataset = open_data_set(io.BytesIO(data), HEADER, pixels=False)
+        if is_own_object(data):
+            raise ImageError("it was made by xbench-fast about a film, and is none")
         if dataset.text("Modality") not in _RADIOGRAPHS:
             raise ImageError("it is no radiograph: its Modality is none of CR, DX, RG and OT")
         if dataset.integer("NumberOfFrames", 1) > 1:
@@ -112,6 +116,13 @@ def film_header(data: bytes, name: str, grey: NDArray[np.uint8] | None) -> FilmH
     # pydicom converts values here, and its messages quote them.
     except Exception as error:
         raise ImageError(f"{name} gets no DICOM objects: its header is damaged ({type(error).__name__}).") from None
+
+
+def is_own_object(data: bytes) -> bool:
+    """Whether a DICOM file is an object that this project made about a film."""
+    with suppress(ImageError):
+        return open_data_set(io.BytesIO(data), ("Manufacturer",), pixels=False).text("Manufacturer") == MANUFACTURER
+    return False
 
 
 def _reduced(dataset: DataSet, grey: NDArray[np.uint8]) -> FilmHeader:

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from ...host.machine_record import code_version
-from .drawn_objects import MANUFACTURER, Making
+from .dicom_object import MANUFACTURER
+from .drawn_objects import Making
 from .film_answer import FindingAnswer, film_corners
 from .finding_codes import finding_code, long_text, private_code
 

@@ -19,6 +19,7 @@ from ...host.http.waits import LONGEST_WAIT, back_off, retry_after
 from .dicom_json import (
     FRAMES,
     INSTANCE,
+    MODALITY,
     ROWS,
     SERIES,
     STUDY,
@@ -28,6 +29,7 @@ from .dicom_json import (
     number_of,
     parse,
     store_answer,
+    text_of,
     uid_of,
 )
 from .multipart import PartError, body_of, only_object
@@ -107,16 +109,20 @@ def check_answered(reply: Reply) -> None:
 
 
 class Archive:
-    """What an archive at an address answers. most: bytes of a film. Methods raise ArchiveError, a clause."""
+    """What an archive at an address answers. most: bytes of a film. Methods raise ArchiveError, a clause.
+
+    unusable: hashes of the listed entries without a valid UID, which are left out.
+    """
 
     def __init__(self, client: Client, tries: Tries, most: int) -> None:
         self._client, self.tries, self._most = client, tries, most
+        self.unusable: set[int] = set()
 
     def series(self, modality: str, filters: Sequence[tuple[str, str]] = ()) -> Iterator[tuple[str, str]]:
         """(study, series) of all series of a modality; filters: attributes and values of the search."""
-        for entry in self._search("/series", [("Modality", modality), *filters], SERIES):
-            if study := uid_of(entry, STUDY):
-                yield study, uid_of(entry, SERIES)
+        for entry in self._search("/series", [("Modality", modality), *filters], SERIES, STUDY):
+            if text_of(entry, MODALITY) in ("", modality):  # an archive may ignore what it is searched by
+                yield uid_of(entry, STUDY), uid_of(entry, SERIES)
 
     def instances(self, study: str, series: str) -> Iterator[Instance]:
         """The instances of a series."""
@@ -160,8 +166,8 @@ class Archive:
         except ValueError:
             return reply, StoreAnswer()
 
-    def _search(self, path: str, parameters: Sequence[tuple[str, str]], key: str) -> Iterator[Entry]:
-        """The entries of all pages, each UID `key` once. A page without a new one is the last."""
+    def _search(self, path: str, parameters: Sequence[tuple[str, str]], key: str, *others: str) -> Iterator[Entry]:
+        """The entries of all pages with the UIDs `key` and `others`, each once. A page without new ones is the last."""
         seen: set[str] = set()
         offset = 0
         while True:
@@ -170,7 +176,9 @@ class Archive:
             known = len(seen)
             for entry in entries:
                 uid = uid_of(entry, key)
-                if uid and uid not in seen:
+                if not all(uid_of(entry, tag) for tag in (key, *others)):
+                    self.unusable.add(hash(repr(entry)))
+                elif uid not in seen:
                     seen.add(uid)
                     yield entry
             if len(seen) == known:

@@ -14,6 +14,7 @@ from ....engines.strict_json import no_constant
 from ...data.images.dicom.elements import valid_uid
 
 STUDY, SERIES, INSTANCE, ROWS, FRAMES = "0020000D", "0020000E", "00080018", "00280010", "00280008"
+MODALITY = "00080060"
 _STORED, _FAILED, _OBJECT, _REASON = "00081199", "00081198", "00081155", "00081197"
 _JSON: Final = ("application/dicom+json", "application/json")
 
@@ -39,10 +40,10 @@ def parse(body: bytes, content_type: str) -> Any:
 
 
 def entries_of(document: Any) -> list[Entry]:
-    """The entries of a search. Raises ValueError for another document."""
+    """The entries of a search; an empty one for what is none. Raises ValueError for another document."""
     if not isinstance(document, list):
         raise ValueError("no list")
-    return [entry for entry in document if isinstance(entry, dict)]
+    return [entry if isinstance(entry, dict) else {} for entry in document]
 
 
 def uid_of(entry: Entry, tag: str) -> str:
@@ -57,6 +58,12 @@ def number_of(entry: Entry, tag: str) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value[:12])  # an integer string, which some archives leave a string
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def text_of(entry: Entry, tag: str) -> str:
+    """A text of an entry; empty where there is none."""
+    value = _first(entry, tag)
+    return value.strip() if isinstance(value, str) else ""
 
 
 def store_answer(document: Any) -> StoreAnswer:

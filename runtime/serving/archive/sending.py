@@ -7,8 +7,10 @@ from typing import Final
 
 from ...reporting.dicom.dicom_object import DicomObject
 from .archive import Archive, check_answered, is_busy
+from .dicom_json import StoreAnswer
 
 _MOST_BYTES: Final = 64 << 20  # of one request; servers limit it, and a failure repeats all of it
+_SEARCHES: Final = 3  # of an object that the archive says it stored
 
 Differs = Callable[[bytes, bytes], bool]
 
@@ -47,20 +49,31 @@ def _send(archive: Archive, objects: Sequence[DicomObject]) -> Mapping[str, str]
         tries += 1
         reply, answer = archive.post([made.content for made in left.values()])
         check_answered(reply)
-        for uid in answer.stored:
-            left.pop(uid, None)
-        # A lost answer or a status of failure does not say that nothing was stored. 429 does.
-        for uid in list(left) if reply.status != 429 else ():
-            if archive.find(uid) is not None:
-                del left[uid]
+        # Only a search says what is stored: after a lost answer something may be, after "stored" nothing. 429: none.
+        if reply.status != 429:
+            _drop_found(archive, left)
+        for search in range(1, _SEARCHES):  # an archive may list an object a moment after it took it
+            if not left.keys() & answer.stored:
+                break
+            archive.tries.wait(search, reply)
+            _drop_found(archive, left)
         if left and not is_busy(reply):
-            return {uid: _reason(reply.status, answer.failed.get(uid, 0)) for uid in left}
+            return {uid: _reason(reply.status, answer, uid) for uid in left}
         if left:
             archive.tries.wait(tries, reply)
     return {}
 
 
-def _reason(status: int, failure: int) -> str:
+def _drop_found(archive: Archive, left: dict[str, DicomObject]) -> None:
+    for uid in list(left):
+        if archive.find(uid) is not None:
+            del left[uid]
+
+
+def _reason(status: int, answer: StoreAnswer, uid: str) -> str:
+    if uid in answer.stored:
+        return "the archive says that it stored it, and does not find it"
+    failure = answer.failed.get(uid, 0)
     return f"the archive does not store it (status {status}{f', reason {failure:04X}' if failure else ''})"
 
 

@@ -14,6 +14,7 @@ from ....engines.errors import DataError, ImageError
 from ...data.images.dicom.open_dicom import open_data_set
 from ...evaluation.progress import Progress
 from ...reporting.dicom.dicom_object import DicomObject
+from ...reporting.dicom.film_header import is_own_object
 from ...reporting.dicom.film_objects import differs, film_label
 from .archive import Archive, ArchiveError, Instance
 from .film_maker import FilmMaker
@@ -96,6 +97,9 @@ class Transfer:
                     sent = sender.submit(self._send, window)
                 if sent is not None:
                     advance(sent.result())
+            if self._source.unusable:
+                count = len(self._source.unusable)
+                self.summary.problem(f"{count} entries in lists of the archive have no valid UID and were left out.")
         finally:
             for archive in (self._source, self._target):
                 archive.tries.stop.set()
@@ -143,6 +147,9 @@ class Transfer:
                 try:
                     data = self._fetched(instance)
                     size += len(data)
+                    if is_own_object(data):  # where an archive lists it as of another modality
+                        summary.films -= 1
+                        continue
                     film = Film(instance.uid, label, self._maker.read(data, f"The film {label}"))
                     if (film.read.header.uid, str(film.read.header.header.StudyInstanceUID)) != (instance.uid, study):
                         raise ImageError(f"The film {label} gets no DICOM objects: the archive gave another object.")

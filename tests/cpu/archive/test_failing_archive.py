@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import subprocess
 import threading
@@ -17,7 +18,7 @@ from fake_archive import FakeArchive, Fault
 from xbench_fast.engines.errors import ConfigError, DataError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.evaluation.progress import PlainProgress
-from xbench_fast.runtime.reporting.dicom.dicom_object import DicomObject
+from xbench_fast.runtime.reporting.dicom.dicom_object import MANUFACTURER, DicomObject
 from xbench_fast.runtime.serving.archive.archive import Tries
 from xbench_fast.runtime.serving.archive.pacs_options import PacsOptions
 from xbench_fast.runtime.serving.archive.run_transfer import connect, transfer
@@ -53,7 +54,7 @@ def made(header: Any, number: int, words: str = "") -> DicomObject:
     data.SOPClassUID = "1.2.840.10008.5.1.4.1.1.7"
     data.SOPInstanceUID, data.SeriesInstanceUID = f"{header.SOPInstanceUID}.9.{number}", f"1.2.3.{number}"
     data.StudyInstanceUID, data.Modality, data.PatientName = header.StudyInstanceUID, "OT", CANARY
-    data.ImageComments = words
+    data.ImageComments, data.Manufacturer = words, MANUFACTURER
     data.file_meta = pydicom.dataset.FileMetaDataset()
     data.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1"
     stream = io.BytesIO()
@@ -277,8 +278,55 @@ def test_films_are_fetched_as_they_are_stored(world: World) -> None:
         ]
         assert accepted == 'multipart/related; type="application/dicom"; transfer-syntax=*'
         assert not any("/frames" in path or "/rendered" in path for _, path, _ in archive.seen)
-        # Each object is searched once before it is sent: an archive that lists it as stored is not asked again.
-        assert sum("SOPInstanceUID=" in path for _, path, _ in archive.seen) == 2
+        # Each object is searched before it is sent and afterwards: an archive's word is not enough.
+        assert sum("SOPInstanceUID=" in path for _, path, _ in archive.seen) == 4
+
+
+def test_an_object_that_is_said_to_be_stored_and_is_not_comes_again(world: World) -> None:
+    with FakeArchive([film(0)]) as archive:
+        archive.faults = [Fault("POST", how="none", times=99)]
+        first = world.run(archive)
+        assert (first.done, first.stored, first.failed) == (0, 0, 2)
+        assert "says that it stored it, and does not find it" in first.problems[0]
+        archive.faults = []
+        again = world.run(archive)
+        assert (again.done, again.stored, again.problems) == (1, 2, [])
+
+
+def test_an_object_that_is_listed_a_moment_later_is_sent_once(world: World) -> None:
+    with FakeArchive([film(0)]) as archive:
+        unlisted = Fault(
+            path="SOPInstanceUID=1.2.826.7.0.9.1",
+            how="answer",
+            headers={"Content-Type": "application/dicom+json"},
+            body=b"[]",
+            times=2,
+        )
+        archive.faults = [unlisted]
+        done = world.run(archive)
+        assert (done.done, done.stored, done.problems) == (1, 2, []) and len(archive.posted) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"[[[1], null, 3]]", b'[{"0020000D": {"Value": [{"a": 1}]}}]', b'[{"0020000E": 1}, {}]']
+)
+def test_entries_of_a_list_that_say_nothing_are_counted(world: World, body: bytes) -> None:
+    with FakeArchive([film(0)]) as archive:
+        kind = {"Content-Type": "application/dicom+json"}
+        archive.faults = [Fault(path="/series?Modality=CR", how="answer", headers=kind, body=body, times=9)]
+        done = world.run(archive)
+    count = len(json.loads(body))
+    assert done.problems == [f"{count} entries in lists of the archive have no valid UID and were left out."]
+
+
+@pytest.mark.parametrize("unlisted", [(), ("00080060",)], ids=["listed", "not listed"])
+def test_our_own_objects_are_no_films(world: World, unlisted: tuple[str, ...]) -> None:
+    """In an archive that ignores the modality that it is searched by."""
+    with FakeArchive([film(0)]) as archive:
+        archive.filters, archive.unlisted = False, unlisted
+        assert world.run(archive).done == 1
+        again = world.run(archive)
+    assert (again.before, again.films, again.problems) == (1, 0, [])
 
 
 @pytest.mark.parametrize("path", ["/instances/1.2.826.7.{}", "SOPInstanceUID=1.2.826.7.{}.9.1"])

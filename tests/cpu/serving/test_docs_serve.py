@@ -103,7 +103,7 @@ def test_the_server_with_tls_starts(page: str, tmp_path: Path) -> None:
 def test_inputs_outputs_and_limits(root: Path, page: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) ", page, re.MULTILINE)
     assert rows == [(name, datatypes[0]) for name, datatypes in INPUTS.items()]
-    listed = page.partition("with their shapes and meanings:")[2].partition(". With the engine")[0]
+    listed = page.partition("with their shapes and meanings:")[2].partition(". The output")[0]
     assert re.findall(r"`(\w+)`", listed) == list(OUTPUTS)
     introduction = page.partition("The protocol's own form")[0]
     assert all(f"`{name}`" in introduction for name in (*FILE_TYPES, *QUERY))

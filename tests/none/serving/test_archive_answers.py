@@ -109,6 +109,6 @@ def test_anything_but_json_is_refused(body: bytes, kind: str) -> None:
 
 
 def test_a_search_gives_a_list() -> None:
-    assert entries_of(parse(json.dumps([{}, 1]).encode(), "application/dicom+json; charset=utf-8")) == [{}]
+    assert entries_of(parse(json.dumps([{}, 1]).encode(), "application/dicom+json; charset=utf-8")) == [{}, {}]
     with pytest.raises(ValueError, match="no list"):
         entries_of({})

@@ -100,7 +100,8 @@ def test_a_file_that_is_no_radiograph(visit: Visit, folder: Path) -> None:
     page = visit()
     drop(page, b"GIF89a", "cat.gif")
     answered(page, 3, "refused")
-    assert page.locator(".error").first.inner_text() == "Image 0 cannot be read: it is neither PNG, JPEG nor DICOM."
+    sentence = "Image 0 cannot be read: it is GIF, neither PNG, JPEG nor DICOM; save it as one of them."
+    assert page.locator(".error").first.inner_text() == sentence
     assert page.locator(".error").first.get_attribute("role") == "alert"
     assert not page.locator("#controls").is_visible() and page.get_by_role("button", name="Ask again").count() == 0
     visit.forget("status of 400")
