@@ -23,6 +23,7 @@ _EXTRAS: tuple[tuple[str, str, str], ...] = (
     ("open_clip_torch", "open_clip", "exports CLIP checkpoints"),
     ("matplotlib", "matplotlib", "draws figures"),
     ("starlette", "starlette", "serves models"),
+    ("highdicom", "highdicom", "writes DICOM objects"),
     ("ray", "ray", "spreads an evaluation over machines"),
 )
 
