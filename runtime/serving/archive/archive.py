@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 from ....engines.errors import RunError
 from ...host.http.http_client import Client, Reply
 from ...host.http.waits import LONGEST_WAIT, back_off, retry_after
+from ..protocol.multipart import PartError, body_of, only_object
 from .dicom_json import (
     FRAMES,
     INSTANCE,
@@ -32,7 +33,6 @@ from .dicom_json import (
     text_of,
     uid_of,
 )
-from .multipart import PartError, body_of, only_object
 
 _PAGE: Final = 100
 _JSON: Final = "application/dicom+json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable
 from typing import Final
@@ -13,6 +12,7 @@ import numpy as np
 
 from ....engines.registry import did_you_mean
 from ...results.schema import GRID
+from ..protocol.multipart import body_of
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import Answer, Parameter, Request, to_request
 from ..protocol.tensors import Tensor, bytes_array
@@ -20,8 +20,6 @@ from .http_codec import DecodedRequest
 
 PICTURE: Final = "image/png"
 LINES: Final = "application/jsonl"
-OBJECTS: Final = "multipart/related"
-"""The media type of DICOM objects, a part each; their own is `application/dicom`."""
 
 QUERY: Final = {
     "finding": "a finding to answer for; can be repeated",
@@ -117,12 +115,8 @@ def as_objects(request: Request) -> Request:
 
 def objects_of(answer: Answer) -> tuple[bytes, str]:
     """The answer to a request of `as_objects` as a multipart message (RFC 2387), and its content type."""
-    objects: list[bytes] = list(answer.outputs["dicom"])
-    # The boundary follows from the objects, so equal answers are equal bytes.
-    boundary = hashlib.sha256(b"".join(objects)).hexdigest()
-    head = f"--{boundary}\r\nContent-Type: application/dicom\r\n\r\n".encode()
-    body = b"".join(part for item in objects for part in (head, item, b"\r\n"))
-    return body + f"--{boundary}--\r\n".encode(), f'{OBJECTS}; type="application/dicom"; boundary={boundary}'
+    kind, pieces = body_of(list(answer.outputs["dicom"]))
+    return b"".join(pieces), kind
 
 
 def _names(given: dict[str, list[str]], name: str) -> list[str]:

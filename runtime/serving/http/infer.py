@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
+from ..protocol.multipart import RELATED
 from .accept import BINARY, JSON, accepted
 from .bodies import BodyReader
 from .body_files import (
     LINES,
-    OBJECTS,
     PICTURE,
     as_lines,
     as_objects,
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-_FORMS = (JSON, PICTURE, LINES, BINARY, OBJECTS)
-_FORMS_OF_RAW = (BINARY, JSON, PICTURE, LINES, OBJECTS)
-_OTHERS: Final = {PICTURE: as_picture, LINES: as_lines, OBJECTS: as_objects}
+_FORMS = (JSON, PICTURE, LINES, BINARY, RELATED)
+_FORMS_OF_RAW = (BINARY, JSON, PICTURE, LINES, RELATED)
+_OTHERS: Final = {PICTURE: as_picture, LINES: as_lines, RELATED: as_objects}
 
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Infer:
             return Response(picture, headers=headers, media_type=PICTURE)
         if form == LINES:
             return Response(lines_of(answer), headers={"vary": "accept"}, media_type=LINES)
-        if form == OBJECTS:
+        if form == RELATED:
             content, media_type = await service.work(partial(objects_of, answer), short=False)
             return Response(content, headers={"vary": "accept", "content-type": media_type})
         in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)

@@ -10,10 +10,11 @@ from ...host.machine_record import code_version
 from ...reporting.dicom.dicom_object import KINDS
 from ..inference.metadata import NOTICE
 from ..protocol.interface import BOX_COLUMNS, OUTPUTS
+from ..protocol.multipart import RELATED
 from ..protocol.requests import TEXT_LIMIT
 from ..protocol.tensors import DATATYPES
 from ..settings import HEALTH_PATHS
-from .body_files import LINES, OBJECTS, PICTURE, QUERY
+from .body_files import LINES, PICTURE, QUERY
 from .http_codec import FILE_TYPES, HEADER_LENGTH
 from .request_json import RequestBody
 
@@ -130,7 +131,7 @@ def _infer() -> Json:
                     "application/json": {"schema": _reference("Answer")},
                     "application/octet-stream": {"schema": {"description": "an Answer, then raw tensors"}},
                     PICTURE: {"schema": {"description": "the overlay"}},
-                    OBJECTS: {"schema": {"description": "a part application/dicom for each object"}},
+                    RELATED: {"schema": {"description": "a part application/dicom for each object"}},
                     LINES: {"schema": {"description": "a JSON object a line, as files of boxes have them"}},
                 },
             },

@@ -17,7 +17,7 @@ from xbench_fast.runtime.serving.archive.dicom_json import (
     store_answer,
     uid_of,
 )
-from xbench_fast.runtime.serving.archive.multipart import PartError, body_of, only_object
+from xbench_fast.runtime.serving.protocol.multipart import PartError, body_of, only_object
 
 HEAD = b"Content-Type: application/dicom;transfer-syntax=1.2.840.10008.1.2.1\r\nContent-Length: 9\r\n\r\n"
 OBJECT = b"\r\n--\0\r\n\r\n--b\xff\r\n"  # what looks like the end of a part belongs to it

@@ -1,13 +1,14 @@
-"""Bodies of several parts: one object in an answer, several in a request (docs/pacs.md §3)."""
+"""Bodies of several parts, multipart/related (RFC 2387), of DICOM objects (docs/pacs.md §3)."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-import secrets
 from collections.abc import Sequence
 from typing import Final
 
 DICOM: Final = "application/dicom"
+RELATED: Final = "multipart/related"
 _BOUNDARY: Final = re.compile(r';\s*boundary\s*=\s*(?:"([^"]{1,70})"|([^\s;",]{1,70}))', re.IGNORECASE)
 _PART: Final = re.compile(rb"\r\nContent-Type:[ \t]*application/dicom[ \t]*(;|\r\n|$)", re.IGNORECASE)
 _MOST_HEADERS: Final = 8192
@@ -27,7 +28,7 @@ def only_object(body: bytes, content_type: str) -> bytes:
     media = content_type.partition(";")[0].strip().lower()
     if media == DICOM:
         return body
-    if media != "multipart/related":
+    if media != RELATED:
         raise PartError("it is no multipart/related")
     found = _BOUNDARY.search(content_type)
     if found is None:
@@ -54,12 +55,17 @@ def only_object(body: bytes, content_type: str) -> bytes:
 
 
 def body_of(objects: Sequence[bytes]) -> tuple[str, list[bytes]]:
-    """The content type and the pieces of a request with these objects."""
-    while True:
-        boundary = secrets.token_hex(16)
-        line = boundary.encode()
-        if not any(line in content for content in objects):
-            break
+    """The content type and the pieces of a body with these objects.
+
+    The boundary follows from the objects, so that equal objects are equal bytes; none of them holds it.
+    """
+    digest = hashlib.sha256()
+    for content in objects:
+        digest.update(content)
+    boundary = digest.hexdigest()
+    while any(boundary.encode() in content for content in objects):
+        boundary = hashlib.sha256(boundary.encode()).hexdigest()
+    line = boundary.encode()
     head = b"--%s\r\nContent-Type: application/dicom\r\n\r\n" % line
     pieces = [piece for content in objects for piece in (head, content, b"\r\n")]
-    return f'multipart/related; type="{DICOM}"; boundary={boundary}', [*pieces, b"--%s--\r\n" % line]
+    return f'{RELATED}; type="{DICOM}"; boundary={boundary}', [*pieces, b"--%s--\r\n" % line]
