@@ -13,6 +13,7 @@ from typing import IO, Any, ClassVar, Self
 
 from ...engines.errors import ConfigError, RunError
 from ...engines.file_names import joined, plain_stem, unique_stem
+from ...engines.strict_json import checksum_of
 from ...engines.visible_text import visible_text
 from ..host.machine_record import code_version, describe_machine
 from .folder_lock import LOCK_FILE, lock_folder
@@ -29,10 +30,12 @@ class LockedFolder(ABC):
     """
 
     file: ClassVar[str]
+    schema: ClassVar[int]
     kind: ClassVar[str]
     writer: ClassVar[str]
     ours: ClassVar[tuple[str, ...]]
     made_later: ClassVar[tuple[str, ...]] = ()
+    _constants: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,6 +79,31 @@ class LockedFolder(ABC):
             note.write_text(visible_text(traceback.format_exc()), encoding="utf-8")
         return note
 
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Records the configuration of this invocation. Raises RunError.
+
+        `file` is written only if it differs from what it holds in more than the time: a run in which every cell is
+        reused leaves it, and so a report that states it, as they are.
+        """
+        begun = {
+            "schema": self.schema,
+            "created": self._data.get("created", now()),
+            "updated": self._data.get("updated"),
+            "code_version": code_version(),
+            "machine": describe_machine(),
+            **self._constants,
+            "config": dict(config),
+            "cells": self._data.get("cells", {}),
+        }
+        changed = checksum_of(begun) != checksum_of(self._data)
+        self._data = begun
+        if changed:
+            self.save()
+
+    @abstractmethod
+    def save(self) -> None:
+        """Writes `file`, whole or not at all, with the time as `updated`. Raises RunError."""
+
     @abstractmethod
     def _read(self) -> dict[str, Any]:
         """What `file` holds. Raises RunError when it is damaged."""
@@ -97,30 +125,14 @@ class LockedFolder(ABC):
 class RunDirectory(LockedFolder):
     """A run directory open for writing, by one process at a time."""
 
-    file = RUN_FILE
+    file, schema = RUN_FILE, RUN_SCHEMA
     kind, writer = "run", "evaluation"
     ours = (LOCK_FILE, "cells", "images", "prepared")
     made_later = ("report", "studies", "errors")  # names that have a meaning only next to results
+    _constants: ClassVar[Mapping[str, Any]] = {"seeds": []}  # no random numbers: baseline:chance is drawn by a hash
 
     def _read(self) -> dict[str, Any]:
         return read_run(self.path)
-
-    def begin(self, config: Mapping[str, Any]) -> None:
-        """Records the configuration of this invocation, and writes run.json. Raises RunError.
-
-        `seeds` is empty because an evaluation draws no random numbers; the map of baseline:chance is a hash.
-        """
-        self._data = {
-            "schema": RUN_SCHEMA,
-            "created": self._data.get("created", now()),
-            "updated": now(),
-            "code_version": code_version(),
-            "machine": describe_machine(),
-            "seeds": [],
-            "config": dict(config),
-            "cells": self._data.get("cells", {}),
-        }
-        self.save()
 
     def cell(self, model: str, dataset: str) -> dict[str, Any] | None:
         """The entry of a cell in run.json; None when it was never started."""
@@ -176,7 +188,6 @@ class RunDirectory(LockedFolder):
         return list(self._data["cells"].values())
 
     def save(self) -> None:
-        """Writes run.json, whole or not at all. Raises RunError."""
         self._data["updated"] = now()
         store_run(self.path, self._data)
 

@@ -16,7 +16,6 @@ import numpy as np
 from ....engines.errors import RunError
 from ....engines.file_names import joined, plain_stem
 from ....engines.strict_json import CHECKSUM, checksum_of
-from ...host.machine_record import code_version, describe_machine
 from ...results.folder_lock import LOCK_FILE
 from ...results.run_directory import LockedFolder, now
 from ...results.storage import KEY_FIELD, CellFiles, write_json
@@ -57,25 +56,13 @@ def read_trust(path: Path) -> dict[str, Any]:
 class TrustDirectory(LockedFolder):
     """A trust directory open for writing, by one process at a time."""
 
-    file = TRUST_FILE
+    file, schema = TRUST_FILE, _SCHEMA
     kind, writer = "trust", "trust command"
     ours = (LOCK_FILE, "cells")
     made_later = ("trust.csv", "trust.txt", "errors")
 
     def _read(self) -> dict[str, Any]:
         return read_trust(self.path)
-
-    def begin(self, config: Mapping[str, Any]) -> None:
-        """Records the options of this invocation. Raises RunError."""
-        self._data = {
-            "schema": _SCHEMA,
-            "created": self._data.get("created", now()),
-            "code_version": code_version(),
-            "machine": describe_machine(),
-            "config": dict(config),
-            "cells": self._data.get("cells", {}),
-        }
-        self.save()
 
     def entry(self, model: str, dataset: str, probe: str) -> dict[str, Any]:
         """What is recorded of a cell; empty when it was never started."""
@@ -93,7 +80,6 @@ class TrustDirectory(LockedFolder):
             self.record({"model": model, "dataset": dataset, "probe": probe, "state": "failed", "reason": reason})
 
     def save(self) -> None:
-        """Writes trust.json, whole or not at all. Raises RunError."""
         self._data["updated"] = now()
         body = {name: value for name, value in self._data.items() if name != CHECKSUM}
         write_json(self.path / TRUST_FILE, {**body, CHECKSUM: checksum_of(body)})

@@ -52,6 +52,7 @@ from joint_table import (
     word_joints,
 )
 from joint_world import World, counting
+from ticking import tick
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -122,5 +123,6 @@ ALL = (
 def test_two_features_meet(joint: Joint, originals: Originals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "250")
+    tick(monkeypatch.setattr)
     with counting(monkeypatch.setattr) as decoded:
         check_of(joint)(World(tmp_path, originals, decoded))
