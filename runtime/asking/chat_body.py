@@ -24,6 +24,9 @@ _FLAGS: Final = {
 FIXED: Final = ("model", "messages", "n", "stream", "user")
 """Keys of a body that --set and --unset do not change."""
 
+LIMITS: Final = ("max_tokens", "max_completion_tokens")
+"""Keys of a body that limit the tokens of an answer."""
+
 _KEY: Final = b"xbench-ask-1\n"
 _ANY: Final = hashlib.sha256(b"the place of a hash").hexdigest()
 
@@ -58,10 +61,12 @@ class RequestRules:
         return dialect if self.prompt is None else dialect.with_prompt(self.prompt)
 
     @property
-    def most_tokens(self) -> int:
-        """The limit of tokens of an answer."""
-        official = (self.asked.official or {}) if self.official else {}
-        return self.max_tokens or official.get("max_tokens", self.asked.max_tokens)
+    def most_tokens(self) -> int | None:
+        """The limit of tokens of an answer that a request states: the larger one of two, since servers take either;
+        None if it states none."""
+        settings = self.settings(1)
+        limits = [settings.get(name) for name in LIMITS]
+        return max((int(limit) for limit in limits if type(limit) in (int, float) and limit >= 1), default=None)
 
     def words(self, words: str, *, phrase: bool) -> str:
         """The words as they are sent."""
@@ -78,7 +83,7 @@ class RequestRules:
         ]
         system = [] if self.asked.system is None else [{"role": "system", "content": self.asked.system}]
         messages = [*system, {"role": "user", "content": content}]
-        return {"model": self.model, "messages": messages, **self._settings(attempt)}
+        return {"model": self.model, "messages": messages, **self.settings(attempt)}
 
     def key(self, words: str, pixels: str, *, phrase: bool = False, attempt: int = 1) -> str:
         """The content key of an answer; pixels: the hash of the sent pixels."""
@@ -102,10 +107,12 @@ class RequestRules:
         body.pop("stream", None)
         return body
 
-    def _settings(self, attempt: int) -> dict[str, Any]:
+    def settings(self, attempt: int) -> dict[str, Any]:
+        """The fields of a body apart from model and messages."""
         official = dict(self.asked.official or {}) if self.official else {}
         settings: dict[str, Any] = {"temperature": _number(self.temperature), **official}
-        settings |= {"max_tokens": self.most_tokens, "seed": self.seed + attempt - 1, "stream": False}
+        most = self.max_tokens or official.get("max_tokens", self.asked.max_tokens)
+        settings |= {"max_tokens": most, "seed": self.seed + attempt - 1, "stream": False}
         if self.server == "openai":
             settings["max_completion_tokens"] = settings.pop("max_tokens")
             del settings["temperature"], settings["seed"]

@@ -29,13 +29,13 @@ _TEXT_BYTES: Final = 1000
 class Estimate:
     """bytes: of the requests that are left; each: of one; prompt_tokens: of those left, None where no rule is known;
     size: of a sent image, None where they differ; cost: of the prompts, None where it is not known, and most of the
-    answers; None without prices."""
+    answers, None where requests state no limit; None without prices."""
 
     bytes: int
     each: int
     prompt_tokens: int | None
     size: Size | None
-    cost: tuple[float | None, float] | None = None
+    cost: tuple[float | None, float | None] | None = None
 
 
 def estimate(
@@ -64,7 +64,8 @@ def estimate(
     cost = None
     if prices is not None:
         prompts, answers = (price / 1e6 for price in prices)
-        cost = None if known is None else prompts * known, answers * requests * plan.rules.most_tokens
+        most = plan.rules.most_tokens
+        cost = None if known is None else prompts * known, None if most is None else answers * requests * most
     return Estimate(requests * each, each, known, size, cost)
 
 
@@ -84,17 +85,19 @@ def plan_lines(
     )  # fmt: skip
     tokens = "" if counted.prompt_tokens is None else f", about {_rounded(counted.prompt_tokens)} prompt tokens"
     volume = f", about {format_bytes(counted.bytes)} sent ({format_bytes(counted.each)} each)" if counted.each else ""
+    limit = "no limit of tokens" if rules.most_tokens is None else f"at most {rules.most_tokens} tokens"
     lines = [
         f"{plan.dataset}: {plan.pairs} pairs, {len(plan.images)} images, {named}; negatives: {absent or 'none'}",
         f"{rules.dialect}, {'prompt of the dialect' if rules.prompt is None else 'own prompt'}, "
         f"{'official sampling' if rules.official else f'temperature {rules.temperature:g}'}, "
-        f"at most {rules.most_tokens} tokens; image{size} ({rules.preparation}), {proof}",
+        f"{limit}; image{size} ({rules.preparation}), {proof}",
         f"{requests} requests{volume}{tokens}; {answered} answered before",
     ]
     if counted.cost is not None:
         prompts, answers = counted.cost
         about = "" if prompts is None else f"about {prompts:.4g} for prompts, "
-        lines.append(f"cost by --prices: {about}at most {answers:.4g} for answers")
+        most = "no limit" if answers is None else f"at most {answers:.4g}"
+        lines.append(f"cost by --prices: {about}{most} for answers")
     if asked.special and rules.server not in KEEPS_TOKENS and (sent or rules.server != SERVERS[-1]):
         lines.append(
             f"The dialect {rules.dialect} has special tokens, which no field of a request keeps at a server of the "

@@ -12,7 +12,7 @@ import numpy as np
 from ...engines.errors import RunError
 from ..data.answers.coordinate_frames import Size
 from ..data.answers.line_keys import VIEW_NOT_PROVED
-from .chat_body import RequestRules
+from .chat_body import LIMITS, RequestRules
 from .outcomes import ReplyOutcome
 from .sent_images import as_sent
 
@@ -61,7 +61,7 @@ def _tokens(ask: Callable[[bytes], ReplyOutcome], rules: RequestRules, size: Siz
     """The tokens of the prompt with a grey image; None where the server does not say. Raises RunError."""
     image = as_sent(np.full(size[::-1], _GREY, np.uint8), rules.encoding, size)
     body = rules.body(_WORDS, {"url": image.url.decode()})
-    for key in ("max_tokens", "max_completion_tokens"):
+    for key in LIMITS:
         if key in body:
             body[key] = 1
     outcome = ask(json.dumps(body).encode())

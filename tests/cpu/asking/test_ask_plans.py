@@ -48,6 +48,11 @@ def test_a_plan_says_what_a_run_costs_at_most(small: DatasetConfig, tmp_path: Pa
     assert f"cost by --prices: about {tokens} for prompts, at most 0.002 for answers" in text
     _, text = dry(small, "radvlm", tmp_path / "o.jsonl", **given | {"view": None})
     assert "cost by --prices: at most 0.002 for answers" in text
+    _, text = dry(small, "radvlm", tmp_path / "o.jsonl", **given | {"view": None, "set": ("max_tokens=100",)})
+    assert "at most 100 tokens" in text and "at most 0.001 for answers" in text
+    counts, text = dry(small, "qwen25vl", tmp_path / "o.jsonl", **given | {"unset": ("max_tokens",)})
+    assert "no limit of tokens; image" in text and f"about {tokens} for prompts, no limit for answers" in text
+    assert counts["cost"] == (pytest.approx(tokens), None)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,26 @@ def test_official_sampling_set_and_unset() -> None:
     assert guided["json_schema"]["schema"] == {"type": "array"}
 
 
+@pytest.mark.parametrize(
+    ("given", "most"),
+    [
+        ({}, 1500),
+        ({"max_tokens": 9}, 9),
+        ({"server": "openai"}, 1500),
+        ({"max_tokens": 9, "changed": {"max_tokens": 7}}, 7),
+        ({"changed": {"max_completion_tokens": 70}}, 1500),
+        ({"changed": {"max_completion_tokens": 7000}}, 7000),
+        ({"changed": {"max_completion_tokens": 70}, "removed": ("max_tokens",)}, 70),
+        ({"removed": ("max_tokens",)}, None),
+        ({"removed": ("max_completion_tokens",), "server": "openai"}, None),
+        ({"changed": {"max_tokens": None}}, None),
+        ({"changed": {"max_tokens": -1}}, None),
+    ],
+)
+def test_the_limit_of_an_answer_is_what_a_request_states(given: dict[str, Any], most: int | None) -> None:
+    assert replace(rules("radvlm"), **given).most_tokens == most
+
+
 def test_words_of_a_finding() -> None:
     assert [plain_words(name) for name in ("Pleural_Effusion", "COPD", "Nodule")] == [
         "pleural effusion",
