@@ -157,10 +157,11 @@ def _header(session: AskSession, facts: ServerFacts, proof: tuple[str, str]) -> 
         f"view {rules.preparation} as {rules.encoding}",
         proof[0],
         *([f"guided {schema_sha256(rules.guided)}"] if rules.guided is not None else []),
-        *([f"sampling {options.sampling}"] if rules.official else []),
+        *([f"sampling {options.sampling}"] if rules.samples_officially else []),
         *([f"set {', '.join(sorted(rules.changed))}"] if rules.changed else []),
         *([f"unset {', '.join(rules.removed)}"] if rules.removed else []),
     ]
+    settings = rules.settings(1)
     frame = {"frame": options.frame, "order": options.order, "key": options.key} if rules.dialect == "json" else {}
     return {
         "model": rules.model,
@@ -169,8 +170,7 @@ def _header(session: AskSession, facts: ServerFacts, proof: tuple[str, str]) -> 
         **frame,
         "prompt": prompt,
         "created": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "seed": rules.seed,
-        "temperature": rules.temperature,
+        **{name: settings[name] for name in ("seed", "temperature") if settings.get(name) is not None},
         "attempts": session.plan.attempts,
         "note": "; ".join(note),
     }

@@ -61,6 +61,11 @@ class RequestRules:
         return dialect if self.prompt is None else dialect.with_prompt(self.prompt)
 
     @property
+    def samples_officially(self) -> bool:
+        """Whether the authors' sampling is asked for and the dialect has one."""
+        return self.official and self.asked.official is not None
+
+    @property
     def most_tokens(self) -> int | None:
         """The limit of tokens of an answer that a request states: the larger one of two, since servers take either;
         None if it states none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +13,7 @@ from ..host.http.server_address import Endpoint
 from ..host.sizes import format_bytes
 from .ask_plan import AskPlan
 from .asked_pairs import AskedImage
-from .chat_body import KEEPS_TOKENS, SERVERS, token_flag
+from .chat_body import KEEPS_TOKENS, SERVERS, RequestRules, token_flag
 from .dialect_prompts import IMAGE
 from .endpoint import RULE
 from .sent_images import read_sent
@@ -89,8 +90,7 @@ def plan_lines(
     lines = [
         f"{plan.dataset}: {plan.pairs} pairs, {len(plan.images)} images, {named}; negatives: {absent or 'none'}",
         f"{rules.dialect}, {'prompt of the dialect' if rules.prompt is None else 'own prompt'}, "
-        f"{'official sampling' if rules.official else f'temperature {rules.temperature:g}'}, "
-        f"{limit}; image{size} ({rules.preparation}), {proof}",
+        f"{_sampling(rules)}, {limit}; image{size} ({rules.preparation}), {proof}",
         f"{requests} requests{volume}{tokens}; {answered} answered before",
     ]
     if counted.cost is not None:
@@ -107,7 +107,7 @@ def plan_lines(
         lines.append("Only present findings are asked: nothing will be known about invented boxes.")
     if not asked.served:
         lines.append(f"No known server has a model of the dialect {rules.dialect}; a server of your own may.")
-    if plan.attempts > 1 and rules.temperature == 0 and not rules.official:
+    if plan.attempts > 1 and rules.settings(1).get("temperature") == 0:
         lines.append("Several attempts at temperature 0: only what the server does not repeat exactly will differ.")
     if endpoint.local:
         lines.append(f"{endpoint.shown}: this machine. No image leaves it.")
@@ -118,6 +118,13 @@ def plan_lines(
         if endpoint.scheme == "http":
             lines.append(f"warning: http to {endpoint.host} is not encrypted; anyone on the way can read the images.")
     return lines if sent else [*lines, "Nothing was sent (--dry-run)."]
+
+
+def _sampling(rules: RequestRules) -> str:
+    """The temperature that requests state."""
+    temperature = rules.settings(1).get("temperature")
+    stated = "no temperature" if temperature is None else f"temperature {json.dumps(temperature)}"
+    return f"official sampling ({stated})" if rules.samples_officially else stated
 
 
 def _rounded(count: int) -> str:

@@ -110,6 +110,34 @@ def test_no_file_of_somebody_else_is_replaced(small: DatasetConfig, server: AskS
         run(small, server.url, "radvlm", tmp_path / "p.jsonl", attempts=2)
 
 
+@pytest.mark.parametrize(
+    ("dialect", "given", "sampling", "header"),
+    [
+        ("radvlm", {}, "temperature 0", {"seed": 0, "temperature": 0}),
+        ("radvlm", {"temperature": 0.5, "seed": 3}, "temperature 0.5", {"seed": 3, "temperature": 0.5}),
+        ("radvlm", {"set": ("temperature=1", "seed=7")}, "temperature 1", {"seed": 7, "temperature": 1}),
+        ("radvlm", {"sampling": "official"}, "temperature 0", {"seed": 0, "temperature": 0}),
+        ("deepseekvl2", {"sampling": "official"}, "official sampling (temperature 0.4)",
+         {"seed": 0, "temperature": 0.4}),
+        ("radvlm", {"server": "openai"}, "no temperature", {}),
+        ("radvlm", {"server": "openai", "set": ("temperature=1",)}, "temperature 1", {"temperature": 1}),
+        ("radvlm", {"set": ("temperature=null",), "unset": ("seed",)}, "no temperature", {}),
+    ],
+)  # fmt: skip
+def test_plan_and_header_state_what_is_sent(
+    small: DatasetConfig, server: AskServer, tmp_path: Path, dialect: str, given: dict[str, Any], sampling: str,
+    header: dict[str, Any],
+) -> None:  # fmt: skip
+    counts, lines = run(small, server.url, dialect, tmp_path / "o.jsonl", limit=1, attempts=2, **given)
+    text = (tmp_path / "o.jsonl").read_text().splitlines()[0]
+    assert {key: value for key, value in json.loads(text).items() if key in ("seed", "temperature")} == header
+    assert f"{dialect}, prompt of the dialect, {sampling}, at most" in lines[1]
+    body = json.loads(next(each["body"] for each in reversed(server.seen()) if each["body"]))
+    assert body.get("temperature") == header.get("temperature")
+    assert any("Several attempts" in line for line in lines) is (sampling == "temperature 0")
+    assert ("sampling official" in counts["note"]) is ("official" in sampling)
+
+
 def test_half_a_surrogate_pair_is_no_text(small: DatasetConfig, server: AskServer, tmp_path: Path) -> None:
     words = tmp_path / "words.json"
     words.write_text(json.dumps({PAIRS[0]["finding"]: "a\ud800"}))
