@@ -58,10 +58,11 @@ def plain_words(finding: str) -> str:
 
 
 def select(dataset: Dataset, cases: Sequence[Case], selection: PairSelection) -> list[AskedImage]:
-    """The asked images in the dataset's order. Raises ConfigError for an unknown finding or number of negatives."""
+    """The asked images in the dataset's order. Raises ConfigError for a selection that does not fit the dataset."""
     wanted = _findings(dataset.classes, selection)
     kept = _narrowed(cases, selection)
     if dataset.asks_phrases:
+        _check_phrases(selection)
         return _phrases(kept, wanted)
     absent = _negatives(kept, wanted, selection)
     words = {name: selection.words.get(name, plain_words(name)) for name in wanted}
@@ -85,6 +86,14 @@ def _findings(classes: Sequence[str], selection: PairSelection) -> tuple[str, ..
     if selection.negatives not in NEGATIVES and not selection.negatives.isdecimal():
         raise ConfigError(f"--negatives {selection.negatives} is none of {', '.join(NEGATIVES)}, nor a number.")
     return tuple(name for name in classes if not chosen or name in chosen)
+
+
+def _check_phrases(selection: PairSelection) -> None:
+    """A phrase is asked in the words of the dataset, and of none is it known that it is absent."""
+    if selection.negatives != "none":
+        raise ConfigError("The dataset asks phrases, of which none is known to be absent; leave out --negatives.")
+    if selection.words:
+        raise ConfigError("The dataset asks phrases, which are sent as it spells them; leave out --words.")
 
 
 def _narrowed(cases: Sequence[Case], selection: PairSelection) -> Sequence[Case]:

@@ -109,6 +109,19 @@ def test_a_phrase_of_an_image_is_asked_once() -> None:
     assert asked(own, phrases=True, limit=1) == asked(own[:2], phrases=True)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"negatives": "match"}, "none is known to be absent; leave out --negatives"),
+        ({"negatives": "some"}, "--negatives some is none of"),
+        ({"words": {"Mass": "lump"}}, "as it spells them; leave out --words"),
+    ],
+)
+def test_what_phrases_do_not_take(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        asked([], phrases=True, **given)
+
+
 def plan(**rules: Any) -> AskPlan:
     dataset: Any = SimpleNamespace(classes=CLASSES, asks_phrases=False)
     images = tuple(select(dataset, cases(), PairSelection(words={"Mass": "a mass"})))
