@@ -21,6 +21,7 @@ def to_record(comparison: Comparison, verdicts: Sequence[Verdict] = ()) -> dict[
         "resampling": comparison.resampling.settings,
         "stamps": list(comparison.stamps),
         **({"metrics": [asdict(metric) for metric in comparison.metrics]} if comparison.metrics else {}),
+        **({"limits": list(comparison.limits)} if comparison.limits else {}),
         "measures": measures(comparison),
         "gates": [{"condition": str(item.condition), "value": item.value, "fired": item.fired} for item in verdicts],
         "cells": [_cell(cell) for cell in comparison.cells],

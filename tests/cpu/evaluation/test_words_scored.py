@@ -307,7 +307,9 @@ def test_tables_of_boxes_have_dashes_for_words(tmp_path: Path) -> None:
     limit = f"words:mine on ChestX-Det10: words reach at most Dice {dice}, IoU {iou} and Point {point} (ceiling"
     assert limit in text.split("## Differences between models: ChestX-Det10")[1]
     models = ("--model", "words:mine", "--model", "boxes:b", "--replicates", "0", "--markdown", tmp_path / "c.md")
-    assert command("compare", tmp_path / "both", *models) == 0 and limit in (tmp_path / "c.md").read_text()
+    assert command("compare", tmp_path / "both", *models, "--json", tmp_path / "c.json") == 0
+    (sentence,) = json.loads((tmp_path / "c.json").read_text())["limits"]
+    assert sentence.startswith(limit) and sentence in (tmp_path / "c.md").read_text()
 
 
 def test_uncertain_words_count_as_asked(tmp_path: Path) -> None:
