@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Any
 
 from ...engines.errors import ConfigError, ImageError
 from ...engines.visible_text import visible_text
+from ..data.answers.coordinate_frames import Size
 from ..data.answers.line_keys import VIEW_NOT_PROVED
 from ..data.images.size import image_size
 from ..evaluation.progress import Advance, Progress
@@ -31,9 +32,9 @@ from .endpoint import CREDENTIALED, allowed_endpoint
 from .outcomes import Expected
 from .plan_lines import Estimate, estimate, plan_lines
 from .runner import AskRunner, RunState, Waiting
-from .sent_images import sent_size
+from .sent_images import fixed_size, sent_size
 from .server_facts import ServerFacts, read_facts
-from .view_proof import PROVED, prove_view
+from .view_proof import PROVED, prove_view, sizes_to_prove
 
 
 def ask_dataset(
@@ -132,19 +133,24 @@ def _run(
 
 
 def _proof(session: AskSession, runner: AskRunner, log: AnswerLog, progress: Progress) -> tuple[str, str]:
-    plan, factor = session.plan, session.plan.rules.asked.factor
-    largest = (0, 0)
-    if factor is not None:
-        for image in plan.images:
-            known = plan.known(log, image)
-            with suppress(ImageError, OSError):
-                size = known.size if known else sent_size(plan.preparation, image_size(image.path)[::-1])
-                largest = max(largest, size, key=lambda sides: sides[0] * sides[1])
-    if factor is not None and largest == (0, 0):
+    plan = session.plan
+    sizes = () if plan.rules.asked.factor is None else sizes_to_prove(_sizes(plan, log))
+    if plan.rules.asked.factor is not None and not sizes:
         return VIEW_NOT_PROVED, "no image can be read"
-    result, why = prove_view(runner.complete, plan.rules, largest, unproved=session.request.options.view_unproved)
+    result, why = prove_view(runner.complete, plan.rules, sizes, unproved=session.request.options.view_unproved)
     progress.say(result if result == PROVED else f"{result}: {why}")
     return result, why
+
+
+def _sizes(plan: AskPlan, log: AnswerLog) -> Iterator[Size]:
+    """The sizes of the sent images, from headers of the files alone; of a fixed view without any file."""
+    if (fixed := fixed_size(plan.preparation)) is not None:
+        yield fixed
+        return
+    for image in plan.images:
+        known = plan.known(log, image)
+        with suppress(ImageError, OSError):
+            yield known.size if known else sent_size(plan.preparation, image_size(image.path)[::-1])
 
 
 def _header(session: AskSession, facts: ServerFacts, proof: tuple[str, str]) -> dict[str, Any]:

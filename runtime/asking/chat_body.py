@@ -71,7 +71,7 @@ class RequestRules:
         None if it states none."""
         settings = self.settings(1)
         limits = [settings.get(name) for name in LIMITS]
-        return max((int(limit) for limit in limits if type(limit) in (int, float) and limit >= 1), default=None)
+        return max((int(limit) for limit in limits if isinstance(limit, int | float) and limit >= 1), default=None)
 
     def words(self, words: str, *, phrase: bool) -> str:
         """The words as they are sent."""

@@ -16,7 +16,7 @@ from .asked_pairs import AskedImage
 from .chat_body import KEEPS_TOKENS, SERVERS, RequestRules, token_flag
 from .dialect_prompts import IMAGE
 from .endpoint import RULE
-from .sent_images import read_sent
+from .sent_images import fixed_size, read_sent
 
 _SAMPLE: Final = 8
 """Images that are prepared for the estimate."""
@@ -81,8 +81,9 @@ def plan_lines(
     named = f"{findings} findings" if findings else f"{len({q.phrase for q in questions})} phrases"
     requests = plan.pairs * plan.attempts
     size = f" {counted.size[0]} x {counted.size[1]}" if counted.size else ""
+    several = "" if fixed_size(rules.preparation) else " (3 if the image with the longest side is not the largest)"
     proof = "view not proved, since no rule of tokens is known" if asked.factor is None else (
-        "view proved by 2 requests without a patient"
+        f"view proved by 2 requests without a patient{several}"
     )  # fmt: skip
     tokens = "" if counted.prompt_tokens is None else f", about {_rounded(counted.prompt_tokens)} prompt tokens"
     volume = f", about {format_bytes(counted.bytes)} sent ({format_bytes(counted.each)} each)" if counted.each else ""

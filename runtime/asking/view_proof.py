@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,44 +17,63 @@ from .outcomes import ReplyOutcome
 from .sent_images import as_sent
 
 PROVED: Final = "view proved"
-_SMALL: Final = {28: (280, 280), 32: (256, 256), 0: (256, 256)}
+_SMALL: Final = {28: ((280, 280), (308, 308)), 32: ((256, 256), (288, 288)), 0: ((256, 256), (288, 288))}
+"""Sizes to compare with; the second one where the first is as large as an image of the plan."""
+
 _GREY: Final = 127
 _WORDS: Final = "finding"
 
 
-def prove_view(
-    ask: Callable[[bytes], ReplyOutcome], rules: RequestRules, largest: Size, *, unproved: bool
-) -> tuple[str, str]:
-    """What the header says of the view, and why, from two requests with grey images that show no patient.
+def sizes_to_prove(sizes: Iterable[Size]) -> tuple[Size, ...]:
+    """The size with most pixels, and the one with the longest side where it is another: servers limit either."""
+    sizes = list(sizes)
+    if not sizes:
+        return ()
+    largest = max(sizes, key=lambda size: (size[0] * size[1], max(size)))
+    longest = max(sizes, key=lambda size: (max(size), size[0] * size[1]))
+    return (largest,) if max(largest) == max(longest) else (largest, longest)
 
-    ask: sends a body. largest: the largest size of the plan. unproved: a server that resizes is accepted
-    (--view-unproved). Raises RunError for a server that resizes.
+
+def prove_view(
+    ask: Callable[[bytes], ReplyOutcome], rules: RequestRules, sizes: Sequence[Size], *, unproved: bool
+) -> tuple[str, str]:
+    """What the header says of the view, and why, from requests with grey images that show no patient.
+
+    ask: sends a body. sizes: `sizes_to_prove` of the plan, at least one; each is compared with a small one. unproved: a
+    server that resizes is accepted (--view-unproved). Raises RunError for a server that resizes.
     """
     factor = rules.asked.factor
     if factor is None:
         return VIEW_NOT_PROVED, "no rule of this dialect says how many tokens an image costs"
-    small = _SMALL[factor]
-    counts = [_tokens(ask, rules, size) for size in (small, largest)]
-    if None in counts:
-        return VIEW_NOT_PROVED, "the server does not count the tokens of a prompt"
-    difference = int(counts[1] or 0) - int(counts[0] or 0)
-    area = factor * factor
-    tokens = [size[0] * size[1] // area if area else 0 for size in (small, largest)]
-    if difference == tokens[1] - tokens[0]:
-        return PROVED, ""
-    if not area:
-        problem = f"the server resizes: images of two sizes differ by {difference} tokens instead of 0"
-    else:
-        counted = tokens[0] + difference
-        scale = math.sqrt(max(counted, 0) / tokens[1])
-        seen = [factor * round(side * scale / factor) for side in largest]
-        problem = f"the server resizes: {counted} image tokens instead of {tokens[1]}, as of {seen[0]} x {seen[1]}"
-    if unproved:
-        return VIEW_NOT_PROVED, problem
-    raise RunError(
-        f"{problem[0].upper()}{problem[1:]}. Boxes would be in another frame than the file says; raise the server's "
-        "limit of image tokens, choose a smaller --view, or accept it with --view-unproved."
-    )
+    areas = {width * height for width, height in sizes}
+    small = next((each for each in _SMALL[factor] if each[0] * each[1] not in areas), _SMALL[factor][0])
+    least, *counts = (_tokens(ask, rules, size) for size in (small, sizes[0]))
+    for size in sizes:
+        count = counts.pop() if counts else _tokens(ask, rules, size)
+        if least is None or count is None:
+            return VIEW_NOT_PROVED, "the server does not count the tokens of a prompt"
+        if problem := _problem(count - least, factor, small, size):
+            if unproved:
+                return VIEW_NOT_PROVED, problem
+            raise RunError(
+                f"{problem[0].upper()}{problem[1:]}. Boxes would be in another frame than the file says; raise the "
+                "server's limit of image tokens, choose a smaller --view, or accept it with --view-unproved."
+            )
+    return PROVED, ""
+
+
+def _problem(difference: int, factor: int, small: Size, size: Size) -> str:
+    """What a difference of tokens between a size and the small one means; empty if the server keeps the size."""
+    if not factor:
+        told = f"the server resizes: images of two sizes differ by {difference} tokens instead of 0"
+        return told if difference else ""
+    least, expected = (width * height // factor**2 for width, height in (small, size))
+    counted = least + difference
+    if counted == expected:
+        return ""
+    scale = math.sqrt(max(counted, 0) / expected)
+    seen = [factor * round(side * scale / factor) for side in size]
+    return f"the server resizes: {counted} image tokens instead of {expected}, as of {seen[0]} x {seen[1]}"
 
 
 def _tokens(ask: Callable[[bytes], ReplyOutcome], rules: RequestRules, size: Size) -> int | None:

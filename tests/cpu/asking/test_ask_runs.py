@@ -146,7 +146,7 @@ def test_the_size_of_a_resized_square_is_named() -> None:
         return ReplyOutcome("truncated", {"text": "", "usage": {"prompt_tokens": 30 + next(counts)}})
 
     with pytest.raises(RunError, match="324 image tokens instead of 1225, as of 504 x 504"):
-        prove_view(reply, RequestRules("qwen25vl", "m"), (980, 980), unproved=False)
+        prove_view(reply, RequestRules("qwen25vl", "m"), [(980, 980)], unproved=False)
 
 
 @pytest.mark.parametrize(
