@@ -86,8 +86,7 @@ class Client:
         deadline = time.monotonic() + self._timeout
         connection = self._connection(deadline)
         try:
-            connection.request(method, path, body, {**self.headers, **headers})
-            response = connection.getresponse()
+            response, taken = _exchange(connection, method, path, body, {**self.headers, **headers})
             retry_after, content, whole = response.headers.get("Retry-After"), bytearray(), True
             while piece := response.read1(_PIECE):
                 content += piece
@@ -98,7 +97,7 @@ class Client:
             if whole and (response.length or 0) > 0:
                 raise http.client.IncompleteRead(bytes(content), response.length)
             response.close()  # read1 does not notice the end of an answer, and the connection would stay busy
-            if not whole or response.will_close:
+            if not whole or not taken or response.will_close:
                 self._drop()
             kind = response.headers.get("Content-Type") or ""
             return Reply(response.status, bytes(content), retry_after, whole=whole, content_type=kind)
@@ -201,6 +200,20 @@ class _TimedReader(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def _exchange(
+    connection: _Connection, method: str, path: str, body: Sequence[bytes] | None, headers: Mapping[str, str]
+) -> tuple[http.client.HTTPResponse, bool]:
+    """The response, and whether the server took the whole request: one that refuses a large body, or a key, may answer
+    and close before the body has gone."""
+    try:
+        connection.request(method, path, body, headers)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        with suppress(OSError, http.client.HTTPException):
+            return connection.getresponse(), False
+        raise error
+    return connection.getresponse(), True
 
 
 def _fault(error: Exception) -> str:

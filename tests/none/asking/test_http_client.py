@@ -19,8 +19,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" %
 
 
 @contextmanager
-def server(reply: bytes, *, closes: bool) -> Iterator[Client]:
-    """A client of a server that answers every request with these bytes."""
+def server(reply: bytes, *, closes: bool, early: bool = False) -> Iterator[Client]:
+    """A client of a server that answers every request with these bytes; early: it takes no body."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -34,6 +34,8 @@ def server(reply: bytes, *, closes: bool) -> Iterator[Client]:
                     while lines.readline().strip():
                         pass
                     connection.sendall(reply)
+                    if early:
+                        connection.shutdown(socket.SHUT_RDWR)
                     if closes:
                         break
 
@@ -105,3 +107,14 @@ def test_a_list_of_models_that_does_not_come(status: int, error: type[Exception]
     with pytest.raises(error, match=f"status {status}"):
         read_facts(Said({}, status), None, "auto")
     assert read_facts(Said({}, status), "m", "plain").model == "m"
+
+
+def test_a_server_may_refuse_a_body_before_it_has_gone() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}"
+    with server(refusal, closes=True, early=True) as client:
+        for _ in range(2):
+            reply = client.post("/chat/completions", [b"0" * 8_000_000])
+            assert (reply.status, reply.body) == (413, b"{}")
+    with server(b"", closes=True, early=True) as client:
+        reply = client.post("/chat/completions", [b"0" * 8_000_000])
+        assert reply.status == 0 and "the connection failed" in reply.fault
