@@ -100,14 +100,16 @@ class KeptAnswers:
     def _note(self, record: Mapping[str, Any], offset: int) -> None:
         """Enters a record; a record of another form says nothing."""
         key, image = record.get("key"), record.get("image")
-        with suppress(TypeError, ValueError, KeyError):
+        with suppress(TypeError, ValueError, KeyError, OverflowError):
             if isinstance(key, str) and record.get("kind") in KEPT and isinstance(record["text"], str):
+                record["text"].encode()  # half a surrogate pair is no text of a file
                 digest = bytes.fromhex(key)
                 self.repeated += digest in self.keys
                 self.keys.setdefault(digest, offset)
                 if isinstance(name := record.get("model"), str) and name not in self.models:
                     self.models.append(name)
             elif isinstance(image, str):
+                bytes.fromhex(record["pixels"])
                 size, original = ((int(w), int(h)) for w, h in (record["size"], record["original"]))
                 known = ImageRecord(int(record["bytes"]), int(record["mtime_ns"]), record["pixels"], size, original)
                 self.images[image, str(record["preparation"])] = known

@@ -111,7 +111,10 @@ def _facts(log: KeptAnswers) -> Iterator[tuple[int | None, tuple[str, tuple[int 
     for offset, record in log.records():
         if record.get("kind") in KEPT:
             usage = record["usage"] if isinstance(record.get("usage"), dict) else {}
-            yield offset, (record["kind"], tuple(usage.get(name) for name in TOKENS), record.get("latency_ms"))
+            tokens = (usage.get(name) for name in TOKENS)
+            time = record.get("latency_ms")
+            counts = tuple(count if type(count) is int else None for count in tokens)
+            yield offset, (record["kind"], counts, time if isinstance(time, int | float) else None)
 
 
 def latency(times: Sequence[float]) -> dict[str, float]:

@@ -17,6 +17,7 @@ GARBAGE_TRIES: Final = 3
 
 _DATA_URI: Final = re.compile(r"data:[\w./+-]*;base64,[\w+/=-]*", re.ASCII)
 _MOST_TEXT: Final = 500
+_MOST_TOKENS: Final = 1 << 53  # more is no count, and no float
 _STOPPING: Final = {
     401: "the server wants another API key; give the variable that holds it: --key-env NAME",
     403: "the server forbids this; check the key of --key-env",
@@ -50,7 +51,8 @@ class Expected:
     secrets: tuple[str, ...] = ()
 
     def is_model(self, name: str) -> bool:
-        dated = name.startswith(f"{self.model}-") and name[len(self.model) + 1 :].replace("-", "").isdecimal()
+        date = name.removeprefix(f"{self.model}-").replace("-", "")
+        dated = name.startswith(f"{self.model}-") and date.isascii() and date.isdecimal()
         return name == self.model or dated or name in self.aliases
 
 
@@ -91,9 +93,9 @@ def document_of(reply: Reply, secrets: tuple[str, ...]) -> Any:
     try:
         text = reply.body.decode()
         document = json.loads(text, object_pairs_hook=distinct_keys, parse_constant=no_constant)
+        return _cleaned(document, secrets)
     except (ValueError, RecursionError):
         return None
-    return _cleaned(document, secrets)
 
 
 def _cleaned(value: Any, secrets: tuple[str, ...]) -> Any:
@@ -158,7 +160,7 @@ def _text(content: Any) -> str | None:
 
 def _counts(usage: Any) -> dict[str, int]:
     whole = usage.items() if isinstance(usage, dict) else ()
-    return {key[:40]: value for key, value in whole if isinstance(value, int) and not isinstance(value, bool)}
+    return {key[:40]: value for key, value in whole if type(value) is int and 0 <= value < _MOST_TOKENS}
 
 
 def _short(value: Any) -> str | None:

@@ -96,6 +96,29 @@ def test_no_line_has_a_line_feed_inside(tmp_path: Path) -> None:
     assert record is not None and record["text"] == "a\nb\u2028c\r"
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"key": KEY, "kind": "answer", "text": "\ud800"},
+        {"key": KEY, "kind": "answer", "text": None},
+        {"key": "\ud800", "kind": "answer", "text": "x"},
+        {"image": "a", "preparation": "p", "bytes": 1, "mtime_ns": 1, "pixels": 5, "size": [1, 1], "original": [1, 1]},
+        {"image": "a", "preparation": "p", "bytes": 1, "mtime_ns": 1, "pixels": "\ud800", "size": [1, 1],
+         "original": [1, 1]},
+        {"image": "a", "preparation": "p", "bytes": 1e999, "mtime_ns": 1, "pixels": "ab", "size": [1, 1],
+         "original": [1, 1]},
+    ],
+)  # fmt: skip
+def test_a_record_of_another_form_says_nothing(record: dict[str, object], tmp_path: Path) -> None:
+    """Its checksum is right, so another program wrote it."""
+    AnswerLog(tmp_path, "json").close()
+    text = json.dumps(record).encode()
+    with (tmp_path / LOG_FILE).open("ab") as stream:
+        stream.write(b"%08x %s\n" % (zlib.crc32(text), text))
+    log = KeptAnswers(tmp_path, "json")
+    assert not log.keys and not log.images
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 1700), junk=st.binary(max_size=80), at=st.integers(0, 1700))
 def test_any_damage_gives_no_answer_that_was_not_sent(tmp_path: Path, cut: int, junk: bytes, at: int) -> None:

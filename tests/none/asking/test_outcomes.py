@@ -132,6 +132,31 @@ def test_any_document_is_read_without_an_exception(status: int, value: Any) -> N
     assert outcome.kind in ("again", "rejected", "stop", "other_model", "answer", "empty", "refused", "truncated")
 
 
+@pytest.mark.parametrize("depth", [300, 600, 900, 100_000])
+def test_a_deep_document_is_no_answer(depth: int) -> None:
+    for deep in (b"[" * depth + b"]" * depth, b'{"error": ' * depth + b"1" + b"}" * depth):
+        assert [outcome_of(Reply(status, deep), EXPECTED, NOW).kind for status in (200, 400)] == ["again", "rejected"]
+
+
+def test_a_date_after_the_id_has_digits_of_ascii() -> None:
+    names = ["m", "m-2024-08-06", "m-20240806", "m-\uff12\uff10", "m-", "m--", "m-a", "M", "mm"]
+    assert [name for name in names if Expected("m").is_model(name)] == names[:3]
+
+
+def test_a_count_is_a_number_of_tokens() -> None:
+    usage = {
+        "prompt_tokens": 10**400,
+        "completion_tokens": -1,
+        "total_tokens": True,
+        "a": 1.0,
+        "b": "2",
+        "c": 0,
+        "d": 7,
+    }
+    choices = [{"message": {"content": "x"}, "finish_reason": "stop"}]
+    assert of(200, {"choices": choices, "usage": usage}).record["usage"] == {"c": 0, "d": 7}
+
+
 def test_the_first_request_goes_alone_and_a_busy_server_halves_once() -> None:
     gate = Gate(8)
     first = gate.enter()
