@@ -104,7 +104,11 @@ def _run(
     _say_plan(session, todo, progress, sent=True)
     begun = time.monotonic()
     if todo or not same or earlier is None:
-        proof = _proof(session, runner, log, progress) if todo else (VIEW_NOT_PROVED, "")
+        before = _proof_before(session, earlier)
+        proof = _proof(session, runner, log, progress) if todo else before or VIEW_NOT_PROVED
+        if proof == PROVED and session.reused and before == VIEW_NOT_PROVED:
+            progress.say(f"{before}: for the answers from before it is not; another --out asks for them again")
+            proof = before
         header = _header(session, facts, proof)
         if same and earlier is not None:
             header["created"] = earlier.header.get("created", header["created"])
@@ -132,14 +136,24 @@ def _run(
     return counts
 
 
-def _proof(session: AskSession, runner: AskRunner, log: AnswerLog, progress: Progress) -> tuple[str, str]:
+def _proof_before(session: AskSession, earlier: AskPlan | None) -> str | None:
+    """What was proved for the answers of the last plan; None without one that sends images alike to the same model."""
+    if earlier is None:
+        return None
+    settings = ("dialect", "model", "server", "preparation", "encoding")
+    if any(getattr(earlier.rules, name) != getattr(session.plan.rules, name) for name in settings):
+        return None
+    return PROVED if PROVED in str(earlier.header.get("note", "")).split("; ") else VIEW_NOT_PROVED
+
+
+def _proof(session: AskSession, runner: AskRunner, log: AnswerLog, progress: Progress) -> str:
     plan = session.plan
     sizes = () if plan.rules.asked.factor is None else sizes_to_prove(_sizes(plan, log))
     if plan.rules.asked.factor is not None and not sizes:
-        return VIEW_NOT_PROVED, "no image can be read"
+        return VIEW_NOT_PROVED
     result, why = prove_view(runner.complete, plan.rules, sizes, unproved=session.request.options.view_unproved)
     progress.say(result if result == PROVED else f"{result}: {why}")
-    return result, why
+    return result
 
 
 def _sizes(plan: AskPlan, log: AnswerLog) -> Iterator[Size]:
@@ -153,7 +167,7 @@ def _sizes(plan: AskPlan, log: AnswerLog) -> Iterator[Size]:
             yield known.size if known else sent_size(plan.preparation, image_size(image.path)[::-1])
 
 
-def _header(session: AskSession, facts: ServerFacts, proof: tuple[str, str]) -> dict[str, Any]:
+def _header(session: AskSession, facts: ServerFacts, proof: str) -> dict[str, Any]:
     """The header of the file. The day and not the second: two runs of a day give the same bytes."""
     rules, options = session.plan.rules, session.request.options
     prompt = f"official:{rules.dialect} {rules.asked.prompt_sha256}" if rules.prompt is None else rules.prompt
@@ -161,7 +175,7 @@ def _header(session: AskSession, facts: ServerFacts, proof: tuple[str, str]) -> 
         f"server {facts.kind}{f' {facts.version}' if facts.version else ''}",
         f"words {'of a file' if options.words else 'of the dataset'}",
         f"view {rules.preparation} as {rules.encoding}",
-        proof[0],
+        proof,
         *([f"guided {schema_sha256(rules.guided)}"] if rules.guided is not None else []),
         *([f"sampling {options.sampling}"] if rules.samples_officially else []),
         *([f"set {', '.join(sorted(rules.changed))}"] if rules.changed else []),

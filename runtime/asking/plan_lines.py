@@ -81,10 +81,13 @@ def plan_lines(
     named = f"{findings} findings" if findings else f"{len({q.phrase for q in questions})} phrases"
     requests = plan.pairs * plan.attempts
     size = f" {counted.size[0]} x {counted.size[1]}" if counted.size else ""
-    several = "" if fixed_size(rules.preparation) else " (3 if the image with the longest side is not the largest)"
-    proof = "view not proved, since no rule of tokens is known" if asked.factor is None else (
-        f"view proved by 2 requests without a patient{several}"
-    )  # fmt: skip
+    if asked.factor is None:
+        proof = "view not proved, since no rule of tokens is known"
+    elif answered >= requests:
+        proof = "view as before"
+    else:
+        several = "" if fixed_size(rules.preparation) else " (3 if the image with the longest side is not the largest)"
+        proof = f"view proved by 2 requests without a patient{several}"
     tokens = "" if counted.prompt_tokens is None else f", about {_rounded(counted.prompt_tokens)} prompt tokens"
     volume = f", about {format_bytes(counted.bytes)} sent ({format_bytes(counted.each)} each)" if counted.each else ""
     limit = "no limit of tokens" if rules.most_tokens is None else f"at most {rules.most_tokens} tokens"

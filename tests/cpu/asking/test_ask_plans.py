@@ -138,6 +138,27 @@ def test_plan_and_header_state_what_is_sent(
     assert ("sampling official" in counts["note"]) is ("official" in sampling)
 
 
+def test_a_proof_is_of_the_answers_of_a_file(small: DatasetConfig, tmp_path: Path) -> None:
+    """Not of the server of the last run: a file with answers of a server that resizes stays unproved."""
+
+    def asked(name: str, **given: Any) -> str:
+        counts, lines = run(small, server.url, "qwen25vl", tmp_path / f"{name}.jsonl", **given)
+        assert counts["failed"] == 0
+        assert ("view as before" in lines[1]) is (counts["requests"] == 0)
+        (note,) = [part for part in counts["note"].split("; ") if "proved" in part]
+        return note
+
+    with AskServer(resize=0.5) as server:
+        assert asked("a", limit=1, view_unproved=True) == "view not proved"
+        server.change(resize=1.0)
+        assert asked("a") == "view not proved", "one of its answers is from before"
+        assert asked("b") == "view proved"
+        before = server.counts()["requests"]
+        assert asked("b", limit=1) == "view proved" and server.counts()["requests"] == before
+        assert asked("b", limit=1, temperature=0.5) == "view proved"
+        assert asked("a", temperature=0.5) == "view proved", "none of its answers is from before"
+
+
 def test_half_a_surrogate_pair_is_no_text(small: DatasetConfig, server: AskServer, tmp_path: Path) -> None:
     words = tmp_path / "words.json"
     words.write_text(json.dumps({PAIRS[0]["finding"]: "a\ud800"}))
