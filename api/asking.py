@@ -21,8 +21,6 @@ from .runtime.reporting.tables.console import make_console
 
 __all__ = ["ask"]
 
-_LEAST = {"limit": 1, "attempts": 1, "max_tokens": 1, "retries": 1, "concurrency": 1, "seed": 0, "shuffle_seed": 0}
-
 
 def ask(
     endpoint: str,
@@ -69,8 +67,6 @@ def _options(given: Mapping[str, Any]) -> AskOptions:
             continue
         if item.name in words and value not in words[item.name]:
             raise ConfigError(f"The option '{item.name}' is one of {', '.join(words[item.name])}, not {value!r}.")
-        if value is not True and item.name in _LEAST and value < _LEAST[item.name]:
-            raise ConfigError(f"The option '{item.name}' is at least {_LEAST[item.name]}, not {value!r}.")
         if isinstance(value, Mapping):
             value = tuple(f"{key}={json.dumps(part)}" for key, part in value.items())
         elif get_origin(kinds[item.name]) is tuple:

@@ -50,6 +50,7 @@ def ask_dataset(
     if config is None:
         raise ConfigError("--dataset is missing; name the dataset to ask about.")
     rules, chosen = request_rules(request), selection(request.options)
+    check_model(rules)
     prices(request.options.prices)
     key = api_key(request.options)
     credentialed = is_credentialed(config)
@@ -75,7 +76,7 @@ def ask_dataset(
         return _dry_run(session, progress)
     if not images:
         progress.say("Nothing to ask: no pair is selected.")
-        return {"pairs": 0, "stopped": "", "failed": 0}
+        return {"pairs": 0, "answers": 0, "stopped": "", "failed": 0}
     client = Client(endpoint, request.options.timeout, key, request.options.ca)
     facts = read_facts(client, request.model, request.options.server)
     session.plan = replace(plan, rules=replace(rules, model=facts.model, server=facts.kind))

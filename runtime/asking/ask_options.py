@@ -96,7 +96,7 @@ class AskOptions:
     concurrency: Annotated[int, Limits(1, 256)] = field(
         default=8, metadata=described("Most requests under way at once.")
     )
-    timeout: Annotated[float, Limits(0.1)] = field(
+    timeout: Annotated[float, Limits(0.1, 1_000_000)] = field(
         default=600.0, metadata=described("Seconds for one try of a request.")
     )
     retries: Count = field(default=8, metadata=described("Tries of a request before its pair counts as failed."))

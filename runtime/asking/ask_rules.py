@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ...engines.strict_json import parse_json
 from ..data.answers.coordinate_frames import FRAMES, VIEWED
 from ..data.answers.dialects.dialect_registry import DIALECTS, GRID, JSON
+from ..data.answers.line_keys import LONGEST_KEY
 from .ask_options import AskOptions
 from .asked_pairs import PairSelection
 from .chat_body import FIXED, RequestRules
@@ -40,6 +43,7 @@ def request_rules(request: AskRequest) -> RequestRules:
     options, name = request.options, request.dialect
     if name not in ASKED_DIALECTS:
         raise ConfigError(f"There is no dialect '{name}' to ask in: {did_you_mean(name, ASKED_DIALECTS)}.")
+    _check_numbers(options)
     _check_frame(request)
     prompt = None
     if options.prompt_file is not None:
@@ -47,6 +51,8 @@ def request_rules(request: AskRequest) -> RequestRules:
         if prompt.count(WORDS) != 1:
             raise ConfigError(f"--prompt-file {options.prompt_file} must have {WORDS} once, for the finding or phrase.")
     changed = dict(_setting(text) for text in options.set)
+    if len(changed) < len(options.set):
+        raise ConfigError("--set gives a field of the request twice; give each once.")
     for key in (*changed, *options.unset):
         if key in FIXED:
             raise ConfigError(f"The field {key} of a request cannot be changed; leave it out of --set and --unset.")
@@ -105,9 +111,22 @@ def prices(given: str | None) -> tuple[float, float] | None:
 def check_model(rules: RequestRules) -> None:
     """A model whose name ends in the side of its images must get that side. Raises ConfigError."""
     for side in _SIDES:
-        squashed = rules.preparation.startswith("squash")
-        if squashed and rules.model.endswith(f"-{side}") and rules.preparation != f"squash{side}":
+        squashed = rules.asked.preparation.startswith("squash") and fixed_size(rules.preparation) is not None
+        if squashed and rules.model.endswith(f"-{side}") and fixed_size(rules.preparation) != (int(side), int(side)):
             raise ConfigError(f"The model {rules.model} sees images of {side} x {side}; write --view squash{side}.")
+
+
+def _check_numbers(options: AskOptions) -> None:
+    """The limits that the options declare, which the command line checks but for NaN and infinity."""
+    for name, kind in get_type_hints(AskOptions, include_extras=True).items():
+        value = getattr(options, name)
+        for limits in (limits for part in (kind, *get_args(kind)) for limits in getattr(part, "__metadata__", ())):
+            most = math.inf if limits.le is None else limits.le
+            if value is not None and not (
+                isinstance(value, Real) and limits.ge <= value <= most and math.isfinite(value)
+            ):
+                valid = f"of at least {limits.ge}" if limits.le is None else f"from {limits.ge} to {limits.le}"
+                raise ConfigError(f"--{name.replace('_', '-')} {value} is no number {valid}.")
 
 
 def _check_frame(request: AskRequest) -> None:
@@ -119,6 +138,8 @@ def _check_frame(request: AskRequest) -> None:
         if options.frame not in FRAMES or options.frame in VIEWED:
             valid = [name for name in FRAMES if name not in VIEWED]
             raise ConfigError(f"--frame {options.frame} cannot be asked for: {did_you_mean(options.frame, valid)}.")
+        if not 0 < len(options.key) <= LONGEST_KEY:
+            raise ConfigError(f"--key must be the name of a key, of at most {LONGEST_KEY} characters.")
     elif (options.frame, options.order, options.key) != (None, default.order, default.key):
         raise ConfigError(f"--frame, --order and --key are of the dialect json; {request.dialect} has its own.")
 
@@ -145,8 +166,8 @@ def _setting(text: str) -> tuple[str, Any]:
     try:
         if not equals or not key:
             raise ValueError
-        return key, parse_json(value)
-    except ValueError:
+        return key, _strict(value)
+    except (ValueError, RecursionError):
         raise ConfigError(
             f"--set {text[:80]} is not KEY=JSON; write e.g. --set top_p=0.9 or --set stop='[\"x\"]'."
         ) from None
@@ -168,6 +189,10 @@ def accepts_empty_list(schema: Any) -> bool:
     if not isinstance(schema, dict) or "$ref" in schema:
         return False
     kinds = schema.get("type", "array")
+    lists = [schema.get(key, []) for key in ("enum", "allOf", "anyOf", "oneOf")]
+    if not isinstance(kinds, str | list) or not all(isinstance(value, list) for value in lists):
+        return False
+    branch = "then" if accepts_empty_list(schema.get("if", True)) else "else"
     parts = [
         "array" in ([kinds] if isinstance(kinds, str) else kinds),
         not schema.get("minItems"),
@@ -178,15 +203,23 @@ def accepts_empty_list(schema: Any) -> bool:
         all(map(accepts_empty_list, schema.get("allOf", []))),
         "anyOf" not in schema or any(map(accepts_empty_list, schema["anyOf"])),
         "oneOf" not in schema or sum(map(accepts_empty_list, schema["oneOf"])) == 1,
+        "if" not in schema or accepts_empty_list(schema.get(branch, True)),
     ]
     return all(parts)
 
 
 def _json(path: Path, option: str) -> Any:
     try:
-        return parse_json(_text(path, option))
+        return _strict(_text(path, option))
     except (ValueError, RecursionError):
         raise ConfigError(f"{option} {path} is not a JSON file; correct it.") from None
+
+
+def _strict(text: str) -> Any:
+    """The value of a text of JSON without numbers that a request cannot hold. Raises ValueError, RecursionError."""
+    value = parse_json(text)
+    json.dumps(value, allow_nan=False)
+    return value
 
 
 def _text(path: Path, option: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from ..data.datasets.dataset import Dataset
 from ..data.datasets.phrases.phrase_pairs import image_id, phrase_key
 
 NEGATIVES: Final = ("none", "match", "all")
+_COUNT: Final = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def _findings(classes: Sequence[str], selection: PairSelection) -> tuple[str, ..
     for name in (*chosen, *selection.words):
         if name not in classes:
             raise ConfigError(f"The dataset has no finding '{name}': {did_you_mean(name, classes)}.")
-    if selection.negatives not in NEGATIVES and not selection.negatives.isdecimal():
+    if selection.negatives not in NEGATIVES and not _COUNT.fullmatch(selection.negatives):
         raise ConfigError(f"--negatives {selection.negatives} is none of {', '.join(NEGATIVES)}, nor a number.")
     return tuple(name for name in classes if not chosen or name in chosen)
 

@@ -26,6 +26,7 @@ GRID_SUFFIX: Final = "+grid"
 _SMART: Final = {28: Budget(3136, 1_003_520, 28), 32: Budget(65_536, 1_048_576, 32)}
 _RULE: Final = re.compile(r"(smart|pad|squash|short|long)([1-9]\d{0,4})", re.ASCII)
 _FIXED: Final = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,4})", re.ASCII)
+_JPEG: Final = re.compile(r"jpeg:([1-9]\d?|100)", re.ASCII)
 _AS_IT_IS: Final = "as it is"
 _PIXELS: Final = b"xbench-pixels-1\n"
 
@@ -130,8 +131,7 @@ def encoded(pixels: NDArray[np.uint8], encoding: str) -> bytes:
 
 def check_encoding(text: str) -> str:
     """The value of --encoding. Raises ConfigError."""
-    name, _, quality = text.partition(":")
-    if text != "png" and not (name == "jpeg" and quality.isdecimal() and 1 <= int(quality) <= 100):
+    if text != "png" and not _JPEG.fullmatch(text):
         raise ConfigError(f"--encoding {text} is neither png nor jpeg:QUALITY; write e.g. jpeg:95.")
     return text
 

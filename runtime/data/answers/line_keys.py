@@ -16,6 +16,9 @@ from .dialects.thoughts import Tags
 
 HEADER: Final = "xbench_boxes"
 VERSION: Final = 1
+LONGEST_KEY: Final = 80
+"""Characters of the value of `key`."""
+
 _MOST_TAGS: Final = 20
 SIDES: Final = ("patient", "image")
 """Whose left and right words name."""
@@ -143,8 +146,8 @@ def _read(line: Mapping[str, Any], key: str, read: Callable[[Any], Any], above: 
 
 
 def _name(value: Any) -> str:
-    if not isinstance(value, str) or not value or len(value) > 80:
-        raise ValueError("it must be the name of a key, of at most 80 characters")
+    if not isinstance(value, str) or not value or len(value) > LONGEST_KEY:
+        raise ValueError(f"it must be the name of a key, of at most {LONGEST_KEY} characters")
     return value
 
 

@@ -87,6 +87,7 @@ def test_a_shuffle_chooses_and_keeps_the_order() -> None:
         ({"findings": ("Mas",)}, "no finding 'Mas': did you mean 'Mass'"),
         ({"words": {"mass": "x"}}, "no finding 'mass'"),
         ({"negatives": "some"}, "--negatives some is none of none, match, all, nor a number"),
+        ({"negatives": "9" * 5000}, "nor a number"),
     ],
 )
 def test_what_the_dataset_does_not_have(given: dict[str, Any], message: str) -> None:

@@ -173,6 +173,19 @@ def test_a_prompt_of_the_user_takes_the_place_of_the_official_one(tmp_path: Path
         ("radvlm", {"set": ("model=1",)}, "The field model of a request cannot be changed"),
         ("radvlm", {"unset": ("messages",)}, "The field messages of a request"),
         ("radvlm", {"set": ("top_p",)}, "--set top_p is not KEY=JSON"),
+        ("radvlm", {"set": ("top_p=NaN",)}, "--set top_p=NaN is not KEY=JSON"),
+        ("radvlm", {"set": ("top_p=1e999",)}, "--set top_p=1e999 is not KEY=JSON"),
+        ("radvlm", {"set": ("x=" + "[" * 100_000,)}, "is not KEY=JSON"),
+        ("radvlm", {"set": ("top_p=1", "top_p=2")}, "--set gives a field of the request twice"),
+        ("radvlm", {"temperature": float("nan")}, "--temperature nan is no number from 0 to 2"),
+        ("radvlm", {"timeout": float("inf")}, r"--timeout inf is no number from 0\.1 to 1000000"),
+        ("radvlm", {"limit": 0}, "--limit 0 is no number of at least 1"),
+        ("radvlm", {"concurrency": 257}, "--concurrency 257 is no number from 1 to 256"),
+        ("radvlm", {"shuffle_seed": "1"}, "--shuffle-seed 1 is no number of at least 0"),
+        ("json", {"frame": "unit", "key": ""}, "--key must be the name of a key"),
+        ("json", {"frame": "unit", "key": "k" * 81}, "--key must be the name of a key, of at most 80"),
+        ("radvlm", {"encoding": "jpeg:095"}, "--encoding jpeg:095 is neither"),
+        ("radvlm", {"encoding": "jpeg:101"}, "--encoding jpeg:101 is neither"),
         ("radvlm", {"encoding": "jpeg"}, "--encoding jpeg is neither png nor jpeg:QUALITY"),
     ],
 )
@@ -197,7 +210,11 @@ def test_a_model_named_by_its_side_gets_that_side() -> None:
     with pytest.raises(ConfigError, match="write --view squash896"):
         check_model(own)
     check_model(replace(own, preparation="squash896"))
+    check_model(replace(own, preparation="896x896"))
+    with pytest.raises(ConfigError, match="write --view squash896"):
+        check_model(replace(own, preparation="448x448"))
     check_model(replace(own, model="x-448"))
+    check_model(replace(rules("qwen25vl"), model="x-448", preparation="980x980"))
 
 
 @pytest.mark.parametrize(
@@ -217,6 +234,12 @@ def test_a_model_named_by_its_side_gets_that_side() -> None:
         ({"enum": [[], [1]]}, True),
         ({"$ref": "#/x"}, False),
         ({"not": {"type": "array"}}, False),
+        ({"if": {}, "then": False}, False),
+        ({"if": {"minItems": 1}, "then": False}, True),
+        ({"if": {"minItems": 1}, "else": {"minItems": 1}}, False),
+        ({"type": 3}, False),
+        ({"allOf": 3}, False),
+        ({"enum": 3}, False),
     ],
 )
 def test_a_schema_must_allow_silence(schema: Any, accepts: bool) -> None:
