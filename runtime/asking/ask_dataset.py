@@ -22,7 +22,7 @@ from ..host.http.http_client import Client
 from ..host.paths import has_file
 from ..results.loaded_dataset import load_dataset
 from .answer_log import KEPT, LOG_FILE, AnswerLog, KeptAnswers
-from .ask_jobs import AskSession, jobs, to_ask
+from .ask_jobs import AskSession, jobs, skipped, to_ask
 from .ask_plan import AskPlan, check_plan, read_plan, same_questions, write_plan
 from .ask_rules import AskRequest, api_key, check_model, prices, request_rules, schema_sha256, selection
 from .ask_summary import AskedRun, summary
@@ -129,7 +129,7 @@ def _run(
     lines = write_answers(request.out, session.plan, log)
     asked = AskedRun(
         session.plan, session.loaded, log, runner.state, request, time.monotonic() - begun, len(session.unreadable),
-        session.reused, lines,
+        session.reused, lines, skipped(session, log),
     )  # fmt: skip
     counts = summary(asked, progress)
     if interrupted:

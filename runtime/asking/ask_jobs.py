@@ -57,6 +57,17 @@ def to_ask(session: AskSession, log: KeptAnswers) -> list[AskedImage]:
     return todo
 
 
+def skipped(session: AskSession, log: KeptAnswers) -> int:
+    """The pairs of unreadable images that have no answer, of all attempts."""
+    plan, pairs = session.plan, 0
+    for image in plan.images:
+        if image.case in session.unreadable:
+            known = plan.known(log, image)
+            keys = (plan.keys(image, known.pixels, attempt + 1) for attempt in range(plan.attempts)) if known else ()
+            pairs += len(image.questions) * plan.attempts - sum(log.has(key) for each in keys for _, key in each)
+    return pairs
+
+
 def _unchanged(plan: AskPlan, image: AskedImage, log: KeptAnswers) -> ImageRecord | None:
     """What the log knows of an image whose file has not changed since."""
     known = plan.known(log, image)

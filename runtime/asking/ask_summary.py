@@ -36,7 +36,8 @@ MANY_UNREADABLE: Final = 0.01
 
 @dataclass(frozen=True)
 class AskedRun:
-    """A run that ended. loaded: None where nothing was asked. reused: answers from before; lines: of all files."""
+    """A run that ended. loaded: None where nothing was asked. reused: answers from before; lines: of all files;
+    skipped: pairs without a line because their image is unreadable."""
 
     plan: AskPlan
     loaded: LoadedDataset | None
@@ -47,6 +48,7 @@ class AskedRun:
     unreadable: int
     reused: int
     lines: int
+    skipped: int = 0
 
 
 def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
@@ -70,6 +72,7 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
         "answers": asked.lines,
         "answered_before": asked.reused,
         "failed": total - asked.lines,
+        "skipped": asked.skipped,
         "unreadable_images": asked.unreadable,
         "many_unreadable": asked.unreadable > MANY_UNREADABLE * len(plan.images),
         "requests": asked.state.requests,

@@ -69,4 +69,5 @@ def ask(
     output.write(counts)
     if counts["stopped"]:
         echo(f"Error: {counts['stopped']}.", err=True)
-    return 1 if counts["stopped"] or counts["failed"] or counts.get("many_unreadable") else 0
+    left = counts["failed"] > counts.get("skipped", 0)
+    return 1 if counts["stopped"] or left or counts.get("many_unreadable") else 0

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from ask_server import AskServer
-from ask_world import PAIRS, cut, run
+from ask_world import OPTIONS, PAIRS, cut, run
+from PIL import Image
 from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.runtime.asking.answer_log import LOG_FILE, AnswerLog
 from xbench_fast.runtime.asking.ask_dataset import ask_dataset
@@ -217,3 +218,31 @@ def test_the_bar_counts_every_pair_that_is_left(tmp_path: Path) -> None:
         ask_dataset(request(server.url, options=options), config, progress)
     assert progress.cells[0] == (counts["pairs"], counts["pairs"], 1)
     assert progress.cells[1][0] == progress.cells[1][1] < counts["pairs"] and progress.cells[1][2] == 0
+
+
+@pytest.mark.parametrize(("images", "status"), [(100, 0), (99, 1)])
+def test_one_unreadable_image_of_a_hundred_is_no_failure(images: int, status: int, tmp_path: Path) -> None:
+    """Its pair is skipped; above 1 % of the images it is."""
+    from xbench_fast.runtime.cli import main
+
+    folder, boxes = tmp_path / "data", []
+    folder.mkdir()
+    for number in range(images):
+        Image.new("L", (40, 40), number).save(folder / f"{number}.png")
+        boxes.append({"id": number, "image_id": number, "category_id": 1, "bbox": [1, 1, 9, 9], "iscrowd": 0})
+    files = [{"id": number, "file_name": f"{number}.png", "width": 40, "height": 40} for number in range(images)]
+    data = {"images": files, "categories": [{"id": 1, "name": "Mass"}], "annotations": boxes}
+    (folder / "coco.json").write_text(json.dumps(data))
+    (folder / "7.png").write_bytes(b"no image")
+    out, told = tmp_path / "o.jsonl", tmp_path / "told.json"
+    options = [text for key, value in OPTIONS.items() for text in ("--data-option", f"fixture.{key}={value}")]
+    with AskServer(count_tokens=0, instant=True) as server:
+        line = [
+            "ask", "--endpoint", server.url, "--dialect", "radvlm", "--dataset", "fixture", "--out", out, "--data",
+            f"fixture={folder}", "--data-option", "fixture.reader=coco", *options, "--json", told,
+        ]  # fmt: skip
+        with pytest.raises(SystemExit) as ended:
+            main([*map(str, line)])
+    assert ended.value.code == status
+    counts = json.loads(told.read_text())
+    assert (counts["failed"], counts["skipped"], counts["answers"]) == (1, 1, images - 1)
