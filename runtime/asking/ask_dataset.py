@@ -26,7 +26,7 @@ from .ask_jobs import AskSession, jobs, skipped, to_ask
 from .ask_plan import AskPlan, check_plan, read_plan, same_questions, write_plan
 from .ask_rules import AskRequest, api_key, check_model, prices, request_rules, schema_sha256, selection
 from .ask_summary import AskedRun, summary
-from .asked_file import asked_folder, check_out, locked, write_answers
+from .asked_file import asked_folder, check_files, check_out, locked, write_answers
 from .asked_pairs import AskedImage, select
 from .endpoint import CREDENTIALED, allowed_endpoint
 from .outcomes import Expected
@@ -45,6 +45,8 @@ def ask_dataset(
     config: the dataset; None with `write`. Raises ConfigError for options that do not fit, DataError, and RunError for
     a server that cannot be asked at all. A run that stops early is no error here: `stopped` says why.
     """
+    if request.options.write and request.options.dry_run:
+        raise ConfigError("--write writes the file and --dry-run changes none; leave one of them out.")
     if request.options.write:
         return _write_only(request, progress)
     if config is None:
@@ -258,6 +260,7 @@ def _write_only(request: AskRequest, progress: Progress) -> dict[str, Any]:
     plan = read_plan(folder)
     if plan is None:
         raise ConfigError(f"{folder} has no plan, so there is nothing to write; ask first.")
+    check_files(request.out, plan.attempts, plan)
     with locked(folder):
         log = AnswerLog(folder, plan.rules.dialect)
         lines = write_answers(request.out, plan, log)

@@ -14,6 +14,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from ...engines.errors import ConfigError, RunError
+from ...engines.strict_json import parse_json
 from ..data.answers.coordinate_frames import VIEWED
 from ..data.answers.dialects.dialect_registry import DIALECTS
 from ..data.answers.line_keys import FINISHES, HEADER
@@ -161,13 +162,29 @@ def check_out(request: AskRequest) -> None:
     """Raises ConfigError for a file of somebody else, and for answers of another dataset or dialect."""
     folder = asked_folder(request.out)
     plan = read_plan(folder)
-    for attempt in range(1, request.options.attempts + 1) if plan is None else ():
-        if (file := attempt_file(request.out, attempt)).exists():
-            raise ConfigError(f"{file} exists and was not written by ask; use another --out.")
+    check_files(request.out, request.options.attempts, plan)
     if plan is not None and plan.rules.dialect != request.dialect:
         raise ConfigError(f"{folder} has answers in the dialect {plan.rules.dialect}; use another --out.")
     if plan is not None and plan.dataset != request.dataset:
         raise ConfigError(f"{folder} has answers about the dataset {plan.dataset}; use another --out.")
+
+
+def check_files(out: Path, attempts: int, plan: AskPlan | None) -> None:
+    """Raises ConfigError for a file of somebody else where an attempt would be written; plan: of the files there."""
+    for file in (attempt_file(out, attempt) for attempt in range(1, attempts + 1)):
+        if file.exists() and (plan is None or not _is_asked(file, plan)):
+            raise ConfigError(f"{file} exists and was not written by ask; use another --out.")
+
+
+def _is_asked(file: Path, plan: AskPlan) -> bool:
+    """Whether a file has a header such as those that are written about the dataset of a plan in its dialect."""
+    try:
+        with file.open("rb") as stream:
+            header = parse_json(stream.readline())
+    except (OSError, ValueError, RecursionError):
+        return False
+    about = {"dataset": plan.dataset, "dialect": plan.rules.dialect}
+    return isinstance(header, dict) and "attempts" in header and about.items() <= header.items()
 
 
 @contextmanager

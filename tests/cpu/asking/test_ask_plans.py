@@ -109,6 +109,20 @@ def test_no_file_of_somebody_else_is_replaced(small: DatasetConfig, server: AskS
     (tmp_path / "p.2.jsonl").write_text("mine")
     with pytest.raises(ConfigError, match=r"p\.2\.jsonl exists and was not written by ask"):
         run(small, server.url, "radvlm", tmp_path / "p.jsonl", attempts=2)
+    run(small, server.url, "radvlm", tmp_path / "p.jsonl")
+    with pytest.raises(ConfigError, match=r"p\.2\.jsonl exists and was not written by ask"):
+        run(small, server.url, "radvlm", tmp_path / "p.jsonl", attempts=2)
+    (tmp_path / "p.jsonl").write_text("")
+    with pytest.raises(ConfigError, match=r"p\.jsonl exists and was not written by ask"):
+        run(small, server.url, "radvlm", tmp_path / "p.jsonl")
+    with pytest.raises(ConfigError, match=r"p\.jsonl exists and was not written by ask"):
+        run(small, "", "radvlm", tmp_path / "p.jsonl", write=True)
+    with pytest.raises(ConfigError, match="leave one of them out"):
+        run(small, "", "radvlm", tmp_path / "p.jsonl", write=True, dry_run=True)
+    (tmp_path / "p.2.jsonl").unlink()
+    run(small, server.url, "radvlm", tmp_path / "q.jsonl", attempts=2)
+    run(small, server.url, "radvlm", tmp_path / "q.jsonl")
+    assert run(small, server.url, "radvlm", tmp_path / "q.jsonl", attempts=2)[0]["answered_before"] == 6
 
 
 @pytest.mark.parametrize(
