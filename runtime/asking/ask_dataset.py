@@ -24,7 +24,16 @@ from ..results.loaded_dataset import load_dataset
 from .answer_log import KEPT, LOG_FILE, AnswerLog, KeptAnswers
 from .ask_jobs import AskSession, jobs, skipped, to_ask
 from .ask_plan import AskPlan, check_plan, read_plan, same_questions, write_plan
-from .ask_rules import AskRequest, api_key, check_model, prices, request_rules, schema_sha256, selection
+from .ask_rules import (
+    AskRequest,
+    api_key,
+    check_model,
+    contradicts_prompt,
+    prices,
+    request_rules,
+    schema_sha256,
+    selection,
+)
 from .ask_summary import AskedRun, summary
 from .asked_file import asked_folder, check_files, check_out, locked, write_answers
 from .asked_pairs import AskedImage, select
@@ -223,9 +232,13 @@ def _note(kind: str, runner: AskRunner, count: Advance, progress: Progress) -> N
 def _say_plan(session: AskSession, sample: Sequence[AskedImage], progress: Progress, *, sent: bool) -> Estimate:
     counted = estimate(session.plan, sample, session.reused, prices(session.request.options.prices))
     credentialed = is_credentialed(session.loaded.config)
-    for line in plan_lines(
-        session.plan, session.endpoint, counted, session.reused, credentialed=credentialed, sent=sent
-    ):
+    lines = plan_lines(session.plan, session.endpoint, counted, session.reused, credentialed=credentialed, sent=sent)
+    if contradicts_prompt(session.plan.rules, session.request.options):
+        lines[-1:-1] = [
+            "warning: the prompt of the dialect json asks for bbox_2d in thousandths with x first; --frame, --order "
+            "or --key say something else; give a prompt that fits them: --prompt-file."
+        ]
+    for line in lines:
         progress.say(line)
     return counted
 

@@ -22,8 +22,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True)
 class AskPlan:
-    """A plan. header: of the file of answers. attempts: files. images: in the dataset's order. frame: for the dialect
-    `json`: frame, order and key."""
+    """A plan. header: of the file of answers. attempts: files. images: in the dataset's order."""
 
     dataset: str
     rules: RequestRules

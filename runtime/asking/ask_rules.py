@@ -144,6 +144,12 @@ def _check_frame(request: AskRequest) -> None:
         raise ConfigError(f"--frame, --order and --key are of the dialect json; {request.dialect} has its own.")
 
 
+def contradicts_prompt(rules: RequestRules, options: AskOptions) -> bool:
+    """Whether the file would state other boxes than our own prompt of the dialect json asks for."""
+    stated = (options.frame, options.order, options.key)
+    return rules.dialect == JSON and rules.prompt is None and stated != ("permille", "xyxy", "bbox_2d")
+
+
 def _preparation(request: AskRequest) -> str:
     """How images are prepared; only what keeps the frame of the dialect."""
     own, view = ASKED_DIALECTS[request.dialect], request.options.view

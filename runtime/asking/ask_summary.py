@@ -148,6 +148,8 @@ def _lines(counts: Mapping[str, Any], asked: AskedRun) -> list[str]:
     for truth, kinds in counts["kinds"].items():
         if kinds:
             lines.append(f"{truth}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    if counts["requests"]:
+        lines.append(f"{counts['requests']} requests in {counts['seconds']:.1f} s")
     tokens, waited = counts["tokens"], counts["latency_ms"]
     if any(tokens.values()):
         price = "" if counts["cost"] is None else f", cost {counts['cost']:g}"

@@ -69,6 +69,21 @@ def test_a_plan_names_the_flag_that_keeps_tokens(
     assert words in text and ("has special tokens, which no field" in text) is bool(words)
 
 
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [({"frame": "permille"}, False), ({"frame": "unit"}, True), ({"frame": "permille", "order": "yxyx"}, True),
+     ({"frame": "permille", "key": "box_2d"}, True)],
+)  # fmt: skip
+def test_boxes_that_the_prompt_does_not_ask_for(
+    small: DatasetConfig, tmp_path: Path, given: dict[str, str], warned: bool
+) -> None:
+    _, text = dry(small, "json", tmp_path / "o.jsonl", **given)
+    assert ("asks for bbox_2d in thousandths with x first" in text) is warned
+    (prompt := tmp_path / "prompt.txt").write_text("Where is {words}?")
+    _, text = dry(small, "json", tmp_path / "o.jsonl", **given, prompt_file=prompt)
+    assert "asks for bbox_2d" not in text
+
+
 def test_a_dry_run_changes_nothing_and_needs_no_lock(small: DatasetConfig, server: AskServer, tmp_path: Path) -> None:
     out = tmp_path / "o.jsonl"
     run(small, server.url, "radvlm", out)
