@@ -137,10 +137,10 @@ def _run(
     except KeyboardInterrupt:
         interrupted = True
         runner.state.stopped = "interrupted"
-    lines = write_answers(request.out, session.plan, log)
+    answers = write_answers(request.out, session.plan, log)
     asked = AskedRun(
         session.plan, session.loaded, log, runner.state, request, time.monotonic() - begun, len(session.unreadable),
-        session.reused, lines, skipped(session, log),
+        session.reused, answers, skipped(session, log),
     )  # fmt: skip
     counts = summary(asked, progress)
     if interrupted:
@@ -276,8 +276,8 @@ def _write_only(request: AskRequest, progress: Progress) -> dict[str, Any]:
     check_files(request.out, plan.attempts, plan)
     with locked(folder):
         log = AnswerLog(folder, plan.rules.dialect)
-        lines = write_answers(request.out, plan, log)
-        asked = AskedRun(plan, None, log, RunState(), request, 0.0, 0, lines, lines)
+        answers = write_answers(request.out, plan, log)
+        asked = AskedRun(plan, None, log, RunState(), request, 0.0, 0, sum(answers), answers)
         log.close()
     return summary(asked, progress)
 

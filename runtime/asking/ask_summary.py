@@ -36,7 +36,7 @@ MANY_UNREADABLE: Final = 0.01
 
 @dataclass(frozen=True)
 class AskedRun:
-    """A run that ended. loaded: None where nothing was asked. reused: answers from before; lines: of all files;
+    """A run that ended. loaded: None where nothing was asked. reused: answers from before; answers: in each file;
     skipped: pairs without a line because their image is unreadable."""
 
     plan: AskPlan
@@ -47,7 +47,7 @@ class AskedRun:
     seconds: float
     unreadable: int
     reused: int
-    lines: int
+    answers: tuple[int, ...]
     skipped: int = 0
 
 
@@ -58,8 +58,13 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
     tokens = {name: sum(sum(each.tokens[name]) for each in counted.values()) for name in TOKENS}
     times, given = [time for each in counted.values() for time in each.times], prices(asked.request.options.prices)
     files = [attempt_file(asked.request.out, attempt) for attempt in range(1, plan.attempts + 1)]
-    questions = _questions(asked.loaded) if asked.loaded and asked.state.requests and asked.lines else None
-    read = [] if questions is None else [read_boxes(path, questions) for path in files]
+    answers = sum(asked.answers)
+    questions = _questions(asked.loaded) if asked.loaded and asked.state.requests else None
+    read = [
+        read_boxes(path, questions) if questions is not None and lines else None
+        for path, lines in zip(files, asked.answers, strict=True)
+    ]
+    first = read[0]
     counts: dict[str, Any] = {
         "dataset": plan.dataset,
         "dialect": plan.rules.dialect,
@@ -69,9 +74,9 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
         "pairs": plan.pairs,
         "images": len(plan.images),
         "attempts": plan.attempts,
-        "answers": asked.lines,
+        "answers": answers,
         "answered_before": asked.reused,
-        "failed": total - asked.lines,
+        "failed": total - answers,
         "skipped": asked.skipped,
         "unreadable_images": asked.unreadable,
         "many_unreadable": asked.unreadable > MANY_UNREADABLE * len(plan.images),
@@ -86,9 +91,9 @@ def summary(asked: AskedRun, progress: Progress) -> dict[str, Any]:
         "damaged_lines": asked.log.damaged,
         "repeated_keys": asked.log.repeated,
         "torn_bytes": asked.log.torn,
-        "texts_without_box": _texts_without_box(files[0], read[0]) if read else [],
-        "warnings": [*asked.state.notes, *(_warnings(read[0], questions, asked.loaded) if read else [])],
-        "differences": [_difference(read[0], other) for other in read[1:]],
+        "texts_without_box": _texts_without_box(files[0], first) if first else [],
+        "warnings": [*asked.state.notes, *(_warnings(first, questions, asked.loaded) if first else [])],
+        "differences": [_difference(first, other) for other in read[1:]] if questions is not None else [],
         "stopped": asked.state.stopped,
     }
     for line in _lines(counts, asked):
@@ -127,8 +132,11 @@ def _texts_without_box(path: Any, file: BoxFile) -> list[tuple[str, int]]:
     return texts.most_common(_TEXTS)
 
 
-def _difference(first: BoxFile, other: BoxFile) -> dict[str, Any]:
-    """How an attempt differs from the first: pairs of another state, and the mean IoU of the unions of boxes."""
+def _difference(first: BoxFile | None, other: BoxFile | None) -> dict[str, Any]:
+    """How an attempt differs from the first: pairs of another state, and the mean IoU of the unions of boxes; None
+    where one of them has no answer."""
+    if first is None or other is None:
+        return {"states": None, "mean_iou": None}
     one, two = first.positives, other.positives
     absent = other.negatives.positions(first.negatives.places)
     both = absent >= 0
@@ -166,6 +174,7 @@ def _lines(counts: Mapping[str, Any], asked: AskedRun) -> list[str]:
         f"attempt {number}: {each['states']} pairs of another state than in attempt 1"
         + ("" if each["mean_iou"] is None else f", mean IoU {each['mean_iou']:.2f}")
         for number, each in enumerate(counts["differences"], 2)
+        if each["states"] is not None
     ]
     lines += [f"warning: {text}" for text in counts["warnings"]]
     lines += [f"{kind}: {count}" for kind, count in counts["this_run"].items() if kind not in KEPT]

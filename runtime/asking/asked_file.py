@@ -36,23 +36,22 @@ def attempt_file(out: Path, attempt: int) -> Path:
     return out if attempt == 1 else out.with_name(f"{out.stem}.{attempt}{out.suffix or '.jsonl'}")
 
 
-def write_answers(out: Path, plan: AskPlan, log: AnswerLog) -> int:
-    """Writes a file for each attempt, in the dataset's order; the number of lines of all. Raises RunError.
+def write_answers(out: Path, plan: AskPlan, log: AnswerLog) -> tuple[int, ...]:
+    """Writes a file for each attempt, in the dataset's order; the number of answers in each. Raises RunError.
 
     A pair without an answer has no line. The files are replaced as wholes.
     """
-    lines = 0
+    answers = [0] * plan.attempts
 
     def write(draft: Path, attempt: int) -> None:
-        nonlocal lines
         with draft.open("wb") as stream:
             for number, line in enumerate(answer_lines(plan, log, attempt)):
                 stream.write(line)
-                lines += number > 0
+                answers[attempt - 1] = number
 
     for attempt in range(1, plan.attempts + 1):
         write_atomic(attempt_file(out, attempt), lambda draft, attempt=attempt: write(draft, attempt))  # type: ignore[misc]
-    return lines
+    return tuple(answers)
 
 
 def answer_lines(plan: AskPlan, log: KeptAnswers, attempt: int) -> Iterator[bytes]:

@@ -217,6 +217,14 @@ def test_attempts_differ_in_absent_pairs_too(tmp_path: Path) -> None:
     assert counts["kinds"]["absent"] == {"answer": 2} and counts["differences"][0]["states"] == 1
 
 
+def test_an_attempt_without_an_answer_hides_no_reason(small: DatasetConfig, tmp_path: Path) -> None:
+    with AskServer(count_tokens=0, script=[{"content": "[]"}, {"status": 401}]) as server:
+        counts, _ = run(small, server.url, "radvlm", tmp_path / "o.jsonl", attempts=2, concurrency=1)
+    assert "wants another API key" in counts["stopped"] and (counts["answers"], counts["failed"]) == (1, 5)
+    assert counts["differences"] == [{"states": None, "mean_iou": None}]
+    assert len((tmp_path / "o.2.jsonl").read_text().splitlines()) == 1, "the header alone"
+
+
 class Counted(PlainProgress):
     """Keeps what each cell was told."""
 
