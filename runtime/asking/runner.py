@@ -26,6 +26,7 @@ from .outcomes import GARBAGE_TRIES, Expected, ReplyOutcome, outcome_of, shown_e
 from .sent_images import SentImage
 from .server_facts import model_ids
 
+_ENDING: Final = ("stop", "other_model")
 _FAILED_IN_A_ROW: Final = 20
 _FIRST_ANSWERS: Final = 8
 _WITHOUT_BOX: Final = 6
@@ -111,7 +112,7 @@ class AskRunner:
     def complete(self, body: bytes) -> ReplyOutcome:
         """One request with its tries, outside the log: to prove the view."""
         outcome, _ = self._tries([body])
-        if outcome.kind in ("stop", "other_model"):
+        if outcome.kind in _ENDING:
             raise RunError(f"{self._sentence(outcome)}.")
         return outcome
 
@@ -200,6 +201,9 @@ class AskRunner:
             outcome = outcome_of(reply, self._expected, self._waiting.now())
             with self._lock:
                 self._running -= 1
+                ends = outcome.kind in _ENDING or (outcome.kind == "rejected" and not self._finished)
+            if ends:
+                self.gate.stop()  # before the place is free, so that no other request takes it
             self.gate.leave(entered, congested=outcome.congested, answered=outcome.kind in KEPT)
             garbage += outcome.garbage
             facts = {
@@ -227,7 +231,7 @@ class AskRunner:
             in_a_row = self._failed_in_a_row
             if kind not in KEPT:
                 self.state.reasons[self._hidden(outcome.reason, job)] += 1
-        if kind in ("stop", "other_model"):
+        if kind in _ENDING:
             self.stop(self._hidden(self._sentence(outcome, len(job.image.url)), job))
         elif kind == "rejected" and first:
             self.stop(

@@ -217,6 +217,19 @@ def test_attempts_differ_in_absent_pairs_too(tmp_path: Path) -> None:
     assert counts["kinds"]["absent"] == {"answer": 2} and counts["differences"][0]["states"] == 1
 
 
+@pytest.mark.parametrize("reply", [{"status": 401}, {"status": 400}, {"content": "[]", "model": "other"}])
+def test_what_ends_a_run_at_its_first_answer_is_its_only_request(
+    small: DatasetConfig, tmp_path: Path, reply: dict[str, Any]
+) -> None:
+    """Also where other threads wait for the place of the first request."""
+    with AskServer(count_tokens=0, script=[reply]) as server:
+        for name in ("a", "b", "c"):
+            server.change(script=[reply])
+            before = server.counts()["requests"]
+            counts, _ = run(small, server.url, "radvlm", tmp_path / f"{name}.jsonl", concurrency=8, attempts=4)
+            assert counts["stopped"] and server.counts()["requests"] - before == counts["requests"] == 1
+
+
 def test_an_attempt_without_an_answer_hides_no_reason(small: DatasetConfig, tmp_path: Path) -> None:
     with AskServer(count_tokens=0, script=[{"content": "[]"}, {"status": 401}]) as server:
         counts, _ = run(small, server.url, "radvlm", tmp_path / "o.jsonl", attempts=2, concurrency=1)
