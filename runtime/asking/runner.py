@@ -265,12 +265,17 @@ class AskRunner:
 
     def _hidden(self, reason: str, job: AskJob) -> str:
         """A reason without the words of a phrase, which is a text of a report; a server may repeat a part of it."""
-        words = _WORD.findall(job.question.words.casefold()) if job.question.phrase else []
+        phrase = job.question.words.split() if job.question.phrase else []
+        words = _WORD.findall(" ".join(phrase).casefold())
 
         def shown(word: re.Match[str]) -> str:
             return "[removed]" if any(each.startswith(word[0].casefold()) for each in words) else word[0]
 
-        return _WORD.sub(shown, shown_error(reason))
+        text = shown_error(reason)
+        if phrase:  # a whole one may have short words alone
+            spelled = r"\s+".join(map(re.escape, phrase))
+            text = re.sub(rf"(?<!\w){spelled}(?!\w)", "[removed]", text, flags=re.IGNORECASE)
+        return _WORD.sub(shown, text)
 
     def _sentence(self, outcome: ReplyOutcome, sent: int = 0) -> str:
         """The reason of a stop, with what helps: the models that there are, or the bytes of the image."""

@@ -175,6 +175,24 @@ def test_a_phrase_is_in_no_message(told: str) -> None:
     assert "small" not in shown.lower() and "canary" not in shown.lower()
 
 
+@pytest.mark.parametrize(
+    ("phrase", "told", "shown"),
+    [
+        ("PE of RUL", "bad prompt 'Find pe  of RUL.'", "bad prompt 'Find [removed].'"),
+        ("no PE?", "bad: no PE?", "bad: [removed]"),
+        ("a", "a bad prompt: it has a", "[removed] bad prompt: it has [removed]"),
+    ],
+)
+def test_a_phrase_of_short_words_is_in_no_message(phrase: str, told: str, shown: str) -> None:
+    from xbench_fast.runtime.asking.asked_pairs import AskedQuestion
+    from xbench_fast.runtime.asking.runner import AskRunner
+
+    class AskJob:
+        question = AskedQuestion(phrase, True, phrase=phrase)
+
+    assert AskRunner._hidden(None, told, AskJob) == shown  # type: ignore[arg-type]
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_a_certificate_is_verified(canary: DatasetConfig, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
