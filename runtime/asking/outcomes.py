@@ -118,7 +118,9 @@ def _answered(document: Any, reply: Reply, expected: Expected) -> ReplyOutcome:
     message = first.get("message") if isinstance(first, dict) else None
     text = _text(message.get("content")) if isinstance(message, dict) else None
     if not isinstance(first, dict) or not isinstance(message, dict) or text is None:
-        reason = "the answer has no choice with a text" if reply.whole else "the answer is larger than 4 MiB"
+        failure = document.get("error") if isinstance(document, dict) else None  # some report a failure with status 200
+        told = f": {_message(document)}" if failure else ""
+        reason = f"the answer has no choice with a text{told}" if reply.whole else "the answer is larger than 4 MiB"
         # A large one would be as large again.
         return ReplyOutcome("again" if reply.whole else "garbage", reason=reason, garbage=True)
     name = document.get("model")

@@ -143,6 +143,12 @@ def test_a_date_after_the_id_has_digits_of_ascii() -> None:
     assert [name for name in names if Expected("m").is_model(name)] == names[:3]
 
 
+def test_a_failure_with_status_200_is_told() -> None:
+    outcome = of(200, {"error": {"message": "out of memory", "code": 500}})
+    assert outcome.garbage and outcome.reason == "the answer has no choice with a text: out of memory"
+    assert of(200, {"id": 1}).reason == of(200, {"error": None}).reason == "the answer has no choice with a text"
+
+
 def test_a_count_is_a_number_of_tokens() -> None:
     usage = {
         "prompt_tokens": 10**400,
