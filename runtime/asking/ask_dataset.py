@@ -89,7 +89,7 @@ def ask_dataset(
         progress.say("Nothing to ask: no pair is selected.")
         return {"pairs": 0, "answers": 0, "stopped": "", "failed": 0}
     client = Client(endpoint, request.options.timeout, key, request.options.ca)
-    facts = read_facts(client, request.model, request.options.server)
+    facts = read_facts(client, request.model or None, request.options.server)
     session.plan = replace(plan, rules=replace(rules, model=facts.model, server=facts.kind))
     check_model(session.plan.rules)
     expected = Expected(facts.model, tuple(request.options.model_alias), client.secrets)

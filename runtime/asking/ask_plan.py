@@ -93,7 +93,7 @@ def read_plan(folder: Path) -> AskPlan | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError) as error:
-        reason = type(error).__name__
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise RunError(
             f"{path} cannot be read as a plan ({reason}); delete it and the file of answers, and run the same command "
             "again: the log keeps the answers."

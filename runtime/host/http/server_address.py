@@ -53,6 +53,8 @@ def parse_endpoint(url: str, option: str, example: str, advice: str) -> Endpoint
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
+        if port == 0:
+            raise ValueError
     except ValueError:
         raise ConfigError(f"{option} is no valid address; write e.g. {example}.") from None
     if parts.scheme not in _PORTS:

@@ -255,8 +255,10 @@ def test_a_dry_run_opens_no_socket(small: DatasetConfig, tmp_path: Path, monkeyp
     ],
 )
 def test_a_model_must_be_known(given: dict[str, Any], message: str, small: DatasetConfig, tmp_path: Path) -> None:
-    with AskServer(**given) as server, pytest.raises(ConfigError, match=message):
-        run(small, server.url, "radvlm", tmp_path / "o.jsonl")
+    with AskServer(**given) as server:
+        for model in (None, ""):
+            with pytest.raises(ConfigError, match=message):
+                run(small, server.url, "radvlm", tmp_path / "o.jsonl", model=model)
 
 
 def test_files_of_somebody_else(small: DatasetConfig, server: AskServer, tmp_path: Path) -> None:

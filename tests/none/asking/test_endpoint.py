@@ -70,6 +70,7 @@ def test_a_credentialed_dataset_quotes_its_rule() -> None:
         ("http://127.0.0.1:8000/v1/chat/completions", "leave that out"),
         ("http://127.0.0.1:8000/v1#x", "a query or a fragment"),
         ("http://127.0.0.1:99999/v1", "no valid address"),
+        ("http://127.0.0.1:0/v1", "no valid address"),
         ("http:///v1", "no host"),
         ("http://a b/v1", "no host, or signs"),
     ],
