@@ -11,6 +11,9 @@ from .lexicon import Token
 SIDES: Final = ("R", "L")
 LEVELS: Final = ("upper", "mid", "lower")
 HALVES: Final = {"outer half": "'", "inner half": ","}
+ENDS: Final = {"apex": "upper", "base": "lower"}
+"""Places at which a range may begin: "from the apex to the mid zone"."""
+
 CENTRAL: Final = ("heart", "mediastinum", "aorta", "trachea", "spine")
 """Places without a side."""
 
@@ -42,7 +45,7 @@ NOWHERE: Final = Places()
 @dataclass(slots=True)
 class Group:
     """The words of one place. at: the number of its first word. moved: it stands behind a preposition. denied: it is
-    the first behind a negation."""
+    the first behind a negation. apart: it stands behind a comma or "and". kept: its sides are of the group before."""
 
     at: int
     sides: list[str] = field(default_factory=list)
@@ -53,6 +56,8 @@ class Group:
     whole: bool = False
     moved: bool = False
     denied: bool = False
+    apart: bool = False
+    kept: bool = False
 
     @property
     def narrow(self) -> bool:
@@ -81,8 +86,7 @@ class Group:
             if self.place:
                 names.append(f"{side}.{self.place}")
             elif not whole or side not in without:
-                levels = self.levels or LEVELS
-                names += [f"{side}{level[0].upper()}{self.half}" for level in LEVELS if level in levels]
+                names += [f"{side}{level[0].upper()}{self.half}" for level in self.levels or LEVELS]
         if not names:
             return Places()
         return Places(tuple(names), stated, not whole)
@@ -125,6 +129,7 @@ class _Gathering:
         self._range = ""  # the level before "to"
         self._preposition = False
         self._negation = False
+        self._cut = False  # a comma or "and" stands behind the last word of a place
 
     def groups(self, tokens: Sequence[Token]) -> list[Group]:
         for number, token in enumerate(tokens):
@@ -154,10 +159,14 @@ class _Gathering:
             self._half(number, HALVES[value])
         elif kind == "negation_before":  # what follows is another place
             self._group, self._last, self._negation = None, "", True
+        elif token.text.startswith("lung ") and self._last_at == number - 1 and self._last == "level":
+            self._noun(number, "single")  # a finding: "lower lung nodules"
         elif kind == "to":
             self._range = self._level_before()
         if kind in NAMING or kind in ("noun", "whole", "part_of_side"):
-            self._last, self._last_at = kind, number
+            self._last, self._last_at, self._cut = kind, number, False
+        elif kind == "comma":
+            self._cut = True
         if kind not in ("side", "image_side", "preposition", "filler", "to"):
             self._range = ""
         if kind != "filler":
@@ -166,7 +175,7 @@ class _Gathering:
     def _open(self, number: int) -> Group:
         """The group that is gathered."""
         if self._group is None:
-            self._group = Group(number, moved=self._preposition, denied=self._negation)
+            self._group = Group(number, moved=self._preposition, denied=self._negation, apart=self._cut)
             self._negation = False
             self._groups.append(self._group)
         return self._group
@@ -174,7 +183,7 @@ class _Gathering:
     def _new(self, number: int, sides: Sequence[str] = ()) -> Group:
         self._group = None
         group = self._open(number)
-        group.sides = list(sides)
+        group.sides, group.kept = list(sides), bool(sides)
         return group
 
     def _side(self, number: int, value: str, *, swapped: bool) -> None:
@@ -192,9 +201,9 @@ class _Gathering:
     def _level(self, number: int, level: str, following: str) -> None:
         group = self._open(number)
         apart = following in ("side", "image_side") and bool(group.sides and group.levels)
-        if group.place == "apex" and self._range:
-            group.place, group.levels = "", ["upper"]
-        elif group.place or (group.levels and group.noun) or apart:
+        if group.place in ENDS and self._range:
+            group.place, group.levels = "", [ENDS[group.place]]
+        elif group.place or (group.levels and group.noun) or apart or self._is_side_behind():
             group = self._new(number, () if apart else group.sides)
         for each in _between(self._range, level) if self._range else (level,):
             if each not in group.levels:
@@ -203,10 +212,12 @@ class _Gathering:
     def _place(self, number: int, value: str) -> None:
         prefix, _, place = value.rpartition(".")
         group = self._open(number)
-        if self._range == "upper" and place == "base":
-            group.levels, group.place = list(LEVELS), ""
+        if (self._range, place) in (("upper", "base"), ("lower", "apex")):  # the whole side
+            group.levels, group.place, group.noun = list(LEVELS), "", "single"
             return
-        if group.place or group.levels:
+        if group.levels and self._last == "level" and not self._cut:  # "superior mediastinal", "lower thoracic spine"
+            group.levels = []
+        elif group.place or group.levels or self._is_side_behind():
             group = self._new(number, group.sides)
         if prefix in SIDES:
             swapped = self._mirrored and place not in _ONE_SIDED
@@ -230,8 +241,15 @@ class _Gathering:
         """The level that a range begins with, if a level stands right before."""
         if self._group is None or self._last not in ("level", "noun", "place"):
             return ""
-        levels = ["upper"] if self._group.place == "apex" else self._group.levels
-        return levels[-1] if levels else ""
+        levels = self._group.levels[-1:]
+        return ENDS.get(self._group.place) or "".join(levels)
+
+    def _is_side_behind(self) -> bool:
+        """Whether the group only names the side of the one before, as in "upper zone of the left lung, lower zone"."""
+        if not self._cut or len(self._groups) < 2 or self._group is not self._groups[-1]:
+            return False
+        before, group = self._groups[-2:]
+        return bool(group.sides) and not group.narrow and self._lacks_side(before, group)
 
     def _sides_behind(self) -> None:
         """Gives "of the right lung" and "(right)" to the groups before it that have no side."""
@@ -241,15 +259,23 @@ class _Gathering:
             bare = number
             while bare and not self._groups[bare].denied and self._lacks_side(self._groups[bare - 1], group):
                 bare -= 1
-                self._groups[bare].sides = list(group.sides)
+                kept = self._groups[bare].kept
+                self._groups[bare].sides, self._groups[bare].kept = list(group.sides), False
+                if kept:
+                    break
             if bare < number:
                 group.sides, group.noun = [], ""
 
     def _lacks_side(self, group: Group, side: Group) -> bool:
-        """Whether a group takes the side behind it. "Lower zones, right lung" names both sides before."""
+        """Whether a group takes the side behind it. "Lower zones, right lung" names both sides before.
+
+        A side that it only kept gives way: "right upper zone and lower zone of the left lung".
+        """
+        if group.kept:
+            return group.narrow and side.moved and not side.apart
         return not group.sides and group.narrow and (side.moved or group.noun != "plural")
 
 
 def _between(one: str, other: str) -> Sequence[str]:
-    low, high = sorted((LEVELS.index(one), LEVELS.index(other)))
-    return LEVELS[low : high + 1]
+    first, last = LEVELS.index(one), LEVELS.index(other)
+    return LEVELS[first : last + 1] if first <= last else LEVELS[last : first + 1][::-1]

@@ -26,6 +26,7 @@ SENTENCES = json.loads((FIXTURES / "sentences.json").read_text())
 ANSWERS = json.loads((FIXTURES / "answers.json").read_text())
 REMARKS = ("by_parent", "uncertain", "contradictory")
 OTHER_SIDE = str.maketrans("RL", "LR")
+SIX_ZONES = ("RU", "RM", "RL", "LU", "LM", "LL")
 
 
 def of_places(places: Places) -> dict[str, Any]:
@@ -133,6 +134,11 @@ def test_rules_that_no_fixture_has() -> None:
         reading = written(text)
         assert [item["places"] for item in reading["statements"]] == places, text
         assert all(item["sides_stated"] for item in reading["statements"]), text
+    for text, places in [
+        ("Lower lung nodules.", ["RL", "LL"]),
+        ("Mass from the apex to the base.", list(SIX_ZONES)),
+    ]:
+        assert [(item["places"], item["sides_stated"]) for item in written(text)["statements"]] == [(places, False)]
     assert [item["presence"] for item in written("Effusion on the left, none on the right.")["statements"]] == [
         "present", "absent",
     ]  # fmt: skip
@@ -157,6 +163,18 @@ def test_what_reports_and_models_write_that_no_fixture_has() -> None:
         "The effusion isn\u2019t seen.": "effusion abs",
         "Can't exclude effusion.": "effusion unc",
         "con\u00adsoli\u200bdation": "consolidation pre",
+        # A side for each place, behind it.
+        "Nodules in the upper zone of the right lung and the mid zone of the left lung.": "nodule pre RU LM",
+        "Nodules in the apex on the right, and in the base on the left.": "nodule pre R.apex L.base",
+        "Opacity in the right upper zone and lower zone of the left lung.": "opacity pre RU LL",
+        "Opacity in the right upper zone, lower zone, and in the left lung.": "opacity pre RU RL LU LM LL",
+        "Mass in the upper zone of the left lung, mid zone and lower zone.": "mass pre LU LM LL",
+        # The order of the text, since pointing takes the first place; ranges; levels of a place.
+        "Nodules in the right lower and upper zones.": "nodule pre RL RU",
+        "Mass from the left lower to the upper zone.": "mass pre LL LM LU",
+        "Pneumothorax on the left, from the base to the apex.": "pneumothorax pre LU LM LL",
+        "Mass from the left base to the mid zone.": "mass pre LL LM",
+        "Right superior mediastinal mass.": "mass pre mediastinum",
         # A side behind a place without one.
         "Apical pneumothorax, left.": "pneumothorax pre L.apex",
         "Upper zone nodule (right).": "nodule pre RU",
