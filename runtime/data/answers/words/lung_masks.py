@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -87,7 +88,8 @@ def _frame(boxes: Iterable[_Box | None], where: str) -> ThoraxFrame | None:
     x0, x1 = min(right.x0, left.x0), max(right.x1, left.x1)
     if not x0 < middle < x1:
         return None
-    return ThoraxFrame(x0, min(right.y0, left.y0), x1, max(right.y1, left.y1), middle)
+    even = math.isclose(2 * middle, x0 + x1, rel_tol=1e-12)  # then places end in the same pixels as without a midline
+    return ThoraxFrame(x0, min(right.y0, left.y0), x1, max(right.y1, left.y1), None if even else middle)
 
 
 def _box(mask: NDArray[np.bool_]) -> _Box | None:
