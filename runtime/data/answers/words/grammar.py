@@ -33,7 +33,7 @@ def read_words(text: str, thoughts: Tags = (), *, mirrored: bool = False) -> Wor
         tokens = lexicon().tokens(sentence)
         known = known or any(token.kind in _KNOWN for token in tokens)
         latest = _sentence(reading, sentence, tokens, latest, mirrored=mirrored)
-    reading.state = READ if known else NOT_READ
+    reading.state = READ if known or reading.bare else NOT_READ
     return reading
 
 

@@ -152,6 +152,8 @@ def test_rules_that_no_fixture_has() -> None:
     no = read_words("No, left lower zone.")
     assert class_answer(no, "Mass", asked=True).state is WordState.DENIED
     assert "bare" not in written("Both costophrenic angles are clear.")
+    for text in ("Diffusely.", "All lung zones.", "In the lungs."):
+        assert class_answer(read_words(text), "Mass", asked=True).places.names == SIX_ZONES, text
     assert written("Right apex, otherwise normal.")["bare"][0]["places"] == ["R.apex"]
 
 
