@@ -110,7 +110,7 @@ def _present(
         remarks |= Remark.IMPLIED
     size = next((statement.size for statement in present if statement.size), 0)
     state = WordState.ANSWERED if places.names else WordState.UNLOCATED
-    return WordsAnswer(state, places, remarks | _unstated(places), size)
+    return WordsAnswer(state, places, remarks | unstated(places), size)
 
 
 def _not_stated(reading: WordsReading, findings: Sequence[str], bare: Sequence[Places], *, asked: bool) -> WordsAnswer:
@@ -118,7 +118,7 @@ def _not_stated(reading: WordsReading, findings: Sequence[str], bare: Sequence[P
     places, remarks = Places(), NO_REMARK
     if asked and bare and reading.answer != "no":
         state, places = WordState.ANSWERED, _sum(bare)
-        remarks = _unstated(places)
+        remarks = unstated(places)
         if all(item.presence == UNCERTAIN for item in reading.bare if item.presence != ABSENT):
             remarks |= Remark.UNCERTAIN
     elif asked and reading.answer == "yes":
@@ -137,7 +137,8 @@ def _sum(places: Sequence[Places]) -> Places:
     return result
 
 
-def _unstated(places: Places) -> Remark:
+def unstated(places: Places) -> Remark:
+    """What the places do not say: a side, a level."""
     sides = NO_REMARK if places.sides_stated else Remark.SIDE_UNSTATED
     return sides | (NO_REMARK if places.levels_stated else Remark.LEVEL_UNSTATED)
 

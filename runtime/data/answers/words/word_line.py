@@ -15,7 +15,7 @@ from ..fitting import FittedAnswer, fit
 from ..line_keys import Settings
 from ..questions import Place, Questions
 from ..unread_answers import excerpt_of
-from .class_answers import NO_REMARK, Remark, WordsAnswer, WordState, class_answer
+from .class_answers import NO_REMARK, Remark, WordsAnswer, WordState, class_answer, unstated
 from .grammar import read_words
 from .place_groups import Places
 from .statements import WordsReading
@@ -104,7 +104,7 @@ class _Drawing:
         state = WordState.ANSWERED if codes.places.names else WordState.NOT_READ if codes.illegal else WordState.DENIED
         if not codes.given:
             state = WordState.EMPTY
-        answer = self.of_words(WordsAnswer(state, codes.places), NO_REMARK, text, cut=False)
+        answer = self.of_words(WordsAnswer(state, codes.places), unstated(codes.places), text, cut=False)
         if state is WordState.DENIED and not codes.none:
             answer.state = State.NO_BOX_IN_TEXT
         answer.illegal = codes.illegal

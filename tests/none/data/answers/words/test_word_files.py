@@ -166,6 +166,15 @@ def test_sides_of_the_image_and_a_mirrored_file(tmp_path: Path) -> None:
     assert places(line, mirrored=True) == [("RU",)] and places({**line, "sides": "image"}, mirrored=True) == [("LU",)]
 
 
+def test_codes_of_whole_sides_state_no_level(tmp_path: Path) -> None:
+    lines = [
+        {"case": "36302", "finding": name, "text": text, "dialect": "zones"}
+        for name, text in [("Mass", "left"), ("Nodule", "RUZ, LLZ"), ("Effusion", "none")]
+    ]
+    answers = {answer.places.names: answer.remarks for answer in read(tmp_path, *lines).positives.words or ()}
+    assert answers == {("LU", "LM", "LL"): Remark.LEVEL_UNSTATED, ("RU", "LL"): Remark(0), (): Remark(0)}
+
+
 def test_what_a_file_of_boxes_reads_of_an_answer_in_words(tmp_path: Path) -> None:
     texts = {
         "Mass": "Mass in the left upper zone.", "Nodule": "A nodule.", "Effusion": "No effusion.", "Fracture": "",
