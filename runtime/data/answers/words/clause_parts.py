@@ -15,7 +15,7 @@ _SKIPPED: Final = "skipped"
 _CUES: Final = ("negation_before", "uncertain_before", "not_a_statement")
 _CUTS: Final = ("comma", "and", "or", "with")
 _SIZED: Final = "size"
-_JOINS: Final = "consistent with"
+_JOINS: Final = ("consistent with", "compatible with")
 _CLOSING: Final = ("none", "no", "resolved")
 """Negations that at the end of a part deny what stands before them: "effusion, none"."""
 
@@ -73,7 +73,7 @@ class ClausePart:
     def cue(self) -> Token | None:
         """The first cue before its first finding. "There is" is none."""
         before = self.tokens[: self.findings[0][0]]
-        return next((token for token in before if token.kind in _CUES or token.text == _JOINS), None)
+        return next((token for token in before if token.kind in _CUES or token.text in _JOINS), None)
 
     def all_before(self) -> bool:
         return all(group.at < self.findings[0][0] for group in self.groups)
@@ -235,7 +235,7 @@ def _run_on(parts: Sequence[ClausePart]) -> None:
     for before, part in pairwise(parts):
         if _takes(part, before):
             cue = part.cue
-            joined = cue is not None and (cue.kind == "uncertain_before" or cue.text == _JOINS)
+            joined = cue is not None and (cue.kind == "uncertain_before" or cue.text in _JOINS)
             if joined or before.all_before():
                 part.places = before.places
     for number in range(len(parts) - 2, -1, -1):

@@ -177,6 +177,8 @@ def test_what_reports_and_models_write_that_no_fixture_has() -> None:
         "Pneumothorax on the left, from the base to the apex.": "pneumothorax pre LU LM LL",
         "Mass from the left base to the mid zone.": "mass pre LL LM",
         "Right superior mediastinal mass.": "mass pre mediastinum",
+        # What is said of an opacity is where it is.
+        "Opacity in the left base, compatible with pneumonia.": "opacity pre L.base, pneumonia pre L.base",
         # A side behind a place without one.
         "Apical pneumothorax, left.": "pneumothorax pre L.apex",
         "Upper zone nodule (right).": "nodule pre RU",
