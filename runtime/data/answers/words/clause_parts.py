@@ -73,7 +73,8 @@ class ClausePart:
     def cue(self) -> Token | None:
         """The first cue before its first finding. "There is" is none."""
         before = self.tokens[: self.findings[0][0]]
-        return next((token for token in before if token.kind in _CUES or token.text in _JOINS), None)
+        cues = (*_CUES, "uncertain_after")  # "is likely"
+        return next((token for token in before if token.kind in cues or token.text in _JOINS), None)
 
     def all_before(self) -> bool:
         return all(group.at < self.findings[0][0] for group in self.groups)
@@ -202,6 +203,8 @@ def _find_presences(parts: Sequence[ClausePart], number: int, presence: str) -> 
             _reach(parts, number, ABSENT)
         elif kind == "uncertain_after":
             _reach(parts, number, UNCERTAIN)
+            if at < last and presence == PRESENT:  # "the opacity is likely pneumonia"
+                presence = UNCERTAIN
     return presence
 
 
@@ -235,7 +238,7 @@ def _run_on(parts: Sequence[ClausePart]) -> None:
     for before, part in pairwise(parts):
         if _takes(part, before):
             cue = part.cue
-            joined = cue is not None and (cue.kind == "uncertain_before" or cue.text in _JOINS)
+            joined = cue is not None and (cue.kind.startswith("uncertain") or cue.text in _JOINS)
             if joined or before.all_before():
                 part.places = before.places
     for number in range(len(parts) - 2, -1, -1):

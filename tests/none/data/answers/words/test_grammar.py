@@ -179,6 +179,9 @@ def test_what_reports_and_models_write_that_no_fixture_has() -> None:
         "Right superior mediastinal mass.": "mass pre mediastinum",
         # What is said of an opacity is where it is.
         "Opacity in the left base, compatible with pneumonia.": "opacity pre L.base, pneumonia pre L.base",
+        "Left retrocardiac opacity is likely atelectasis.": "opacity unc L.retrocardiac, atelectasis unc L.retrocardiac",
+        "The opacity (left base) is likely pneumonia.": "opacity pre L.base, pneumonia unc L.base",
+        "Left effusion is suspected and right nodule.": "effusion unc LU LM LL, nodule pre RU RM RL",
         # A side behind a place without one.
         "Apical pneumothorax, left.": "pneumothorax pre L.apex",
         "Upper zone nodule (right).": "nodule pre RU",
