@@ -13,6 +13,7 @@ from .statements import ABSENT, PRESENT, UNCERTAIN, Statement
 
 _SKIPPED: Final = "skipped"
 _CUES: Final = ("negation_before", "uncertain_before", "not_a_statement")
+_BEHIND: Final = ("negation_after", "uncertain_after")
 _CUTS: Final = ("comma", "and", "or", "with")
 _SIZED: Final = "size"
 _JOINS: Final = ("consistent with", "compatible with")
@@ -72,9 +73,10 @@ class ClausePart:
     @property
     def cue(self) -> Token | None:
         """The first cue before its first finding. "There is" is none."""
-        before = self.tokens[: self.findings[0][0]]
-        cues = (*_CUES, "uncertain_after")  # "is likely"
-        return next((token for token in before if token.kind in cues or token.text in _JOINS), None)
+        for at, token in enumerate(self.tokens[: self.findings[0][0]]):
+            if token.kind in _CUES or token.text in _JOINS or (token.kind in _BEHIND and _says_next(self, at)):
+                return token
+        return None
 
     def all_before(self) -> bool:
         return all(group.at < self.findings[0][0] for group in self.groups)
@@ -199,13 +201,23 @@ def _find_presences(parts: Sequence[ClausePart], number: int, presence: str) -> 
             presence = PRESENT
         elif kind == "not_a_statement":
             presence = _SKIPPED
-        elif kind == "negation_after" or _closes(part, at):
-            _reach(parts, number, ABSENT)
-        elif kind == "uncertain_after":
-            _reach(parts, number, UNCERTAIN)
-            if at < last and presence == PRESENT:  # "the opacity is likely pneumonia"
-                presence = UNCERTAIN
+        elif kind in _BEHIND or _closes(part, at):
+            said_of = UNCERTAIN if kind == "uncertain_after" else ABSENT
+            if part.presences:
+                _reach(parts, number, said_of)
+            if presence in (PRESENT, UNCERTAIN) and _says_next(part, at):
+                presence = said_of
     return presence
+
+
+def _says_next(part: ClausePart, at: int) -> bool:
+    """Whether a cue of findings before it stands right before another: "absent effusion", "is likely edema"."""
+    for token in part.tokens[at + 1 :]:
+        if token.kind == "finding":
+            return True
+        if token.kind in (*_CUES, *_BEHIND, "comma"):
+            return False
+    return False
 
 
 def _closes(part: ClausePart, at: int) -> bool:
@@ -254,6 +266,6 @@ def _takes(part: ClausePart, giver: ClausePart) -> bool:
     if all(finding in own_place for _, finding in giver.findings):
         return False
     cue = part.cue
-    if cue is not None and cue.kind in ("negation_before", "not_a_statement"):
+    if cue is not None and cue.kind in ("negation_before", "negation_after", "not_a_statement"):
         return False
     return giver.presences[-1] != ABSENT or part.presences[0] == ABSENT

@@ -179,9 +179,12 @@ def test_what_reports_and_models_write_that_no_fixture_has() -> None:
         "Right superior mediastinal mass.": "mass pre mediastinum",
         # What is said of an opacity is where it is.
         "Opacity in the left base, compatible with pneumonia.": "opacity pre L.base, pneumonia pre L.base",
-        "Left retrocardiac opacity is likely atelectasis.": "opacity unc L.retrocardiac, atelectasis unc L.retrocardiac",
+        "Left basal opacity is likely atelectasis.": "opacity unc L.base, atelectasis unc L.base",
         "The opacity (left base) is likely pneumonia.": "opacity pre L.base, pneumonia unc L.base",
         "Left effusion is suspected and right nodule.": "effusion unc LU LM LL, nodule pre RU RM RL",
+        "Left basal opacity, unlikely pneumonia.": "opacity pre L.base, pneumonia abs",
+        "Mass, absent left effusion or pneumothorax.": "mass pre, effusion abs LU LM LL, pneumothorax abs LU LM LL",
+        "The hemidiaphragm is not visible on the left, suggesting effusion.": "effusion unc L.diaphragm",
         # A side behind a place without one.
         "Apical pneumothorax, left.": "pneumothorax pre L.apex",
         "Upper zone nodule (right).": "nodule pre RU",
