@@ -40,7 +40,7 @@ _NUMBER: Final = re.compile(r"^\(?\d{1,2}[.)] ")
 
 _NUMBERS: Final = re.compile(r"[\[(][\d.+\-eE]++(?:[,;\s]++[\d.+\-eE]++)++[\])]")
 _WORDS: Final = re.compile(r"[^\W\d_]+")
-_LINE_ENDS: Final = re.compile(r"[\n\r\v\f\x85\u2028\u2029]+")
+_LINE_ENDS: Final = re.compile(r"\r\n|[\n\r\v\f\x85\u2028\u2029]")
 
 
 def plain_lines(text: str) -> list[str]:

@@ -218,6 +218,12 @@ def test_what_reports_and_models_write_that_no_fixture_has() -> None:
         assert not reading.bare and all(item.places.sides_stated for item in reading.statements), text
 
 
+def test_an_empty_line_ends_a_sentence_and_a_wrapped_one_does_not() -> None:
+    first, second = "There is a dense consolidation with air bronchograms in the left", "lower zone."
+    for end, places in [("\n", ("LL",)), ("\r\n", ("LL",)), ("\n\n", SIX_ZONES[3:]), ("\r\n\r\n", SIX_ZONES[3:])]:
+        assert read_words(first + end + second).statements[0].places.names == places, end
+
+
 def test_layout_changes_nothing() -> None:
     for entry in SENTENCES:
         text = entry["text"]
