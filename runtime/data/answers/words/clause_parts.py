@@ -44,6 +44,15 @@ class _Unit:
         kinds = {token.kind for token in self.tokens}
         return bool(kinds & {"side", "level"}) and not kinds & {"noun", "place", "finding", "zone_code"}
 
+    @property
+    def says_clear(self) -> bool:
+        """Whether it says that a place is clear, and so is no place of a finding: "right lung clear", "normal hila"."""
+        if self.finding >= 0 or not names_places(self.tokens):
+            return False
+        clear = next((at for at, token in enumerate(self.tokens) if token.kind == "no_place_beside"), len(self.tokens))
+        behind = self.tokens[clear + 1 :]
+        return clear < len(self.tokens) and (names_places(behind[:1]) or not names_places(behind))
+
 
 @dataclass(slots=True)
 class ClausePart:
@@ -87,7 +96,7 @@ class ClausePart:
 
 def clause_parts(tokens: Sequence[Token], *, mirrored: bool) -> list[ClausePart]:
     """The parts of a clause, none without a finding."""
-    parts = _joined(_units(tokens))
+    parts = _joined([unit for unit in _units(tokens) if not unit.says_clear])
     presence = PRESENT
     for number, part in enumerate(parts):
         _find_places(part, mirrored=mirrored)

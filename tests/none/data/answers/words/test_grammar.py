@@ -197,6 +197,10 @@ def test_what_reports_and_models_write_that_no_fixture_has() -> None:
         "No abnormality in both lungs.": "denied",
         "Lungs are clear bilaterally and a left nodule.": "nodule pre LU LM LL, denied",
         "Left lung: clear.\nMediastinum: normal.": "",
+        "Consolidation in the left lower zone, right lung clear.": "consolidation pre LL",
+        "The left lung is normal in appearance and there is a right effusion.": "effusion pre RU RM RL",
+        "Right effusion with normal left lung.": "effusion pre RU RM RL",
+        "Nodule with clear border in the left upper zone.": "nodule pre LU",
         "Right lung: no abnormality.": "denied",
         "Both lungs: clear.": "denied",
         # Denials at the end.
