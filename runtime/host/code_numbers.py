@@ -18,7 +18,7 @@ NUMBERS: Final[Mapping[str, int]] = {
     "baseline": 1,
     "maps": 2,  # a good map could count as unreadable, when another thread parsed a header at the same time
     # Words such as "isn't", "- effusion: none" and "apical, left" were misread, and an answer `B 3` of the dialect grid
-    # counted as silent, not as unparsable; and "upper zone of the right lung and mid zone of the left lung".
+    # counted as silent, not as unparsable. Sides behind several places, "right lung clear" and "absent effusion" too.
     "boxes": 3,
     # What all readers of datasets share. Raising it computes everything again, also with readers of users.
     "reading": 1,
