@@ -83,11 +83,12 @@ class AskRunner:
         self.gate = Gate(waiting.concurrency)
         self._lock = threading.Lock()
         self._failed_in_a_row = self._running = self._tokens = self._boxless = self._first = 0
-        self._finished = 0
+        self._finished, self._rejected = 0, False
 
     def run(self, jobs: Iterable[AskJob], done: Callable[[str], None]) -> None:
         """Sends the jobs in their order. Raises KeyboardInterrupt after Ctrl-C, once what is under way has ended."""
         self.gate = Gate(self._waiting.concurrency)  # the first request about a patient goes alone
+        self._finished, self._rejected = 0, False
         waiting: queue.Queue[AskJob | None] = queue.Queue(maxsize=1)
         threads = [
             threading.Thread(target=self._work, args=(waiting, done), daemon=True)
@@ -201,7 +202,9 @@ class AskRunner:
             outcome = outcome_of(reply, self._expected, self._waiting.now())
             with self._lock:
                 self._running -= 1
-                ends = outcome.kind in _ENDING or (outcome.kind == "rejected" and not self._finished)
+                self._finished += outcome.kind != "again"
+                self._rejected |= outcome.kind == "rejected" and self._finished == 1
+                ends = outcome.kind in _ENDING or self._rejected
             if ends:
                 self.gate.stop()  # before the place is free, so that no other request takes it
             self.gate.leave(entered, congested=outcome.congested, answered=outcome.kind in KEPT)
@@ -215,6 +218,8 @@ class AskRunner:
             if outcome.kind != "again":
                 return outcome, facts
             if garbage >= GARBAGE_TRIES or tries >= self._waiting.retries:
+                with self._lock:
+                    self._finished += 1
                 return ReplyOutcome("garbage" if outcome.garbage else "failed", reason=outcome.reason), facts
             seconds = back_off(tries, self._waiting.factor()) if outcome.wait is None else outcome.wait
             waited += seconds
@@ -223,8 +228,6 @@ class AskRunner:
     def _judge(self, job: AskJob, kind: str, outcome: ReplyOutcome) -> None:
         """Counts a finished job, and stops the run where going on would waste requests."""
         with self._lock:
-            self._finished += 1
-            first = self._finished == 1
             self.state.kinds[kind] += 1
             failed = kind in ("failed", "garbage")
             self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
@@ -233,7 +236,7 @@ class AskRunner:
                 self.state.reasons[self._hidden(outcome.reason, job)] += 1
         if kind in _ENDING:
             self.stop(self._hidden(self._sentence(outcome, len(job.image.url)), job))
-        elif kind == "rejected" and first:
+        elif kind == "rejected" and self._rejected:
             self.stop(
                 f"{self._hidden(outcome.reason, job)}; it is the first answer, so all others would be rejected too"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -296,3 +297,20 @@ def test_one_unreadable_image_of_a_hundred_is_no_failure(images: int, status: in
     assert ended.value.code == status
     counts = json.loads(told.read_text())
     assert (counts["failed"], counts["skipped"], counts["answers"]) == (1, 1, images - 1)
+
+
+def test_a_rejection_after_an_answer_ends_nothing(
+    small: DatasetConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it comes before the answer has been written."""
+    write = AnswerLog.append
+
+    def slow(log: AnswerLog, record: Any) -> None:
+        if record.get("kind") == "answer":
+            time.sleep(0.15)
+        write(log, record)
+
+    monkeypatch.setattr(AnswerLog, "append", slow)
+    with AskServer(count_tokens=0, script=[{"content": "[]"}, {"status": 400}]) as server:
+        counts, _ = run(small, server.url, "radvlm", tmp_path / "o.jsonl", concurrency=3)
+    assert counts["this_run"] == {"answer": 2, "rejected": 1} and not counts["stopped"]
