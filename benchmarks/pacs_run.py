@@ -52,6 +52,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/series":
             every = range(start, min(films, start + int(query["limit"]))) if query["Modality"] == "CR" else ()
             self.answer(json.dumps([entry("%06d" % number, 2) for number in every]).encode())
+        elif path.endswith("/series"):
+            self.answer(json.dumps([] if start else [entry(path.split("/")[2][-6:], 2)]).encode())
         elif "SOPInstanceUID" in query:
             place = known.get(query["SOPInstanceUID"])
             self.answer(json.dumps([] if place is None else [place]).encode())
@@ -98,6 +100,7 @@ def write_film(path: Path, side: int) -> None:
     data.StudyInstanceUID, data.SeriesInstanceUID, data.SOPInstanceUID = STUDY, SERIES, FILM
     data.SOPClassUID, data.Modality, data.PatientName = "1.2.840.10008.5.1.4.1.1.1", "CR", "Film"
     data.Rows = data.Columns = side
+    data.PixelSpacing = [0.2, 0.2]
     data.SamplesPerPixel, data.PhotometricInterpretation, data.PixelRepresentation = 1, "MONOCHROME2", 0
     data.BitsAllocated, data.BitsStored, data.HighBit = 16, 12, 11
     data.PixelData = (np.asarray(shadows, np.uint16) * 16 + draw.integers(0, 16, (side, side), np.uint16)).tobytes()

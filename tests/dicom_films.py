@@ -9,6 +9,10 @@ import numpy as np
 from pydicom.dataset import Dataset, FileMetaDataset
 
 CANARY = "ZZCANARY"
+PIXELS = (
+    "SamplesPerPixel", "Rows", "Columns", "PixelRepresentation", "PhotometricInterpretation", "BitsAllocated",
+    "BitsStored", "HighBit",
+)  # fmt: skip
 SECONDARY_CAPTURE, COMPUTED, DIGITAL = (f"1.2.840.10008.5.1.4.1.1.{end}" for end in ("7", "1", "1.1"))
 
 

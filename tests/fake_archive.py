@@ -103,6 +103,9 @@ class FakeArchive:
                 entry |= {"00080018": _value(uid)}
                 entry |= {"00280010": _value(header.Rows)} if "Rows" in header else {}
                 entry |= {"00280008": _value(header.NumberOfFrames)} if "NumberOfFrames" in header else {}
+            else:
+                count = found[series]["00201209"]["Value"][0] if series in found else 0
+                entry["00201209"] = _value(count + 1)
             for tag in self.unlisted:
                 entry.pop(tag, None)
             found[uid if path.endswith("/instances") else series] = entry

@@ -89,6 +89,14 @@ def hashed_uid(*parts: str) -> str:
     return f"2.25.{int.from_bytes(digest)}"
 
 
+def is_hashed_uid(uid: str) -> bool:
+    """Whether a UID has the form of `hashed_uid`, as all series of this project's objects have."""
+    number = uid.removeprefix("2.25.")
+    if number == uid or not number.isdecimal() or int(number) >> 128:
+        return False
+    return int(number) >> 76 & 0xF == 8 and int(number) >> 62 & 0b11 == 0b10
+
+
 def prompt_digest(prompts: PromptSet) -> str:
     """The SHA-256 of a prompt set: its name, findings, texts, their polarity, and their features."""
     texts = [prompts.name, prompts.findings, prompts.texts, prompts.finding_of.tolist(), prompts.polarity.tolist()]

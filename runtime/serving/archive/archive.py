@@ -20,6 +20,7 @@ from ..protocol.multipart import PartError, body_of, only_object
 from .dicom_json import (
     FRAMES,
     INSTANCE,
+    INSTANCES,
     MODALITY,
     ROWS,
     SERIES,
@@ -123,6 +124,11 @@ class Archive:
         for entry in self._search("/series", [("Modality", modality), *filters], SERIES, STUDY):
             if text_of(entry, MODALITY) in ("", modality):  # an archive may ignore what it is searched by
                 yield uid_of(entry, STUDY), uid_of(entry, SERIES)
+
+    def series_of(self, study: str) -> Iterator[tuple[str, str, int | None]]:
+        """(series, modality, instances) of all series of a study; instances: None where the archive does not say."""
+        for entry in self._search(f"/studies/{study}/series", [("includefield", INSTANCES)], SERIES):
+            yield uid_of(entry, SERIES), text_of(entry, MODALITY), number_of(entry, INSTANCES)
 
     def instances(self, study: str, series: str) -> Iterator[Instance]:
         """The instances of a series."""

@@ -14,7 +14,7 @@ from ....engines.strict_json import no_constant
 from ...data.images.dicom.elements import valid_uid
 
 STUDY, SERIES, INSTANCE, ROWS, FRAMES = "0020000D", "0020000E", "00080018", "00280010", "00280008"
-MODALITY = "00080060"
+MODALITY, INSTANCES = "00080060", "00201209"
 _STORED, _FAILED, _OBJECT, _REASON = "00081199", "00081198", "00081155", "00081197"
 _JSON: Final = ("application/dicom+json", "application/json")
 

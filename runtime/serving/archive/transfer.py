@@ -18,6 +18,7 @@ from ...reporting.dicom.film_header import is_own_object
 from ...reporting.dicom.film_objects import differs, film_label
 from .archive import Archive, ArchiveError, Instance
 from .film_maker import FilmMaker
+from .other_series import unasked_series
 from .sending import missing, store
 from .transfer_log import TransferLog
 from .transfer_summary import TransferSummary
@@ -108,7 +109,7 @@ class Transfer:
         return self.summary
 
     def _studies(self) -> dict[str, list[str]]:
-        """Study -> its series of the chosen modalities."""
+        """Study -> its series of the chosen modalities; a study that was named may have none."""
         found: dict[str, dict[str, None]] = {}  # an archive that ignores a filter lists a series more than once
         one_by_one = [[("StudyInstanceUID", uid)] for uid in self._choice.studies]
         for modality in self._choice.modalities:
@@ -116,6 +117,8 @@ class Transfer:
                 for study, series in self._source.series(modality, (*self._choice.filters, *of_study)):
                     if not self._choice.studies or study in self._choice.studies:
                         found.setdefault(study, {})[series] = None
+        for study in self._choice.studies:
+            found.setdefault(study, {})
         return {study: list(found[study]) for study in islice(found, self._choice.limit)}
 
     def _windows(self, studies: dict[str, list[str]]) -> Iterator[list[Study]]:
@@ -153,6 +156,8 @@ class Transfer:
                     film = Film(instance.uid, label, self._maker.read(data, f"The film {label}"))
                     if (film.read.header.uid, str(film.read.header.header.StudyInstanceUID)) != (instance.uid, study):
                         raise ImageError(f"The film {label} gets no DICOM objects: the archive gave another object.")
+                    if film.read.header.remark:
+                        summary.remark(f"The film {label}: {film.read.header.remark}.")
                     films.append(film)
                 except ImageError as error:
                     summary.problem(str(error))
@@ -161,7 +166,22 @@ class Transfer:
         except ArchiveError as error:
             self._study_failed(study, error, "reading")
             return []
+        self._note_others(study, named_in_vain=not series)
         return films
+
+    def _note_others(self, study: str, *, named_in_vain: bool) -> None:
+        """Says what else a study has, without fetching it."""
+        label, modalities = film_label(study), self._choice.modalities
+        try:
+            if named_in_vain:
+                which = f"{' or '.join(modalities)}{' of --date' if self._choice.filters else ''}"
+                self.summary.problem(f"The study {label} has no series of {which} in the archive.")
+            for sentence in unasked_series(self._source, study, modalities):
+                self.summary.remark(sentence)
+        except ArchiveError as error:
+            if not error.final:
+                self.summary.problem(f"The other series of the study {label} cannot be listed: {error}.")
+            self._note_failure(error, "reading")
 
     def _fetched(self, instance: Instance) -> bytes:
         """The file of a film. Raises ImageError for an instance that is no film, and ArchiveError."""

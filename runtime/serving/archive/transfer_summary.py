@@ -1,4 +1,5 @@
-"""What became of the films of a transfer: counts, and a sentence for each one that has a problem (docs/pacs.md §5)."""
+"""What became of the films of a transfer: counts, and a sentence for each one that has a problem or a remark
+(docs/pacs.md §5)."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from typing import Any, Final
 
 from ...reporting.dicom.dicom_object import DicomObject
 
-_MOST_PROBLEMS: Final = 10_000  # more are counted: a run over a whole archive must not grow
+_MOST_SENTENCES: Final = 10_000  # of each sort; more are counted: a run over a whole archive must not grow
 
 
 class TransferSummary:
     """Counts. studies: looked at; films: asked; before: films done by an earlier run; done: films whose objects are all
-    in the archive now; stored, kept, refused, failed: objects. say: receives each problem at once."""
+    in the archive now; stored, kept, refused, failed: objects. say: receives each problem and remark at once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -21,15 +22,24 @@ class TransferSummary:
         self.studies = self.films = self.before = self.done = 0
         self.stored = self.kept = self.refused = self.failed = 0
         self.problems: list[str] = []
-        self.problem_count = 0
+        self.remarks: list[str] = []
+        self.problem_count = self.remark_count = 0
         self.stopped = ""
 
     def problem(self, sentence: str) -> None:
         """Notes what is wrong with a film or a study."""
         with self._lock:
             self.problem_count += 1
-            if len(self.problems) < _MOST_PROBLEMS:
+            if len(self.problems) < _MOST_SENTENCES:
                 self.problems.append(sentence)
+        self._say(sentence)
+
+    def remark(self, sentence: str) -> None:
+        """Notes what a user should know and cannot mend: another modality, or a film without a pixel spacing."""
+        with self._lock:
+            self.remark_count += 1
+            if len(self.remarks) < _MOST_SENTENCES:
+                self.remarks.append(sentence)
         self._say(sentence)
 
     def would_send(self, label: str, objects: Sequence[DicomObject], kept: int) -> None:
@@ -47,11 +57,12 @@ class TransferSummary:
         return (
             f"{self.studies} studies, {self.films} films asked, {self.before} done before; objects: {self.stored} "
             f"{verb}, {self.kept} already there, {self.refused} refused, {self.failed} failed; "
-            f"{self.problem_count} problems"
+            f"{self.problem_count} problems, {self.remark_count} remarks"
         )
 
     def document(self) -> dict[str, Any]:
         """The counts as JSON."""
         names = ("studies", "films", "before", "done", "stored", "kept", "refused", "failed")
         counts = {name: getattr(self, name) for name in names}
-        return {**counts, "problem_count": self.problem_count, "problems": self.problems, "stopped": self.stopped}
+        sentences = ("problem_count", "problems", "remark_count", "remarks", "stopped")
+        return counts | {name: getattr(self, name) for name in sentences}

@@ -19,6 +19,7 @@ from xbench_fast.engines.errors import ConfigError, DataError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.reporting.dicom.dicom_object import MANUFACTURER, DicomObject
+from xbench_fast.runtime.reporting.dicom.identity import hashed_uid
 from xbench_fast.runtime.serving.archive.archive import Tries
 from xbench_fast.runtime.serving.archive.pacs_options import PacsOptions
 from xbench_fast.runtime.serving.archive.run_transfer import connect, transfer
@@ -52,7 +53,7 @@ class Maker:
 def made(header: Any, number: int, words: str = "") -> DicomObject:
     data = pydicom.Dataset()
     data.SOPClassUID = "1.2.840.10008.5.1.4.1.1.7"
-    data.SOPInstanceUID, data.SeriesInstanceUID = f"{header.SOPInstanceUID}.9.{number}", f"1.2.3.{number}"
+    data.SOPInstanceUID, data.SeriesInstanceUID = f"{header.SOPInstanceUID}.9.{number}", hashed_uid(str(number))
     data.StudyInstanceUID, data.Modality, data.PatientName = header.StudyInstanceUID, "OT", CANARY
     data.ImageComments, data.Manufacturer = words, MANUFACTURER
     data.file_meta = pydicom.dataset.FileMetaDataset()
@@ -96,9 +97,9 @@ class World:
         connection = connect(archive.url, target, PacsOptions(**{"timeout": 5.0, "retries": 4, **options}), tries)
         done = transfer(connection, self.maker, self.folder, PlainProgress(self.lines.append))
         kept = "".join(path.read_text() + path.name for path in self.folder.iterdir())
-        said = "\n".join([*self.lines, *done.problems, done.stopped, kept])
+        said = "\n".join([*self.lines, *done.problems, *done.remarks, done.stopped, kept])
         assert CANARY not in said and "1.2.826" not in said and "?" not in said and TOKEN not in said
-        assert [line.count(". ") for line in done.problems] == [0] * len(done.problems)
+        assert not any(". " in line or not line.endswith(".") for line in (*done.problems, *done.remarks))
         return done
 
 
@@ -190,6 +191,44 @@ def test_what_is_no_film_is_not_fetched(world: World) -> None:
         "it has several frames.",
         "it has no pixels.",
     ]
+
+
+def test_other_series_of_a_study_are_named_and_not_fetched(world: World) -> None:
+    def beside(number: int, series: str, modality: str) -> bytes:
+        return film(number, StudyInstanceUID="1.2.826.0.0", SeriesInstanceUID=series, Modality=modality)
+
+    others = [beside(number, "1.2.826.5", "CT") for number in (1, 2)]
+    of_its_own = film(9, Modality="CT")
+    with FakeArchive([film(0), *others, beside(3, "1.2.826.6", f"{CANARY}"), of_its_own]) as archive:
+        done = world.run(archive)
+        assert (done.done, done.problems, done.remark_count) == (1, [], 2)
+        first, second = (sentence.partition(" was not asked about: ")[2] for sentence in done.remarks)
+        assert first == "its Modality is CT (2 instances), not CR or DX."
+        assert second == "its Modality is another one (1 instance), not CR or DX."
+        assert not any("1.2.826.0.9" in path or "/series/1.2.826.5" in path for _, path, _ in archive.seen)
+        assert world.run(archive).remark_count == 2  # and not the series that the first run stored
+        named = world.run(archive, study=("1.2.826.0.9", "1.2.826.0.77"))
+        assert (named.studies, named.films, len(named.remarks)) == (2, 0, 1)
+        assert [line.partition(" has ")[2] for line in named.problems] == ["no series of CR or DX in the archive."] * 2
+        dated = world.run(archive, study=("1.2.826.0.77",), modality=("DX",), date="20260101-")
+        assert "has no series of DX of --date in" in dated.problems[0]
+
+
+def test_films_are_answered_where_other_series_cannot_be_listed(world: World) -> None:
+    with FakeArchive([film(0), film(1)]) as archive:
+        archive.faults = [Fault(path="1.2.826.0.0/series?", status=404)]
+        done = world.run(archive)
+        assert (done.done, len(done.problems), done.stopped) == (2, 1, "")
+        assert "cannot be listed: the archive's search failed (status 404)" in done.problems[0]
+        archive.faults = [Fault(path="1.2.826.0.0/series?", status=401)]
+        assert "refuses the token" in world.run(archive).stopped
+
+
+def test_a_film_without_a_spacing_is_answered_and_named(world: World) -> None:
+    with FakeArchive([film(0, PixelSpacing=None), film(1)]) as archive:
+        done = world.run(archive)
+    assert (done.done, done.problems, len(done.remarks)) == (2, [], 1)
+    assert ": it has no pixel spacing; its objects say 1 x 1" in done.remarks[0]
 
 
 def test_a_film_whose_rows_are_not_listed_is_fetched(world: World) -> None:

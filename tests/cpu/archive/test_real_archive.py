@@ -74,6 +74,35 @@ def test_answers_are_stored_once(orthanc: Orthanc, pacs: Command, tmp_path: Path
     assert CANARY not in said and "1.2.826" not in said and "?" not in said
 
 
+def test_what_is_no_film_is_a_sentence_each(orthanc: Orthanc, pacs: Command) -> None:
+    """A study with a CT beside the films, several frames, no spacing, a private syntax, documents, and a CT alone."""
+    no_pixels = dict.fromkeys((*dicom_films.PIXELS, "PixelData"))
+    document = {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.104.1", "EncapsulatedDocument": b"%PDF"} | no_pixels
+    private = pydicom.dcmread(io.BytesIO(dicom_films.film("sc", SOPInstanceUID="1.2.6", SeriesInstanceUID="1.2.66")))
+    private.file_meta.TransferSyntaxUID = "1.2.826.0.1.3680043.10.1.1"
+    stream = io.BytesIO()
+    private.save_as(stream, implicit_vr=False, little_endian=True)
+    orthanc.upload(stream.getvalue())
+    changes: list[dict[str, Any]] = [
+        {}, {"PixelSpacing": None}, {"NumberOfFrames": 2, "PixelData": bytes(2 * 300 * 260)}, document,
+        document | {"Modality": "DOC"}, {"Modality": "SR", "SOPClassUID": "1.2.840.10008.5.1.4.1.1.88.11"} | no_pixels,
+        {"Modality": "CT"}, {"Modality": "CT", "StudyInstanceUID": "1.2.9", "SOPInstanceUID": "1.2.5.9"},
+    ]  # fmt: skip
+    for number, change in enumerate(changes):
+        uids = {"SOPInstanceUID": f"1.2.5.{number}", "SeriesInstanceUID": f"1.2.55.{number}"}
+        orthanc.upload(dicom_films.film("sc", **uids | change))
+    status, counts = pacs("--finding", "Mass")
+    assert (status, counts["films"], counts["done"], counts["stored"]) == (1, 5, 2, 6), pacs.printed
+    for words in ("says that it has several frames", "lacks the tag Rows", "transfer syntax"):
+        assert sum(words in line for line in counts["problems"]) == 1
+    for words in ("no pixel spacing", "Modality is DOC (1 i", "Modality is SR (1 i", "Modality is CT (1 i"):
+        assert sum(words in line for line in counts["remarks"]) == 1
+    assert (counts["problem_count"], counts["remark_count"]) == (3, 4)
+    status, counts = pacs("--study", "1.2.9")
+    assert (status, counts["problem_count"], counts["remark_count"]) == (1, 1, 1), pacs.printed
+    assert CANARY not in pacs.printed
+
+
 def test_masks_come_back_as_the_model_drew_them(orthanc: Orthanc, bundle: Path, pacs: Command, tmp_path: Path) -> None:
     """Against the command `dicom` on the same films: the same objects, pixel for pixel."""
     folder = tmp_path / "films"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xbench_fast.runtime.host import code_numbers
 from xbench_fast.runtime.reporting.dicom import identity
-from xbench_fast.runtime.reporting.dicom.identity import ModelIdentity, ObjectIdentity, hashed_uid
+from xbench_fast.runtime.reporting.dicom.identity import ModelIdentity, ObjectIdentity, hashed_uid, is_hashed_uid
 
 TEXTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
 MODELS = st.builds(ModelIdentity, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS)
@@ -53,6 +53,18 @@ def test_a_uid_is_a_uuid_of_version_8(texts: list[str]) -> None:
     assert uid.startswith("2.25.") and len(uid) <= 44
     number = uuid.UUID(int=int(uid[5:]))
     assert number.version == 8 and number.variant == uuid.RFC_4122 and str(number.int) == uid[5:]
+    assert is_hashed_uid(uid)
+
+
+@given(st.integers(0, 2**130), st.sampled_from(["", "2.25.", "1.2.25."]))
+def test_a_uid_of_another_form_is_not_one_of_ours(number: int, root: str) -> None:
+    import uuid
+
+    made = uuid.UUID(int=number % 2**128)
+    ours = root == "2.25." and number < 2**128 and made.version == 8 and made.variant == uuid.RFC_4122
+    assert is_hashed_uid(f"{root}{number}") == ours
+    other = uuid.uuid5(uuid.NAMESPACE_OID, str(number)).int
+    assert not is_hashed_uid(f"2.25.{other}") and not is_hashed_uid(f"2.25.{number}.1")
 
 
 def test_the_writer_and_the_rule_of_the_map_change_the_uid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,6 +203,11 @@ def quoted_in_benchmarks(results: dict[str, Any]) -> Iterator[str]:
     kad, clip = (row["ratio_of_cpu"] for row in results["dicom-objects"]["models"])
     yield f"CPU time of one finding's objects {kad:.2f} × that of KAD-224 and {clip:.2f} × that of CLIP ViT-B/16"
     yield f"two threads, {found['pairs']} pairs, {found['ratio']:.2f} × the images a second of the loop {range_}"
+    found = results["pacs"]
+    whole, empty = found["whole_run"], found["with_an_empty_log"]
+    spent = f"(load {found['load_average_before']:.1f}): {whole['cpu_s'] / found['films']:.2f} s of CPU time a film"
+    yield f"{spent}, private memory {whole['mb_at_tenth']:.0f} MB after 100 films and {whole['mb']:.0f} MB after 1,000"
+    yield f"after 1,000; {empty['mb_at_tenth']:.0f} MB and {empty['mb']:.0f} MB with an empty log"
     found = results["words-run"]
     spent = f"{found['reports']:,} reports of {found['words_per_report']:.0f} words in {found['cpu_s']:.1f} s of CPU"
     yield f"(load {found['load_average_before']}): {spent} time, and {found['twice_the_text']:.2f} × the time for twice"
