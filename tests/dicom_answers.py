@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import datetime
 import io
+import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 import dicom_films
 import numpy as np
 import pydicom
+import pytest
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.runtime.reporting.dicom.dicom_object import KINDS, DicomObject
 from xbench_fast.runtime.reporting.dicom.film_answer import FindingAnswer
@@ -47,3 +51,11 @@ def objects(name: str, **changes: Any) -> list[DicomObject]:
 def read(made: DicomObject) -> Any:
     """The data set of an object."""
     return pydicom.dcmread(io.BytesIO(made.content))
+
+
+def tool(name: str) -> str:
+    """The path of a program that reads DICOM; skips the test where it is not installed."""
+    path = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if path is None:
+        pytest.skip(f"{name} is not installed (Debian: dicom3tools, dcmtk; pip: dcmqi)")
+    return path

@@ -16,6 +16,10 @@ PIXELS = (
 SECONDARY_CAPTURE, COMPUTED, DIGITAL = (f"1.2.840.10008.5.1.4.1.1.{end}" for end in ("7", "1", "1.1"))
 
 
+class Raw(str):
+    """A value that is written as it is, which pydicom would refuse."""
+
+
 def film(name: str = "sc", size: tuple[int, int] = (300, 260), **changes: Any) -> bytes:
     """A film of `size` rows and columns; `changes` are attributes, None leaves one out.
 
@@ -66,7 +70,9 @@ def film(name: str = "sc", size: tuple[int, int] = (300, 260), **changes: Any) -
     }  # fmt: skip
     data = Dataset()
     for keyword, value in (shared | own[name] | changes).items():
-        if value is not None:
+        if isinstance(value, Raw):
+            data.add_new(keyword, "LO", str(value))
+        elif value is not None:
             setattr(data, keyword, value)
     data.file_meta = FileMetaDataset()
     syntax = "1.2.840.10008.1.2" if name == "undated" else "1.2.840.10008.1.2.1"

@@ -30,7 +30,7 @@ NUMBERS: Final[Mapping[str, int]] = {
     "tiles": 1,
     "view": 1,
     # DICOM objects of answers: a number in their UIDs.
-    "dicom": 1,
+    "dicom": 2,  # odd values of a film's header were copied as they were, e.g. directions that are none
     # Several prompt sets are asked of an encoded image, whose last bits differ with some engines and precisions.
     "trust prompts": 2,
     # Graphics that belong to a measurement of a report were not seen: all that the viewer OHIF stores.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ...data.images.dicom.elements import DataSet, valid_uid
 from ...data.images.dicom.open_dicom import open_data_set
 from ...data.images.kinds import image_kind
 from .dicom_object import MANUFACTURER
+from .header_values import FORMS, body_part, directions, lossy_flags, numbers, orientation, spacing, words
 from .identity import hashed_uid
 
 _RADIOGRAPHS: Final = ("CR", "DX", "RG", "OT", "")
@@ -34,18 +34,9 @@ _UIDS: Final = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInst
 _PLANE: Final = ("FrameOfReferenceUID", "ImagePositionPatient", "ImageOrientationPatient")
 _OTHERS: Final = ("Modality", "BodyPartExamined", "PatientOrientation", "PixelSpacing", "ImagerPixelSpacing",
                   "LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod",
-                  "BurnedInAnnotation", "SpecificCharacterSet", "PositionReferenceIndicator",
-                  "SliceThickness")  # fmt: skip
+                  "BurnedInAnnotation", "SpecificCharacterSet", "SliceThickness")  # fmt: skip
 HEADER: Final = (*_UIDS, *_STUDY, *_PIXELS, *_PLANE, *_OTHERS)
 """The attributes of a film that are read for its objects. All others stay out of them."""
-
-# Values that highdicom or a validator refuses; they are left empty, not guessed.
-_FORMS: Final[Mapping[str, re.Pattern[str]]] = {
-    "PatientBirthDate": re.compile(r"\d{8}"),
-    "PatientSex": re.compile(r"[MFO]"),
-    "StudyDate": re.compile(r"\d{8}"),
-    "StudyTime": re.compile(r"\d{2}(\d{2}(\d{2}(\.\d{1,6})?)?)?"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +127,13 @@ def _reduced(dataset: DataSet, grey: NDArray[np.uint8]) -> FilmHeader:
         if not uid:
             raise ImageError(f"its {keyword} is absent or no valid identifier")
         setattr(header, keyword, uid)
+    if header.SOPClassUID.is_private:
+        raise ImageError("its SOPClassUID is private, and objects can refer only to images of the standard")
     study: dict[str, str] = {}
     for keyword in _STUDY:
-        value = str(dataset.get(keyword) or "")
-        form = _FORMS.get(keyword)
-        if form is not None and not form.fullmatch(value):
-            value = ""
+        value = words(dataset, keyword)
+        if keyword in FORMS and not FORMS[keyword](value):
+            value = ""  # not guessed
         if value or keyword in _EMPTY:
             study[keyword] = value
     for keyword in _EMPTY:
@@ -151,27 +143,16 @@ def _reduced(dataset: DataSet, grey: NDArray[np.uint8]) -> FilmHeader:
     header.PixelRepresentation = dataset.integer("PixelRepresentation", 0)
     header.SpecificCharacterSet = "ISO_IR 192"  # of own texts too, such as a finding's name
     header.Modality = dataset.text("Modality") or "OT"
-    header.BodyPartExamined = dataset.text("BodyPartExamined") or "CHEST"
-    orientation = dataset.get("PatientOrientation")
-    header.PatientOrientation = list(orientation) if orientation and len(orientation) == 2 else None
-    for keyword in ("LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"):
-        if dataset.text(keyword):
-            setattr(header, keyword, dataset.get(keyword))
+    header.BodyPartExamined = body_part(dataset)
+    header.PatientOrientation = orientation(dataset)
+    for keyword, flag in lossy_flags(dataset).items():
+        setattr(header, keyword, flag)
     if dataset.text("BurnedInAnnotation") == "YES":
         header.BurnedInAnnotation = "YES"
-    spacing = _spacing(dataset, "PixelSpacing") or _spacing(dataset, "ImagerPixelSpacing")
-    header.PixelSpacing = [f"{number:g}" for number in spacing or (1.0, 1.0)]
+    stated = spacing(dataset, "PixelSpacing") or spacing(dataset, "ImagerPixelSpacing")
+    header.PixelSpacing = [f"{number:g}" for number in stated or (1.0, 1.0)]
     _place(header, dataset)
-    return FilmHeader(header, study, grey, spacing)
-
-
-def _spacing(dataset: DataSet, keyword: str) -> tuple[float, float] | None:
-    """Two numbers above 0; None for others, such as the zeros of real films."""
-    values = dataset.get(keyword)
-    if not values or isinstance(values, str) or len(values) != 2:
-        return None
-    row, column = (float(value) for value in values)
-    return (row, column) if row > 0 and column > 0 else None
+    return FilmHeader(header, study, grey, stated)
 
 
 def _place(header: Any, dataset: DataSet) -> None:
@@ -179,13 +160,16 @@ def _place(header: Any, dataset: DataSet) -> None:
 
     Without a plane, no reader but a tolerant one takes a Segmentation, and no Parametric Map can be made.
     """
-    if all(dataset.get(keyword) for keyword in _PLANE):
-        for keyword in (*_PLANE, "PositionReferenceIndicator", "SliceThickness"):
-            setattr(header, keyword, dataset.get(keyword))
-        header.SliceThickness = header.SliceThickness or "1"
+    header.PositionReferenceIndicator = ""
+    header.SliceThickness = "1"
+    frame, position = valid_uid(dataset.text("FrameOfReferenceUID")), numbers(dataset, "ImagePositionPatient", 3)
+    if frame and position and directions(dataset):
+        header.FrameOfReferenceUID = frame
+        for keyword in ("ImagePositionPatient", "ImageOrientationPatient"):
+            setattr(header, keyword, dataset.text(keyword).split("\\"))
+        if (thickness := numbers(dataset, "SliceThickness", 1)) and thickness[0] > 0:
+            header.SliceThickness = dataset.text("SliceThickness")
         return
     header.FrameOfReferenceUID = hashed_uid("frame", str(header.SOPInstanceUID))
-    header.PositionReferenceIndicator = ""
     header.ImagePositionPatient = [0, 0, 0]
     header.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
-    header.SliceThickness = "1"

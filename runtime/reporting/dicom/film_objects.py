@@ -17,6 +17,7 @@ from .dicom_object import DEFAULT_KINDS, KINDS, DicomObject
 from .drawn_objects import RESEARCH, Making, fractions_object, map_object, mask_object, overlay_object
 from .film_answer import FindingAnswer
 from .film_header import FilmHeader
+from .header_values import UNPAIRED
 from .identity import ModelIdentity, ObjectIdentity
 from .report_object import report_object
 
@@ -98,9 +99,12 @@ def _finished(making: Making, kind: str, finding: str | None, made: Any, clock: 
     header = making.film.header
     made.SpecificCharacterSet = "ISO_IR 192"
     for keyword, text in making.film.study.items():
-        setattr(made, keyword, text)
+        made.pop(keyword, None)  # highdicom may share the element with the header, which must stay without these texts
+        setattr(made, keyword, text.split("\\") if "\\" in text else text)
     if "Rows" in made:
         made.BodyPartExamined = header.BodyPartExamined
+        if kind in ("overlay", "map") and header.BodyPartExamined not in UNPAIRED:
+            made.Laterality = ""  # a Segmentation must not have one
         for keyword in ("LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"):
             if keyword in header:
                 setattr(made, keyword, getattr(header, keyword))

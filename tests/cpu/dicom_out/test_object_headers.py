@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import dicom_films
 import pytest
-from dicom_answers import ANSWERS, MODEL, objects, read
-from dicom_films import CANARY
+from dicom_answers import ANSWERS, MODEL, objects, read, tool
+from dicom_films import CANARY, Raw
 from PIL import Image
 from xbench_fast.engines.errors import ConfigError, ImageError
-from xbench_fast.runtime.reporting.dicom.dicom_object import DicomObject
+from xbench_fast.runtime.reporting.dicom.dicom_object import KINDS, DicomObject
 from xbench_fast.runtime.reporting.dicom.film_header import FilmHeader
 from xbench_fast.runtime.reporting.dicom.film_objects import ObjectOptions, film_objects
 
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")
 Made = Mapping[str, list[DicomObject]]
+PLANE: dict[str, Any] = {
+    "FrameOfReferenceUID": "1.2.3.9",
+    "ImagePositionPatient": [3, 4, 5],
+    "ImageOrientationPatient": [1, 0, 0, 0, 0, -1],
+}
 
 
 def test_every_object_is_marked_and_names_what_made_it(made: Made) -> None:
@@ -84,12 +91,7 @@ def test_names_in_other_scripts_survive(name: str, characters: str) -> None:
 
 
 def test_a_film_with_a_plane_keeps_it() -> None:
-    plane = {
-        "FrameOfReferenceUID": "1.2.3.9",
-        "ImagePositionPatient": [3, 4, 5],
-        "ImageOrientationPatient": [1, 0, 0, 0, 0, -1],
-    }
-    (item,) = [one for one in objects("sc", **plane) if one.kind == "map" and one.finding == "Effusion"]
+    (item,) = [one for one in objects("sc", **PLANE) if one.kind == "map" and one.finding == "Effusion"]
     data = read(item)
     assert data.FrameOfReferenceUID == "1.2.3.9"
     partly = objects("sc", FrameOfReferenceUID="1.2.3.9")[2]
@@ -104,6 +106,7 @@ def test_a_film_with_a_plane_keeps_it() -> None:
         ({"NumberOfFrames": 2}, "2 frames|several frames"),
         ({"StudyInstanceUID": None}, "its StudyInstanceUID is absent"),
         ({"SeriesInstanceUID": ""}, "its SeriesInstanceUID is absent"),
+        ({"SOPClassUID": "1.2.826.0.1"}, "its SOPClassUID is private"),
     ],
 )
 def test_what_is_no_film_is_refused_in_a_sentence(changes: dict[str, Any], words: str) -> None:
@@ -130,13 +133,48 @@ def test_private_syntaxes_and_pictures_are_refused_in_a_sentence() -> None:
         {"PatientBirthDate": "1.3.1950"}, {"PatientSex": "female"}, {"StudyDate": "2004.08.26"}, {"StudyTime": "noon"},
         {"PatientOrientation": ["L"]}, {"PatientOrientation": "LFH"}, {"BodyPartExamined": None},
         {"PixelSpacing": None, "ImagerPixelSpacing": [0.2, 0.3]}, {"StudyID": "x" * 40}, {"PatientName": "a" * 90},
+        {"PatientName": "a\\b"}, {"PatientID": ["a", "b"]}, {"LossyImageCompressionRatio": Raw("many")},
     ],
 )  # fmt: skip
 def test_odd_headers_give_objects(changes: dict[str, Any]) -> None:
     items = objects("undated", **changes)
     assert len(items) == 9
+    for keyword in {"PatientName", "PatientID"} & changes.keys():
+        written = pydicom.dcmread(io.BytesIO(dicom_films.film("undated", **changes)))[keyword].value
+        assert all(read(item)[keyword].value == written for item in items)
     spacing = read(items[2]).SharedFunctionalGroupsSequence[0].PixelMeasuresSequence[0].PixelSpacing
     assert list(spacing) == ([0.2, 0.3] if "ImagerPixelSpacing" in changes else [1, 1])
+
+
+ODD: list[dict[str, Any]] = [
+    {"PatientOrientation": ["LFH", "FPR"]}, {"PatientOrientation": ["l", "f"]}, {"PatientOrientation": ["L", "L"]},
+    {"PatientOrientation": ["ZZ", "QQ"]}, {"PatientBirthDate": "00000000", "StudyDate": "20200231"},
+    {"StudyTime": "250000"}, {"StudyTime": "235960"}, {"BodyPartExamined": "chest"}, {"BodyPartExamined": "x" * 40},
+    {"BodyPartExamined": ["CHEST", "RIB"]}, {"BodyPartExamined": "HAND"}, {"BodyPartExamined": "PORT CHEST"},
+    {"PixelSpacing": Raw("0,143\\0,143")}, {"PixelSpacing": Raw("inf\\inf")}, {"PixelSpacing": Raw("0.1")},
+    {"LossyImageCompression": "YES"}, {"LossyImageCompressionMethod": CANARY},
+    PLANE | {"ImageOrientationPatient": [1, 1, 1, 1, 1, 1]}, PLANE | {"ImageOrientationPatient": [1, 0, 0, 0]},
+    PLANE | {"ImagePositionPatient": Raw("nan\\0\\0")}, PLANE | {"FrameOfReferenceUID": "abc"},
+    PLANE | {"SliceThickness": "-3", "PositionReferenceIndicator": CANARY},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", ODD, ids=lambda changes: "+".join(changes))
+def test_odd_values_leave_no_error_in_objects(changes: dict[str, Any], tmp_path: Path) -> None:
+    """A film of each gets all objects, and the validator finds no error that is the film's."""
+    film = FilmHeader.read(dicom_films.film("inverted", (60, 60), **changes), "the film")
+    for item in film_objects(film, ANSWERS[:1], MODEL, ObjectOptions(("overlay", "mask", "report", "map"))):
+        assert CANARY not in str(read(item).get("PositionReferenceIndicator"))
+        (tmp_path / "object.dcm").write_bytes(item.content)
+        done = subprocess.run([tool("dciodvfy"), "-new", tmp_path / "object.dcm"], capture_output=True, text=True)
+        assert not [line for line in done.stderr.splitlines() if line.startswith("Error")], done.stderr
+
+
+def test_the_header_stays_without_the_patient() -> None:
+    """Of it highdicom makes warnings and messages; an object must not write into it."""
+    film = FilmHeader.read(dicom_films.film("sc"), "the film")
+    film_objects(film, ANSWERS, MODEL, ObjectOptions(KINDS))
+    assert CANARY not in str(film.header) + str(film.plain) and film.study["PatientID"] == f"{CANARY}-4711"
 
 
 def test_every_code_is_in_the_dictionary_or_private() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import dicom_films
 import numpy as np
 import pytest
-from dicom_answers import ANSWERS, CLOCK, MODEL, TAU, answer, objects, read
+from dicom_answers import ANSWERS, CLOCK, MODEL, TAU, answer, objects, read, tool
 from numpy.typing import NDArray
 from xbench_fast.runtime.data.datasets.formats.dicom.dicom_objects import DicomObjects
 from xbench_fast.runtime.data.datasets.region_grid import region_grid
@@ -26,13 +24,6 @@ from xbench_fast.runtime.reporting.dicom.film_objects import ObjectOptions, film
 pydicom = pytest.importorskip("pydicom")
 highdicom = pytest.importorskip("highdicom")
 Made = Mapping[str, list[DicomObject]]
-
-
-def tool(name: str) -> str:
-    path = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
-    if path is None:
-        pytest.skip(f"{name} is not installed (Debian: dicom3tools, dcmtk; pip: dcmqi)")
-    return path
 
 
 def looped(grid: NDArray[Any], height: int, width: int) -> NDArray[Any]:
