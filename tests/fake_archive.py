@@ -46,7 +46,7 @@ class FakeArchive:
 
     bad: UIDs that are never stored. named_bad: whether an answer names them. token: what is wanted. certificate: its
     file and that of its key, for https. page and offsets: the most entries of an answer, and
-    whether an offset counts. filters: whether a search looks at its attributes.
+    whether an offset counts. filters: whether a search looks at its attributes. partial: status of a list with entries.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class FakeArchive:
         self.unlisted: tuple[str, ...] = ()
         self.named_bad = True
         self.page, self.offsets, self.filters = 100, True, True
+        self.partial = 200
 
     def __enter__(self) -> FakeArchive:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"archive": self}))
@@ -153,7 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             body = b"--b 1\r\nContent-Type: application/dicom\r\n\r\n%s\r\n--b 1--\r\n" % content
             kind = 'multipart/related; type="application/dicom"; boundary="b 1"'
-        self._answer(200, body, kind, cut=fault is not None)
+        status = self.archive.partial if body.startswith(b"[") and body != b"[]" else 200
+        self._answer(status, body, kind, cut=fault is not None)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

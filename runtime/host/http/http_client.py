@@ -25,6 +25,7 @@ MOST_BYTES: Final = 4 << 20
 _LEAST_SECRET: Final = 6  # a shorter key, such as "none" or "EMPTY", would be found in answers by chance
 
 _PIECE: Final = 1 << 16
+_OTHER_HOST: Final = (62, 64)  # of OpenSSL: the certificate is of another name or address
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,9 @@ def _fault(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no whole answer within --timeout"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate cannot be verified ({error.verify_message}); --ca FILE adds a root"
+        reason = error.verify_message.rstrip(".")
+        advice = "write the host that it names" if error.verify_code in _OTHER_HOST else "--ca FILE adds a root"
+        return f"its certificate cannot be verified ({reason}); {advice}"
     if isinstance(error, ConnectionRefusedError):
         return "nothing answers at this address"
     if isinstance(error, http.client.IncompleteRead):

@@ -195,7 +195,7 @@ class Archive:
         reply = self._get(f"{path}?{urlencode(parameters, quote_via=quote)}", _JSON)
         if reply.status == 204:
             return []
-        if reply.status != 200 or not reply.whole:
+        if reply.status not in (200, 206) or not reply.whole:  # 206: the rest is on the next page
             what = f"status {reply.status}" if reply.whole else "its answer is too large"
             raise ArchiveError(f"the archive's search failed ({what})")
         try:

@@ -139,6 +139,8 @@ class Transfer:
         try:
             every = (instance for one in series for instance in self._source.instances(study, one))
             listed = list(islice(every, self._choice.instances + 1))
+            if series and not listed:
+                raise ArchiveError("the archive lists no instance of its series")
             if len(listed) > self._choice.instances:
                 raise ArchiveError(f"it has more than {self._choice.instances} instances; see --max-instances")
             for instance in listed:

@@ -241,6 +241,20 @@ def test_a_film_whose_rows_are_not_listed_is_fetched(world: World) -> None:
     assert "lacks the tag Rows" in sentence
 
 
+def test_answers_without_a_body_and_parts_of_a_list(world: World) -> None:
+    """204 says that there is nothing, 206 that the rest is on the next page."""
+    with FakeArchive([film(number) for number in range(5)]) as archive:
+        archive.page, archive.partial = 2, 206
+        assert world.run(archive).done == 5
+        nothing = Fault(path="1.2.826.0.1/series/1.2.826.1.1/instances", status=204, times=9)
+        archive.faults = [nothing]
+        done = world.run(archive)
+        assert (done.before, len(done.problems)) == (4, 1)
+        assert "was left out: the archive lists no instance of its series" in done.problems[0]
+        archive.faults = [Fault(path="/series?Modality", status=204, times=9)]
+        assert (world.run(archive).studies, world.lines[-1]) == (0, done.problems[0])
+
+
 def test_one_study_that_fails_does_not_stop_the_others(world: World) -> None:
     with FakeArchive([film(number) for number in range(4)]) as archive:
         archive.faults = [
@@ -473,3 +487,6 @@ def test_tls_with_an_own_authority_and_a_token_of_the_environment(
         assert world.run(archive, ca=files[0]).done == 1 and world.stop.waits == [2]
         world.stop.waits.clear()
         assert "its certificate cannot be verified" in world.run(archive).stopped and not world.stop.waits
+        archive.url = archive.url.replace("127.0.0.1", "localhost")
+        stopped = world.run(archive, ca=files[0]).stopped
+        assert stopped.endswith("; write the host that it names") and "localhost" in stopped and not world.stop.waits
