@@ -21,6 +21,7 @@ from xbench_fast.runtime.reporting.dicom.film_objects import ObjectOptions, film
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")
 Made = Mapping[str, list[DicomObject]]
+METHOD = "LossyImageCompressionMethod"
 PLANE: dict[str, Any] = {
     "FrameOfReferenceUID": "1.2.3.9",
     "ImagePositionPatient": [3, 4, 5],
@@ -152,7 +153,7 @@ ODD: list[dict[str, Any]] = [
     {"StudyTime": "250000"}, {"StudyTime": "235960"}, {"BodyPartExamined": "chest"}, {"BodyPartExamined": "x" * 40},
     {"BodyPartExamined": ["CHEST", "RIB"]}, {"BodyPartExamined": "HAND"}, {"BodyPartExamined": "PORT CHEST"},
     {"PixelSpacing": Raw("0,143\\0,143")}, {"PixelSpacing": Raw("inf\\inf")}, {"PixelSpacing": Raw("0.1")},
-    {"LossyImageCompression": "YES"}, {"LossyImageCompressionMethod": CANARY},
+    {"LossyImageCompression": "YES"}, {METHOD: CANARY},
     PLANE | {"ImageOrientationPatient": [1, 1, 1, 1, 1, 1]}, PLANE | {"ImageOrientationPatient": [1, 0, 0, 0]},
     PLANE | {"ImagePositionPatient": Raw("nan\\0\\0")}, PLANE | {"FrameOfReferenceUID": "abc"},
     PLANE | {"SliceThickness": "-3", "PositionReferenceIndicator": CANARY},
@@ -164,7 +165,11 @@ def test_odd_values_leave_no_error_in_objects(changes: dict[str, Any], tmp_path:
     """A film of each gets all objects, and the validator finds no error that is the film's."""
     film = FilmHeader.read(dicom_films.film("inverted", (60, 60), **changes), "the film")
     for item in film_objects(film, ANSWERS[:1], MODEL, ObjectOptions(("overlay", "mask", "report", "map"))):
-        assert CANARY not in str(read(item).get("PositionReferenceIndicator"))
+        data = read(item)
+        assert not any(CANARY in str(data.get(name)) for name in ("PositionReferenceIndicator", METHOD))
+        assert data.get("BodyPartExamined", "CHEST") in ("CHEST", "HAND", "PORT CHEST")
+        if item.kind in ("mask", "map"):
+            assert data.SharedFunctionalGroupsSequence[0].PixelMeasuresSequence[0].SliceThickness > 0
         (tmp_path / "object.dcm").write_bytes(item.content)
         done = subprocess.run([tool("dciodvfy"), "-new", tmp_path / "object.dcm"], capture_output=True, text=True)
         assert not [line for line in done.stderr.splitlines() if line.startswith("Error")], done.stderr

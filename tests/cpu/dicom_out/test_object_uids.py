@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import dicom_films
 import pytest
+from dicom_answers import ANSWERS, MODEL, TAU
 from hypothesis import given
 from hypothesis import strategies as st
+from xbench_fast.engines.base import EngineInfo
 from xbench_fast.runtime.host import code_numbers
 from xbench_fast.runtime.reporting.dicom import identity
+from xbench_fast.runtime.reporting.dicom.dicom_object import KINDS
+from xbench_fast.runtime.reporting.dicom.film_header import FilmHeader
+from xbench_fast.runtime.reporting.dicom.film_objects import ObjectOptions, film_objects
 from xbench_fast.runtime.reporting.dicom.identity import ModelIdentity, ObjectIdentity, hashed_uid, is_hashed_uid
 
 TEXTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
@@ -76,6 +83,35 @@ def test_the_writer_and_the_rule_of_the_map_change_the_uid(monkeypatch: pytest.M
     monkeypatch.setattr(code_numbers, "NUMBERS", {"dicom": 77})
     uids.add(made.uid("mask", "Mass"))
     assert len(uids) == 4
+
+
+def test_the_identity_is_taken_from_the_bundle_the_prompts_and_the_engine() -> None:
+    from synthetic import prompt_set
+
+    def identity_of(digest: str = "a", set_name: str = "one", precision: str = "fp32", engine: str = "cpu") -> str:
+        manifest = SimpleNamespace(model="m", variant="v", weights="published", logit_scale=1.0)
+        bundle: Any = SimpleNamespace(manifest=manifest, digest=digest)
+        info = EngineInfo(engine, "the device", precision, "versions")
+        model = ModelIdentity.of(bundle, replace(prompt_set(), name=set_name), info)
+        return ObjectIdentity(model, "1.2.3", 0.5).uid("mask", "Mass")
+
+    others = [identity_of("b"), identity_of(set_name="two"), identity_of(precision="int8"), identity_of(engine="gpu")]
+    assert len({identity_of(), *others}) == 5 and identity_of() == identity_of()
+
+
+def test_each_part_changes_the_uids_of_all_objects_of_a_film() -> None:
+    pytest.importorskip("highdicom")
+
+    def uids(model: ModelIdentity = MODEL, tau: float = TAU, uid: str = "1.2.3", finding: str = "Mass") -> set[str]:
+        film = FilmHeader.read(dicom_films.film("sc", (40, 40), SOPInstanceUID=uid), "the film")
+        made = film_objects(film, [replace(ANSWERS[0], finding=finding)], model, ObjectOptions(KINDS, tau))
+        assert len(made) == len(KINDS)
+        return {item.uid for item in made}
+
+    changes = ("digest", "prompt_digest", "precision", "engine")
+    each = [uids(), uids(tau=0.6), uids(uid="1.2.4"), uids(finding="Nodule")]
+    each += [uids(replace(MODEL, **{name: "other"})) for name in changes]
+    assert len(set().union(*each)) == len(each) * len(KINDS) and uids() == each[0]
 
 
 def test_a_prompt_set_changes_its_digest() -> None:
