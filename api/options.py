@@ -180,23 +180,24 @@ def _alternatives(annotation: Any) -> list[Any]:
     if get_origin(annotation) is Literal:
         return [annotation] if get_args(annotation) == (False,) else [str]
     origin = get_origin(annotation) or annotation
-    return [getattr(origin, "__origin__", origin)]
+    return [annotation] if origin is Sequence else [getattr(origin, "__origin__", origin)]
 
 
 def _fits(value: object, annotation: Any) -> bool:
     if get_origin(annotation) is Literal:
         return value is False
+    if get_origin(annotation) is Sequence:
+        return isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(
+            any(_fits(item, kind) for kind in _alternatives(get_args(annotation)[0])) for item in value
+        )  # fmt: skip
     if annotation in (int, float):
         return isinstance(value, int if annotation is int else int | float) and not isinstance(value, bool)
-    if annotation not in (str, os.PathLike) and isinstance(value, str):
-        return False  # a text is a sequence too
     return isinstance(value, annotation)
 
 
 def _word(annotation: Any) -> str:
-    import collections.abc
-
     if get_origin(annotation) is Literal:
         return "False"
-    same = {collections.abc.Mapping: Mapping, collections.abc.Sequence: Sequence}
-    return _WORDS[same.get(annotation, annotation)]
+    if get_origin(annotation) is Sequence:
+        return "a list of texts" if get_args(annotation) == (str,) else "a list of paths"
+    return _WORDS[annotation]

@@ -70,12 +70,12 @@ _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of 
 @dataclass(frozen=True)
 class DatasetConfig:
     """One dataset: its folder, its reader and the reader's options.
-    `prompts`: the prompt set of a bundle; None means `name`, then the reader's own name. A tuple names several,
-    and each gives a cell of its own (`each_set`). `attributes`: a table of the cases'
-    attributes, which no result depends on; None: from the dataset's files. `part`: only a part of
-    the images is meant to be there (docs/datasets.md §0.1); no result depends on it. `augment`: views of every image
-    (docs/datasets.md §0.9), each of which gives a cell besides the one of the plain images. `view`: the one of a cell,
-    empty for plain images. `credentialed`: under a data use agreement, which `ask` keeps (docs/ask.md §6).
+    `prompts`: the prompt set of a bundle; None means `name`, then the reader's own name. A tuple names several, and
+    each gives a cell of its own (`each_set`). `attributes`: a table of the cases' attributes, which no result depends
+    on; None: from the dataset's files. `part`: only a part of the images is meant to be there (docs/datasets.md §0.1);
+    no result depends on it. `augment`: views of every image (docs/datasets.md §0.9), each of which gives a cell besides
+    the one of the plain images. `view`: the one of a cell, empty for plain images. `credentialed`: under a data use
+    agreement, which `ask` keeps (docs/ask.md §6).
     """
 
     name: str
@@ -102,15 +102,16 @@ class DatasetConfig:
 
     def with_option(self, key: str, value: Any) -> DatasetConfig:
         """A copy with one more key of the table `[datasets.NAME]`. Raises ConfigError."""
+        where = f"The option '{key}' of the dataset '{self.name}' must be"
         if key in ("part", "credentialed"):
             if not isinstance(value, bool):
-                where = f"The option '{key}' of the dataset '{self.name}'"
-                raise ConfigError(f"{where} must be true or false, not {value!r}.")
+                raise ConfigError(f"{where} true or false, not {value!r}.")
             return replace(self, part=value) if key == "part" else replace(self, credentialed=value)
-        if key == "augment":
-            return replace(self, augment=tuple(dict.fromkeys(value.split(",") if isinstance(value, str) else value)))
-        if key == "prompts" and not isinstance(value, str):
-            return replace(self, prompts=tuple(dict.fromkeys(value)))
+        value = value.split(",") if key == "augment" and isinstance(value, str) else value
+        if key in ("prompts", "augment") and not isinstance(value, str):
+            if not isinstance(value, list | tuple) or not value or not all(isinstance(text, str) for text in value):
+                raise ConfigError(f"{where} a text or a list of texts, not {value!r}.")
+            return replace(self, **{key: tuple(dict.fromkeys(value))})
         if key in ("root", "attributes"):
             value = Path(value).expanduser()
         if key in ("reader", "prompts", "root", "attributes"):
@@ -256,7 +257,7 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     where = f"datasets.{name}"
     if isinstance(value, dict) and "root" not in value:
         raise ConfigError(f"{path}: [{where}] has no key 'root'; write the folder of the dataset there.")
-    table: _Dataset = convert(value, _Dataset, where, path, _WORDS)
+    table: _Dataset = convert(value, _Dataset, where, path, {**_WORDS, "`array": "a list of at least one text"})
     reader = _beside(table.reader or name, path)
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
     prompts = tuple(dict.fromkeys(table.prompts)) if isinstance(table.prompts, list) else table.prompts

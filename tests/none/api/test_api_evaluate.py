@@ -198,6 +198,10 @@ def test_errors_are_those_of_the_command_line(
         ({"cache": True}, "'cache' of evaluate is a text or a path or False or None, not True"),
         ({"cache_limit": "much"}, "cache_limit must be an amount of data"),
         ({"data_options": {"rsna": {}}}, "there is no dataset 'rsna'"),
+        ({"prompts": ["a", 3]}, r"'prompts' of evaluate is a text or a list of texts or None, not \['a', 3\]"),
+        ({"bundles": [3]}, r"'bundles' of evaluate is a text or a path or a list of paths or None, not \[3\]"),
+        ({"data_options": {"coco": {"prompts": [None]}}}, "'coco' must be a text or a list of texts, not"),
+        ({"data_options": {"coco": {"augment": []}}}, "'coco' must be a text or a list of texts, not"),
         ({"version": "1"}, "'version' is for a live model, and no callable was given"),
     ],
 )

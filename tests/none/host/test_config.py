@@ -89,6 +89,7 @@ def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
         ("[datasets.rsna]\nroot = 3", ["'datasets.rsna.root' must be a text in quotes."]),
         ("[datasets.rsna]\nroot = 'x'\nreader = ''", ["'datasets.rsna.reader' must be a text in quotes."]),
         ("[datasets.rsna]\nroot = 'x'\nprompts = 3", ["'datasets.rsna.prompts' must be a text in quotes."]),
+        ("[datasets.rsna]\nroot = 'x'\nprompts = []", ["'datasets.rsna.prompts' must be a list of at least one text."]),
         ("bundles = [", ["is not a TOML file"]),
         ("[eval]\nbatch = " + "9" * 5000, ["is not a TOML file"]),
         ("cache_limit = " + "9" * 400, ["cache_limit is larger than any disk"]),
