@@ -171,11 +171,20 @@ def assemble(name: str, entries: Sequence[FindingPrompts], features: NDArray[np.
 
 
 def check_names(bundle: Bundle, names: Iterable[str], *, replace: bool) -> None:
-    """Raises BundleError when `bundle` has a set of one of the `names` and `replace` is false."""
-    if not replace and (taken := sorted(set(names) & set(bundle.manifest.prompt_sets))):
+    """Raises BundleError when `bundle` has a set of one of the `names` and `replace` is false, and when two sets would
+    differ in case alone: some file systems would keep one file for both."""
+    given, have = set(names), set(bundle.manifest.prompt_sets)
+    if not replace and (taken := sorted(given & have)):
         raise BundleError(
             f"{bundle.path} already has a prompt set '{taken[0]}'; rename yours or replace that one with --replace."
         )
+    folded = {name.lower(): name for name in sorted(given | have)}
+    for name in sorted(given | have):
+        if folded[name.lower()] != name and not given.isdisjoint((name, folded[name.lower()])):
+            raise BundleError(
+                f"{bundle.path}: the prompt sets '{name}' and '{folded[name.lower()]}' differ only in case; rename "
+                "yours."
+            )
 
 
 def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = False) -> Bundle:

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ class PromptTemplates:
         tails = [f"-{word}{len(self.synonyms[name])}" for name, word in short.items()]
         longest = max(map(len, self.templates)) + sum(map(len, tails))
         # A digit at the end of a finding could be read as one of the number after it.
-        readable = longest <= 64 and len(set(short.values())) == len(short)
+        readable = longest <= 64 and len({word.lower() for word in short.values()}) == len(short)
         readable = readable and all(word and not word[-1].isdigit() for word in short.values())
         names = set()
         for number in numbers:
@@ -96,12 +97,12 @@ class PromptTemplates:
             else:
                 words = [str(chosen[at] + 1) for at in several.values()]
             name = "-".join([template, *words])
-            if not SET_NAME.fullmatch(name) or name in names:
+            if not SET_NAME.fullmatch(name) or name.lower() in names:
                 raise ConfigError(
-                    f"{self.path}: the set name '{name}' is longer than 64 characters, or two sets have it; shorten or "
-                    "change the names of the templates, or give fewer findings several synonyms."
+                    f"{self.path}: the set name '{name}' is longer than 64 characters, or two sets have it, perhaps in "
+                    "other case; shorten or change the names of the templates, or give fewer findings several synonyms."
                 )
-            names.add(name)
+            names.add(name.lower())  # sets are files of a bundle, and not every file system tells case apart
             yield name, (template, chosen)
 
     def _entries(self, template: str, chosen: Sequence[int]) -> tuple[FindingPrompts, ...]:
@@ -168,6 +169,8 @@ def _synonyms(
         synonyms[name] = _listed(given.get(name, [name.lower()]), where, "synonyms")
         if twice := [text for text in synonyms[name] if synonyms[name].count(text) > 1]:
             raise ConfigError(f"{where}: '{twice[0]}' is listed twice; remove one.")
+        if braced := [text for text in synonyms[name] if re.search(r"[{}]", text)]:
+            raise ConfigError(f"{where}: '{braced[0]}' has a brace, which belongs to templates; remove it.")
     return synonyms
 
 
@@ -184,9 +187,16 @@ def _filled(template: str, word: str) -> str:
 
 
 def _check_distinct(wordings: PromptTemplates) -> None:
-    """Raises ConfigError if two choices give the same texts: a set that differs in nothing would count as a wording."""
+    """Raises ConfigError if two choices give the same texts: a set that differs in nothing would count as a wording.
+
+    Spaces do not count, and neither does how an accent is written: tokenizers read both alike.
+    """
+
+    def read(side: Texts) -> Texts:
+        return tuple(" ".join(unicodedata.normalize("NFC", text).split()) for text in side)
+
     texts = {
-        name: [[_rendered(sides, word) for word in words] for words in wordings.synonyms.values()]
+        name: [[tuple(map(read, _rendered(sides, word))) for word in words] for words in wordings.synonyms.values()]
         for name, sides in wordings.templates.items()
     }
     for name, of_findings in texts.items():

@@ -132,6 +132,15 @@ def test_two_who_add_prompts_at_once_both_do(tmp_path: Path) -> None:
     assert "already has a prompt set 'four'" in str(next(value for value in same if not isinstance(value, Bundle)))
 
 
+def test_sets_that_differ_in_case_alone_are_refused(tmp_path: Path) -> None:
+    """Their files would be one on some file systems."""
+    bundle = make_bundle(tmp_path / "blocks")
+    for names in (["COCO"], ["one", "One"]):
+        with pytest.raises(BundleError, match=f"the prompt sets '{names[0]}' and '.*' differ only in case|'One' and"):
+            add_prompts(bundle, [prompt_set(name) for name in names], replace=True)
+    assert Bundle.load(bundle.path).digest == bundle.digest
+
+
 def test_prompts_encoded_for_another_model_are_refused(tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "blocks")
     (tmp_path / "image.onnx").write_bytes(b"another graph")

@@ -123,6 +123,9 @@ def test_findings_that_end_alike_have_names_of_numbers(tmp_path: Path) -> None:
     content = {"templates": {"t": "{finding}"}, "synonyms": {"A-b": ["p", "q"], "Ab": ["r", "s"]}}
     assert command(tmp_path, content) == 0
     assert list(read_prompt_file(tmp_path / "out.yaml")) == ["t-1-1", "t-1-2", "t-2-1", "t-2-2"]
+    content["synonyms"] = {"Mass": ["p", "q"], "mass": ["r", "s"]}  # two files of a bundle on every file system
+    assert command(tmp_path, content) == 0
+    assert list(read_prompt_file(tmp_path / "out.yaml")) == ["t-1-1", "t-1-2", "t-2-1", "t-2-2"]
     content["synonyms"] = {"L1": list("abcdefghijkl"), "X": ["u"]}  # L1 with its 2nd synonym would be L12
     assert command(tmp_path, content) == 0
     assert "t-2" in read_prompt_file(tmp_path / "out.yaml")
@@ -142,6 +145,10 @@ def test_findings_that_end_alike_have_names_of_numbers(tmp_path: Path) -> None:
         (changed(templates={"a": {"positive": "{finding}", "other": "x"}}), "template 'a': unknown key 'other'"),
         (changed(synonyms={"Nodule": []}), "synonyms of 'Nodule': the list is empty"),
         (changed(synonyms={"Nodule": ["x", "x"]}), "synonyms of 'Nodule': 'x' is listed twice"),
+        (changed(synonyms={"Nodule": ["x", "x  "]}), "two synonyms of 'Nodule' give the same text"),
+        (changed(synonyms={"Nodule": ["f\u00e9", "fe\u0301"]}), "two synonyms of 'Nodule' give the same text"),
+        (changed(synonyms={"Nodule": ["x", "{Finding} y"]}), "synonyms of 'Nodule': '{Finding} y' has a brace"),
+        (changed(templates={"a": "{finding}", "A": "the {finding}"}), "or two sets have it, perhaps in other case"),
         (changed(synonyms={"Nodul": ["x"]}), "synonyms: 'Nodul' is not a finding: did you mean 'Nodule'"),
         (changed(findings="chestxdet"), "chestxdet10"),
         (changed(findings="coco"), "The findings of 'coco' are in its files"),
