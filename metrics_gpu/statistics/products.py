@@ -8,8 +8,10 @@ follow each other closely, so that the waiting costs more than the threads save.
 from __future__ import annotations
 
 import sys
+import threading
+from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +24,36 @@ def product(weights: NDArray[np.floating], values: NDArray[np.float64]) -> NDArr
     return summed
 
 
-def one_blas_thread() -> Any:
-    """A context in which the BLAS of NumPy, and of SciPy where it is loaded, uses one thread; it costs 0.01 ms."""
-    return _libraries("scipy.linalg" in sys.modules).limit(limits=1)
+class _OneThread:
+    """The context of `one_blas_thread`. The number of threads belongs to the whole process: the first of the threads
+    that are inside sets it, and the last one gives it back. A context of each would take that of another for the
+    number before, and leave it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _libraries("scipy.linalg" in sys.modules).limit(limits=1)
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+_ONE_THREAD: Final = _OneThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """A context in which the BLAS of NumPy, and of SciPy where it is loaded, uses one thread; it costs 0.01 ms. Several
+    threads may be inside, and one may enter it again."""
+    return _ONE_THREAD
 
 
 @cache

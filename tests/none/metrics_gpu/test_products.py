@@ -1,12 +1,13 @@
 """Products on one BLAS thread, in a process that may use several."""
 
 import os
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
-from xbench_fast.metrics_gpu.statistics.products import product
+from xbench_fast.metrics_gpu.statistics.products import one_blas_thread, product
 
 
 def threads():
@@ -29,6 +30,17 @@ def test_a_product_uses_one_thread_and_gives_the_others_back():
         found = product(weights, np.ones(3))
         assert (weights.threads, threads()) == ([{1}], {2})
     assert found.tolist() == [3.0, 12.0]
+
+
+def test_threads_inside_at_once_give_the_number_back():
+    """The second one to enter outlives the first, and ends with an error."""
+    with threadpool_limits(2, user_api="blas"):
+        with pytest.raises(ZeroDivisionError), ExitStack() as second:
+            with one_blas_thread():
+                second.enter_context(one_blas_thread())
+            assert threads() == {1}
+            raise ZeroDivisionError
+        assert threads() == {2}
 
 
 def test_sums_of_resamples_use_it(monkeypatch):
