@@ -90,6 +90,20 @@ def test_one_set_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytes
     assert rows(made, alone, "alone").equals(rows(made, cells["blocks@coco--coco"]))
 
 
+def test_a_bundle_that_cannot_be_opened_fails_under_the_names_of_its_sets(bundle: Bundle) -> None:
+    """The results of a run before are kept, and nothing is left of the failure once the bundle is whole again."""
+    graph, views = bundle.file("image"), {"data_options": {"coco": {"augment": "flip"}}}
+    before, whole = evaluate(bundle, SETS, **views), graph.read_bytes()
+    graph.write_bytes(whole[:-1])
+    with pytest.raises(RunError, match=r"blocks@third\+flip on coco"):
+        evaluate(bundle, SETS, **views)
+    failed = json.loads((bundle.path.parent / "run/run.json").read_text())["cells"]
+    attempts = {name: entry.pop("last_attempt")["state"] for name, entry in failed.items()}
+    assert failed == before and set(attempts.values()) == {"failed"} and len(attempts) == 2 * len(SETS)
+    graph.write_bytes(whole)
+    assert evaluate(bundle, SETS, **views) == before
+
+
 def test_a_folder_with_the_name_of_a_set_is_another_model(bundle: Bundle) -> None:
     """A folder blocks@other stands for itself in a run directory, and never for the set `other` of blocks."""
     folder = bundle.path.parent
