@@ -37,14 +37,28 @@ class _OneThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._limit = _libraries("scipy.linalg" in sys.modules).limit(limits=1)
+                libraries = _libraries("scipy.linalg" in sys.modules)
+                # One thread may be the limit of somebody else, who gives back what was before.
+                several = any(library["num_threads"] > 1 for library in libraries.info())
+                self._limit = libraries.limit(limits=1) if several else None
             self._inside += 1
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._inside -= 1
-            if not self._inside:
+            if not self._inside and self._limit is not None:
+                _let_any_thread_set()  # not only the one that was first
                 self._limit.restore_original_limits()
+                _let_any_thread_set()
+
+
+def _let_any_thread_set() -> None:
+    """threadpoolctl 3.8 heeds only the thread that set OpenBLAS first, as long as it lives."""
+    import threadpoolctl
+
+    release = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
+    if release is not None:
+        release(force=True)
 
 
 _ONE_THREAD: Final = _OneThread()

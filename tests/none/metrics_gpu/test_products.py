@@ -1,7 +1,8 @@
 """Products on one BLAS thread, in a process that may use several."""
 
 import os
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -32,15 +33,43 @@ def test_a_product_uses_one_thread_and_gives_the_others_back():
     assert found.tolist() == [3.0, 12.0]
 
 
-def test_threads_inside_at_once_give_the_number_back():
-    """The second one to enter outlives the first, and ends with an error."""
-    with threadpool_limits(2, user_api="blas"):
-        with pytest.raises(ZeroDivisionError), ExitStack() as second:
-            with one_blas_thread():
-                second.enter_context(one_blas_thread())
+def set_all(count):
+    """By a thread that ends: the library heeds one thread alone while it lives."""
+    setter = Thread(target=lambda: threadpool_limits(count, user_api="blas"))
+    setter.start()
+    setter.join()
+
+
+def test_the_limit_of_another_thread_is_not_given_back_in_its_place():
+    before = max(threads())
+    set_all(2)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(lambda: threadpool_limits(1, user_api="blas").__enter__()).result()
+        with one_blas_thread():
+            pool.submit(other.__exit__, None, None, None).result()
+        assert threads() == {2}
+    set_all(before)
+
+
+@pytest.mark.parametrize("first_leaves", [True, False])
+def test_threads_inside_at_once_give_the_number_back(first_leaves):
+    """Whoever is first, and with an error; both live on, as those of a pool do."""
+
+    before = max(threads())
+    set_all(2)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(one_blas_thread().__enter__).result()
+        with pytest.raises(ZeroDivisionError), one_blas_thread():
+            if first_leaves:
+                pool.submit(one_blas_thread().__exit__, None, None, None).result()
             assert threads() == {1}
             raise ZeroDivisionError
+        if not first_leaves:
+            assert threads() == {1}
+            pool.submit(one_blas_thread().__exit__, None, None, None).result()
         assert threads() == {2}
+        assert pool.submit(lambda: (product(np.eye(3), np.ones(3)), threads())[1]).result() == {2}
+    set_all(before)
 
 
 def test_sums_of_resamples_use_it(monkeypatch):
