@@ -3,6 +3,7 @@ scores to the host; on the CPU it is for tests. Torch is imported inside functio
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -228,7 +229,12 @@ class CopyingTorchEngine(GraphReader, CopyingEngine):
         from .torch_graph.cuda import exact_products, translated
 
         try:
-            with translated(), torch.inference_mode(), exact_products(self.options.tf32), _threads(self.threads):
+            with (
+                translated(),
+                torch.inference_mode(),
+                exact_products(self.options.tf32),
+                _THREADS.limited(self.threads),
+            ):
                 yield
         except EngineError as error:
             raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}.") from error
@@ -249,15 +255,30 @@ def _on_host(made: list[Tensor]) -> Scores:
     return Scores(*(tensor.cpu().numpy().copy() for tensor in made))
 
 
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """PyTorch with this number of threads, which belongs to the process."""
-    import torch
+class _Threads:
+    """PyTorch's number of threads, which a thread has for itself and hands to those that begin after it. The number
+    before is that of the first of the threads inside: the others may have begun with one that is not to last."""
 
-    before = torch.get_num_threads()
-    try:
-        if count is not None:
-            torch.set_num_threads(count)
-        yield
-    finally:
-        torch.set_num_threads(before)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = self._before = 0
+
+    @contextmanager
+    def limited(self, count: int | None) -> Iterator[None]:
+        """PyTorch with this number of threads; None: as many as it has."""
+        import torch
+
+        with self._lock:
+            if not self._inside:
+                self._before = torch.get_num_threads()
+            self._inside += 1
+            torch.set_num_threads(self._before if count is None else count)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                torch.set_num_threads(self._before)
+
+
+_THREADS: Final = _Threads()

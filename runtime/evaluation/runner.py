@@ -97,8 +97,8 @@ class Runner:
                     raise
                 except XBenchError as error:
                     for dataset in datasets:
-                        for model, _ in self._inputs.models(path.name, dataset):
-                            self._cells.fail(model, dataset.name, error)
+                        for name, _ in self._inputs.models(path.name, dataset):
+                            self._cells.fail(name, dataset.name, error)
         references: list[str | MapFolder | BoxModel] = [*baselines, *files]
         for model in references:
             for dataset in datasets:

@@ -111,10 +111,10 @@ class DatasetConfig:
         if key in ("prompts", "augment") and not isinstance(value, str):
             if not isinstance(value, list | tuple) or not value or not all(isinstance(text, str) for text in value):
                 raise ConfigError(f"{where} a text or a list of texts, not {value!r}.")
-            return replace(self, **{key: tuple(dict.fromkeys(value))})
+            value = tuple(dict.fromkeys(value))
         if key in ("root", "attributes"):
             value = Path(value).expanduser()
-        if key in ("reader", "prompts", "root", "attributes"):
+        if key in ("reader", "prompts", "augment", "root", "attributes"):
             return replace(self, **{key: value})
         return replace(self, options={**self.options, key: value})
 

@@ -5,9 +5,10 @@ Unproven on hardware: it was written against PyTorch's documentation, on a machi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -91,32 +92,64 @@ class CudaDevice:
             torch.cuda.empty_cache()
 
 
-@contextmanager
-def exact_products(tf32: bool) -> Iterator[None]:
+class _Products:
+    """The settings of products in this process, and how many threads need them now: the first sets them, the last puts
+    back those before. A thread that needs the others waits. Each for itself, one would compute with the settings that
+    another has put back."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside, self._tf32 = 0, False
+        self._before: list[tuple[Any, str, Any]] = []
+
+    @contextmanager
+    def during(self, tf32: bool) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside or self._tf32 == tf32)
+            if not self._inside:
+                self._tf32 = tf32
+                self._before = [(holder, name, getattr(holder, name)) for holder, name, _ in _settings(tf32)]
+                _set(_settings(tf32))
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                if not self._inside:
+                    _set(self._before)
+                    self._changed.notify_all()
+
+
+def _settings(tf32: bool) -> list[tuple[Any, str, Any]]:
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    precision = "tf32" if tf32 else "ieee"
+    return [
+        (matmul, "fp32_precision", precision),
+        (cudnn.conv, "fp32_precision", precision),
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+        (cudnn, "benchmark", False),
+    ]
+
+
+def _set(settings: Sequence[tuple[Any, str, Any]]) -> None:
+    for holder, name, value in settings:
+        setattr(holder, name, value)
+
+
+_PRODUCTS: Final = _Products()
+
+
+def exact_products(tf32: bool) -> AbstractContextManager[None]:
     """Products in the types of the graph, with sums in float32; PyTorch's settings are put back afterwards.
 
     They belong to the whole process. By default cuDNN rounds float32 images to TF32, and sums of half-precision
     products may be rounded in between. Algorithms are not timed: another run may choose others, whose sums have other
     last bits.
     """
-    matmul: Any = torch.backends.cuda.matmul
-    cudnn: Any = torch.backends.cudnn
-    precision = "tf32" if tf32 else "ieee"
-    wanted: tuple[tuple[Any, str, Any], ...] = (
-        (matmul, "fp32_precision", precision),
-        (cudnn.conv, "fp32_precision", precision),
-        (matmul, "allow_fp16_reduced_precision_reduction", False),
-        (matmul, "allow_bf16_reduced_precision_reduction", False),
-        (cudnn, "benchmark", False),
-    )
-    before = [getattr(holder, name) for holder, name, _ in wanted]
-    try:
-        for holder, name, value in wanted:
-            setattr(holder, name, value)
-        yield
-    finally:
-        for (holder, name, _), value in zip(wanted, before, strict=True):
-            setattr(holder, name, value)
+    return _PRODUCTS.during(tf32)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -358,6 +360,34 @@ def test_settings_of_the_process_are_put_back() -> None:
             assert (matmul.fp32_precision, conv.fp32_precision) == (wanted, wanted)
             assert not matmul.allow_fp16_reduced_precision_reduction
         assert (matmul.fp32_precision, conv.fp32_precision, matmul.allow_fp16_reduced_precision_reduction) == before
+
+
+def test_settings_of_the_process_outlive_another_thread_that_needs_them() -> None:
+    """The first to begin ends first; whoever needs other products waits for both, and an error changes nothing."""
+    conv = torch.backends.cudnn.conv
+    before, limited = (conv.fp32_precision, torch.get_num_threads()), torch_engine._THREADS.limited
+
+    def precision(tf32: bool) -> str:
+        with exact_products(tf32):
+            return str(conv.fp32_precision)
+
+    def own_threads() -> int:
+        with ThreadPoolExecutor(1) as fresh:
+            return fresh.submit(torch.get_num_threads).result()
+
+    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as others:
+        first = ExitStack()
+        for context in (exact_products(False), limited(1)):
+            pool.submit(first.enter_context, context).result()
+        with pytest.raises(ZeroDivisionError), exact_products(False), limited(1):
+            assert own_threads() == 1
+            waiting = others.submit(precision, True)
+            assert precision(False) == "ieee"
+            pool.submit(first.close).result()
+            assert conv.fp32_precision == "ieee" and not waiting.done() and torch.get_num_threads() == 1
+            raise ZeroDivisionError
+        assert waiting.result() == "tf32"
+    assert (conv.fp32_precision, torch.get_num_threads()) == before and own_threads() == before[1]
 
 
 @pytest.mark.parametrize(
