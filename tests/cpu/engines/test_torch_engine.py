@@ -375,11 +375,12 @@ def test_settings_of_the_process_outlive_another_thread_that_needs_them() -> Non
         with ThreadPoolExecutor(1) as fresh:
             return fresh.submit(torch.get_num_threads).result()
 
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as others:
-        first = ExitStack()
+    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as others, ThreadPoolExecutor(1) as late:
+        first, last = ExitStack(), ExitStack()
         for context in (exact_products(False), limited(1)):
             pool.submit(first.enter_context, context).result()
         with pytest.raises(ZeroDivisionError), exact_products(False), limited(1):
+            late.submit(last.enter_context, limited(1)).result()  # a thread that begins with the number of the others
             assert own_threads() == 1
             waiting = others.submit(precision, True)
             assert precision(False) == "ieee"
@@ -387,6 +388,7 @@ def test_settings_of_the_process_outlive_another_thread_that_needs_them() -> Non
             assert conv.fp32_precision == "ieee" and not waiting.done() and torch.get_num_threads() == 1
             raise ZeroDivisionError
         assert waiting.result() == "tf32"
+        late.submit(last.close).result()
     assert (conv.fp32_precision, torch.get_num_threads()) == before and own_threads() == before[1]
 
 
