@@ -254,7 +254,11 @@ def test_the_report_shows_the_scorers_that_are_asked(data: Path, tmp_path: Path)
         assert list(told["boxes"][0]["published"]) == shown and told["choices"]["protocol"] == counted
     folder = xb.report(run, page=False, replicates=0)
     assert len(json.loads((folder / "report.json").read_text())["boxes"][0]["published"]) == 9
-    for wrong, said in (("radvml", "did you mean 'radvlm'"), (["paper", "mavl"], "one of them"), (["coco", 3], "'3'")):
+    for wrong, said in (
+        ("radvml", "did you mean 'radvlm'"),
+        (["paper", "mavl"], "one of them"),
+        (["coco", 3], "list of texts"),
+    ):
         with pytest.raises(ConfigError, match=said):
             xb.report(run, page=False, protocol=wrong)
 
